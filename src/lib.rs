@@ -14,8 +14,8 @@
 //! |---|---|
 //! | [`build_time`] | when this program was made |
 //! | [`values`] | single values that people type: times, dates, words, numbers |
-//! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
-//! | [`terminal`] | its width, and a keyboard that shows nothing |
+//! | [`failure`] | why a command ended, and with which code |
+//! | [`terminal`] | what is printed and typed: stdout, stdin, a keyboard that shows nothing |
 //! | [`privilege`] | root in a state folder of another's |
 //! | [`config`] | arguments, environment and secrets, checked |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
@@ -37,19 +37,18 @@ pub(crate) mod failure;
 mod golden;
 pub(crate) mod privilege;
 pub(crate) mod start;
-pub(crate) mod stdout;
 pub(crate) mod terminal;
 pub(crate) mod values;
 
 // What `main` and the tests use; all else is this crate's own.
 pub use callbridge_admin::{ControlReply, ControlRequest, socket};
-pub use commands::dispatch::dispatch;
+pub use commands::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};
 pub use failure::Failure;
 pub(crate) use failure::OrFail;
 pub use start::start;
-pub(crate) use stdout::{nobody_reads, print};
+pub(crate) use terminal::{nobody_reads, print};
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

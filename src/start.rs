@@ -1,6 +1,6 @@
 //! The process: arguments, runtime, signals, exit code.
 
-use crate::commands::dispatch::dispatch;
+use crate::commands::dispatch;
 use crate::config::CommandLine;
 use crate::config::command::read;
 use crate::privilege::step_down;

@@ -1,7 +1,14 @@
-//! The terminal: how wide it is, and what it shows of what is typed.
+//! What commands print on stdout, how wide its terminal is, and what is typed into stdin: lines, or
+//! a secret that is not shown.
 
+use crate::Failure;
+use callbridge_model::Code;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use std::io;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Interest};
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
 
 /// The width of stdout's terminal; `None` without one.
 pub(crate) fn width() -> Option<usize> {
@@ -33,5 +40,94 @@ impl Drop for Keyboard {
     fn drop(&mut self) {
         // Whoever closed the terminal does not need it.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// Ends when stdout is a pipe that nobody reads any more: `calls --follow | head -1` need not wait
+/// for one more call to notice.
+pub(crate) async fn nobody_reads() {
+    let out = io::stdout().as_fd().try_clone_to_owned();
+    // Unchecked: made sure of, it would be set not to block, and what is printed could be refused.
+    match out.and_then(pipe::Sender::from_owned_fd_unchecked) {
+        Ok(out) => drop(out.ready(Interest::ERROR).await),
+        // A file is never closed at its other end.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.
+pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::of(Code::Failed, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A line is no longer than this.
+const LINE_MAX: u64 = 16 * 1024;
+
+/// Lines of stdin, read_lines by one reader for whoever asks.
+#[derive(Debug)]
+pub(crate) struct StdinLines {
+    lines: mpsc::Receiver<String>,
+    pub person: bool,
+}
+
+impl StdinLines {
+    /// Reads stdin until it ends, or until this is dropped.
+    pub(crate) fn listen() -> Self {
+        let (lines, hears) = mpsc::channel(8);
+        tokio::spawn(read_lines(lines));
+        Self {
+            lines: hears,
+            person: std::io::stdin().is_terminal(),
+        }
+    }
+
+    /// The next line; `None` once stdin has ended.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        self.lines.recv().await
+    }
+
+    /// What was typed before a question is no answer to it.
+    pub(crate) fn forget(&mut self) {
+        if self.person {
+            while self.lines.try_recv().is_ok() {}
+        }
+    }
+
+    /// These lines, typed after [`StdinLines::forget`].
+    #[cfg(test)]
+    pub(super) fn scripted(person: bool, lines: &[&str]) -> Self {
+        let (typing, hears) = mpsc::channel(8);
+        let lines: Vec<String> = lines.iter().map(|it| (*it).to_owned()).collect();
+        tokio::spawn(async move {
+            for line in lines {
+                typing.send(line).await.ok();
+            }
+        });
+        Self {
+            lines: hears,
+            person,
+        }
+    }
+}
+
+async fn read_lines(lines: mpsc::Sender<String>) {
+    let mut stdin = BufReader::new(tokio::io::stdin());
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut stdin).take(LINE_MAX);
+        match limited.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if lines.send(line).await.is_err() {
+            return;
+        }
     }
 }

@@ -1,24 +1,28 @@
-//! `audit`: a file of the PBX against what became of its calls.
-
-mod crm_journal;
+//! `audit`: a file of the PBX against what became of its calls, and against the CRM's journal,
+//! in which the daemon looks for those that are journaled here.
 
 use super::control::conversation::{converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::{Asking, Audit};
 use crate::{Failure, print};
-use callbridge_admin::ControlRequest;
-use callbridge_admin::audit::{FileCall, Listening, account, records};
+use callbridge_admin::audit::journal::progress;
+use callbridge_admin::audit::{
+    FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening, account, records,
+};
 use callbridge_admin::explain::reading::Reading;
+use callbridge_admin::{ControlRequest, state_access};
 use callbridge_call::{FinishedCall, ToldCall};
+use callbridge_crm::FilterPage;
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
-use callbridge_model::{CallUuid, Code, plain_file};
-use callbridge_spool::{AuditedCall, CallFate};
+use callbridge_model::status::BudgetStatus;
+use callbridge_model::{CallUuid, Code, clock, plain_file};
+use callbridge_spool::{AuditedCall, CallFate, JournaledCall};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
 /// Calls asked about at a time.
 const ASKED_MAX: usize = 200;
@@ -37,7 +41,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let mut calls = Vec::new();
     read(audit, lists.people(), |call, _| calls.push(call))?;
     let (fates, listening) = fates(&at, &calls).await?;
-    let found = crm_journal::look_for(audit, &at, &calls, notes).await?;
+    let found = look_for(audit, &at, &calls, notes).await?;
     let lost = found.missing.iter();
     let lost: BTreeMap<&str, CallUuid> = lost
         .filter_map(|(place, lost)| Some((calls.get(*place)?.linkedid.as_str(), lost.uuid)))
@@ -215,4 +219,85 @@ async fn take_in(
         "{taken} taken in; {left_out} left out, for today's flags do not let them through, or they \
          are known"
     ))
+}
+
+/// Of fewer pages than these nobody waits long.
+const PAGES_FEW: u32 = 5;
+
+/// What the CRM's journal has of them. Where it cannot be read that is said, and no failure.
+pub(super) async fn look_for(
+    audit: &Audit,
+    at: &Asking,
+    calls: &[FileCall],
+    notes: &mut (dyn Write + Send),
+) -> Result<JournalFindings, Failure> {
+    if !audit.journal {
+        return Ok(JournalFindings::unread("--no-journal was given"));
+    }
+    let journaled = journaled(at, calls).await?;
+    let mut search = JournalSearch::new(journaled, clock::now().wall);
+    let (watched, mut pace, mut shown) = (std::io::stderr().is_terminal(), None, false);
+    while let Some(query) = search.next() {
+        if !search.rest().is_zero() {
+            tokio::time::sleep(search.rest()).await;
+        }
+        match journal_page(at, query).await {
+            Ok(answer) => search.heard(answer),
+            Err(failure) => search.broken_off(failure.to_string()),
+        }
+        let pages = search
+            .pages()
+            .filter(|(_, all)| watched && *all > PAGES_FEW);
+        if let Some((left, all)) = pages {
+            if pace.is_none() {
+                pace = Some(budget(at).await);
+            }
+            let words = progress(left, all, pace.flatten());
+            // A terminal that is gone shows nothing.
+            let _ = write!(notes, "\r{words}\x1b[K");
+            shown = true;
+        }
+    }
+    if shown {
+        let _ = writeln!(notes);
+    }
+    Ok(search.findings())
+}
+
+/// Those that are journaled, by their places in the file.
+async fn journaled(
+    at: &Asking,
+    calls: &[FileCall],
+) -> Result<Vec<(usize, JournaledCall)>, Failure> {
+    let (mut found, mut place) = (Vec::new(), 0);
+    for some in calls.chunks(ASKED_MAX) {
+        let calls = some.iter().map(|call| call.asked.clone()).collect();
+        let ask = ControlRequest::Journaled { calls };
+        converse(at, ask, |item, _| {
+            let call: Option<JournaledCall> = typed(item)?;
+            found.extend(call.map(|call| (place, call)));
+            place += 1;
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(found)
+}
+
+async fn journal_page(at: &Asking, query: FilterPage) -> Result<JournalAnswer, Failure> {
+    let mut answer = None;
+    let ask = ControlRequest::JournalPage(query);
+    converse(at, ask, |item, _| {
+        answer = Some(typed(item)?);
+        Ok(())
+    })
+    .await?;
+    let why = "the daemon gave no answer".to_owned();
+    Ok(answer.unwrap_or(JournalAnswer::Failed { why }))
+}
+
+/// The daemon's budget, of which pages take half.
+async fn budget(at: &Asking) -> Option<BudgetStatus> {
+    let status = state_access::status(at.state.as_path()).await.ok()??;
+    Some(status.budget)
 }

@@ -6,19 +6,111 @@
 //! | [`connect`] | `connect` and `disconnect`: tokens by consent |
 //! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, and prints the answer |
 //! | [`demo`] | `demo`: recorded calls into the sandbox, shown as they go |
-//! | [`dispatch`] | each command to the part that does it |
 //! | [`init`] | `init`: asks, finds out, and writes the flags and secrets of a service |
-//! | [`scratch`] | (a folder for the time of one) |
 //! | [`state`] | `state export`, `state import`: a state folder as one file |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
+//!
+//! [`dispatch`] gives each command to the part that does it.
 
 pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod connect;
 pub(crate) mod control;
 pub(crate) mod demo;
-pub(crate) mod dispatch;
 pub(crate) mod explain;
 pub(crate) mod init;
-pub(crate) mod scratch;
 pub(crate) mod state;
+
+use crate::commands::control as command;
+use crate::config::{Command, manual};
+use crate::{Failure, OrFail as _, print};
+use callbridge_admin::explain::story::Paint;
+use callbridge_model::secret::forbid_dumps;
+use callbridge_model::{Code, Environment};
+use std::fs::DirBuilder;
+use std::future::Future;
+use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+
+/// What is linked in; `tests/package/licences` writes it.
+const LICENCES: &str = include_str!("../../deploy/licences.txt");
+
+/// Does what was asked. `shutdown` ends when the process is asked to stop.
+pub async fn dispatch(
+    mut command: Command,
+    environment: &Environment,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Failure> {
+    if command.needs().holds_secrets {
+        forbid_dumps();
+    }
+    match command {
+        Command::Run(config) => {
+            callbridge_ops::log::set_up(config.log, environment);
+            crate::daemon::run(*config, shutdown).await
+        }
+        Command::Demo(demo) => {
+            callbridge_ops::log::set_up(demo.log, environment);
+            demo::run(demo, shutdown).await
+        }
+        Command::Check(check) => {
+            callbridge_ops::log::set_up(check.config.log, environment);
+            crate::commands::check::run(&check).await
+        }
+        Command::Explain(explain) if explain.file.is_none() => {
+            let colour = callbridge_ops::log::colour(environment, io::stdout().is_terminal());
+            explain::kept::run(&explain, Paint { colour }).await
+        }
+        Command::Explain(explain) => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
+        }
+        Command::Audit(audit) => crate::commands::audit::run(*audit, &mut io::stderr()).await,
+        Command::Fleet(options) => {
+            callbridge_ops::log::set_up(Default::default(), environment);
+            Ok(callbridge_fleet::run(*options, environment, shutdown).await?)
+        }
+        Command::Status(mode, at) => command::status::run(&at, mode, shutdown).await,
+        Command::Ask { request, csv, at } => command::ask(request, csv, &at, shutdown).await,
+        Command::PagePassword { name, role } => command::page::password(&name, role).await,
+        Command::Connect(connect) => crate::commands::connect::run(*connect).await,
+        Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
+        Command::Sandbox(options) => {
+            callbridge_ops::log::set_up(Default::default(), environment);
+            let ended = callbridge_sandbox::run(*options, shutdown).await;
+            ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
+        }
+        Command::Init(init) => {
+            callbridge_ops::log::set_up(Default::default(), environment);
+            crate::commands::init::run(*init, environment, shutdown).await
+        }
+        Command::State(state) => crate::commands::state::run(&state),
+        Command::Completions(shell) => print(&manual::completions(shell)),
+        Command::Licences => print(LICENCES.as_bytes()),
+        Command::Man => print(&manual::page().or_fail(Code::Failed)?),
+    }
+}
+
+/// A folder of our own, gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ScratchFolder(pub PathBuf);
+
+impl ScratchFolder {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The system's, also where something stands there.
+    pub(crate) fn make(path: PathBuf) -> io::Result<Self> {
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, "{} cannot be removed", self.0.display());
+        }
+    }
+}

@@ -1,16 +1,15 @@
 //! From a verb with its flags to a [`Command`], or all that is wrong with them.
 
-mod audit;
-mod calls;
+pub(super) mod audit;
+pub(super) mod calls;
 pub(super) mod init;
 
 use super::command::{Asking, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode};
 use super::faults::Faults;
-use super::options::leads::{LeadVerb, MissedFlags};
-use super::options::page::{PageCommandFlags, PageVerb};
-use super::options::state::StateVerb;
+use super::flags::StateFlags;
 use super::options::{
-    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, SelectFlags, StateFlags, Verb,
+    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, MissedFlags,
+    PageCommandFlags, PageVerb, SelectFlags, StateVerb, Verb,
 };
 use crate::config::{Checking, Purpose, checked as config};
 use crate::values;

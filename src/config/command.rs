@@ -1,7 +1,7 @@
 //! Every command, checked: what its flags say is right, and nothing was opened yet.
 
 use super::arguments::{self, ParsedArguments};
-use super::options::Flags;
+use super::flags::Flags;
 use crate::Failure;
 use crate::config::{Checking, Config};
 use crate::privilege::{Held, Needs, OwnFile};

@@ -1,7 +1,11 @@
-//! Completions and the manual page, made from the declarations of the flags.
+//! Completions and the manual page, made from the declarations of the flags; and what a manual
+//! page says beside them: exit codes, files, variables, examples.
 
 use super::arguments::command;
-use super::manual_sections::{self, Section};
+use callbridge_intake::machine;
+use callbridge_model::{Code, SecretKind};
+use callbridge_oauth as oauth;
+use callbridge_spool as spool;
 use clap_complete::Shell;
 use std::collections::BTreeSet;
 use std::io;
@@ -48,7 +52,7 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     for verb in verbs {
         verb_sections(verb, "", &of_run, &mut text)?;
     }
-    for section in manual_sections::all() {
+    for section in sections() {
         text.extend(told(&section).bytes());
     }
     Ok(text)
@@ -127,3 +131,141 @@ fn verb_sections(
     }
     Ok(())
 }
+
+/// A heading, words below it, and a line for each term with what it is indented below that.
+pub(super) type Section = (&'static str, &'static str, String);
+
+/// All of them, in the order of a manual page.
+pub(super) fn sections() -> [Section; 4] {
+    let files = FILES
+        .replace("{db}", spool::folder::FILE)
+        .replace("{lock}", spool::folder::LOCK)
+        .replace("{connection}", oauth::store::FILE);
+    [
+        ("EXIT STATUS", EXIT_STATUS, exit_codes()),
+        ("ENVIRONMENT", ENVIRONMENT, variables()),
+        ("FILES", "", files),
+        ("EXAMPLES", "", EXAMPLES.to_owned()),
+    ]
+}
+
+const EXIT_STATUS: &str = "check ends with the code of the worst fault it found.";
+
+const fn meaning(code: Code) -> &'static str {
+    match code {
+        Code::Failed => {
+            "Failed in a way that has no code of its own; the books of demo do not balance; \
+             status --exit-code: something waits for a person."
+        }
+        Code::Down => {
+            "status --exit-code: nothing reaches the CRM, no source is up, or no daemon runs."
+        }
+        Code::Usage => "Wrong flags or variables. All faults are reported at once.",
+        Code::Input => "A file cannot be read as what it should be, or a list has bad rows.",
+        Code::NoInput => "A file is not there.",
+        Code::Unreachable => "A PBX, broker, CRM or daemon cannot be reached.",
+        Code::CannotWrite => "The state folder cannot be written.",
+        Code::Locked => "Another process has the state folder.",
+        Code::NoPermission => "A token, a secret or a grant is missing or refused.",
+        Code::Configuration => {
+            "The state or the configuration cannot be used: of another CRM or PBX, of a newer \
+             version, damaged."
+        }
+        Code::Left => "init was left before its end (Ctrl-C): nothing was written.",
+    }
+}
+
+fn exit_codes() -> String {
+    let well = "0\n  Success; of run also: ended by SIGTERM or SIGINT.\n".to_owned();
+    let codes = Code::ALL.iter();
+    let code = |code: &Code| format!("{}\n  {}\n", code.number(), meaning(*code));
+    std::iter::once(well).chain(codes.map(code)).collect()
+}
+
+const fn secret_of(kind: SecretKind) -> &'static str {
+    match kind {
+        SecretKind::Token => "The token of the CRM",
+        SecretKind::Ami => "The secret of the PBX's manager account",
+        SecretKind::Esl => "The password of FreeSWITCH's event socket",
+        SecretKind::Amqp => "The password at the broker",
+        SecretKind::DeadLetter => "The password at the broker of the dead letters",
+        SecretKind::Webhook => "The secret that signs the CRM's events",
+        SecretKind::Client => "The client secret of the application (connect)",
+        SecretKind::PagePassword => "Who may log in at the page, with the passwords' hashes",
+        SecretKind::Lookup => "The password of whoever asks who calls (--lookup)",
+    }
+}
+
+const ENVIRONMENT: &str = "\
+A misspelt variable that begins with CALLBRIDGE_ is a fault that names the right one. The \
+environment's proxies are not used: --crm-proxy names one.";
+
+fn variables() -> String {
+    let secrets = SecretKind::ALL.iter().map(|kind| {
+        let (variable, secret) = (kind.variable(), secret_of(*kind));
+        let credential = kind.credential();
+        format!(
+            "{variable}\n  {secret}. Files and the systemd credential {credential} are better: a \
+             process's variables can be read by root and its own user.\n"
+        )
+    });
+    FLAG_VARIABLE.to_owned() + &secrets.collect::<String>() + machine::VARIABLE + OTHER_VARIABLES
+}
+
+const FLAG_VARIABLE: &str = "\
+CALLBRIDGE_FLAG
+  The value of a flag of run, explain and check that is not given: CALLBRIDGE_CRM_URL for \
+--crm-url. A flag that may be repeated takes one value a line.
+";
+
+const OTHER_VARIABLES: &str = "
+  A file with this machine's id, in place of /etc/machine-id (containers).
+STATE_DIRECTORY
+  The state folder unless --state is given; set by systemd.
+CREDENTIALS_DIRECTORY
+  Where systemd puts credentials.
+NOTIFY_SOCKET, WATCHDOG_USEC
+  Where and how often systemd is notified of readiness.
+TZ
+  The zone of times that are shown, where --pbx-timezone is not given.
+NO_COLOR
+  No colours, when it is set to anything.";
+
+const FILES: &str = "\
+/etc/callbridge/NAME.flags
+  Flags of an instance, one argument a line.
+/etc/credstore/callbridge.NAME.token
+  The token for callbridge@NAME.service; ami-secret, esl-secret, amqp-secret and \
+dead-letter-secret likewise.
+/var/lib/callbridge/NAME
+  The state of that service; ~/.local/state/callbridge of a person's own run.
+STATE/{db}, STATE/{db}-wal, STATE/{db}-shm
+  Every call, its state and the books (SQLite). Copy them together, or with sqlite3's .backup.
+STATE/{lock}
+  Locked by the process that has the state.
+STATE/control.sock
+  Where status, dead, lead and calls reach the daemon.
+STATE/{connection}
+  Tokens by consent (connect): keep it as you would a password.";
+
+const EXAMPLES: &str = "\
+callbridge demo
+  Everything on this machine, without a PBX or a CRM.
+callbridge explain --format ami --trunk 'city=PJSIP/city,country=UZ,lead=var:LEAD_ID' ami.raw
+  What would be journaled of a recording; sends nothing.
+callbridge init --name pbx1
+  Sets a service up: ten questions, or their flags.
+callbridge check @/etc/callbridge/pbx1.flags
+  What is wrong, and what to do.
+callbridge run @/etc/callbridge/pbx1.flags
+  Let it run.
+callbridge status --exit-code --state /var/lib/callbridge/pbx1
+  For a monitor: 0, 1 or 2.
+callbridge calls --today
+  A line a call, with what became of it.
+callbridge dead retry --reason failed --lead 4001
+  Sends every letter failed again, with another lead.
+callbridge lead missing --csv
+  Numbers that called and have no lead.
+callbridge missed --since 24h
+  Customers who wait for a call back.";

@@ -6,7 +6,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`options`] | the flags as typed, with their help |
+//! | [`options`] | the commands as typed, with their help; [`flags`]: the flags of `run` |
 //! | [`arguments`] | `@FILE`, environment, clap and its faults |
 //! | [`faults`] | all that is wrong with one command line |
 //! | [`variables`] | those that nothing reads; [`doubts`]: what is likely to be a mistake |
@@ -20,8 +20,8 @@ mod checking;
 pub(crate) mod command;
 pub(crate) mod doubts;
 pub(crate) mod faults;
+pub(crate) mod flags;
 pub(crate) mod manual;
-mod manual_sections;
 pub(crate) mod options;
 pub(crate) mod variables;
 

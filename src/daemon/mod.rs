@@ -10,16 +10,13 @@
 //! |---|---|
 //! | [`open`] | the state folder: whose it is, and what was open |
 //! | [`outward`] | the sender, and notices for the broker; [`tokens`]: who keeps its token |
-//! | [`reach`] | whether this machine could send, for the lease |
 //! | [`notify`] | tells a command when a trouble begins and ends |
 //! | [`observer`] | looks at all of it, for whoever asks |
-//! | [`directory`] | waiting calls go when something is learned of their numbers |
-//! | [`lists`] | leads and employees in force |
+//! | [`lists`] | leads and employees in force; waiting calls go when something is learned |
 //! | [`trunks`] | what each trunk took |
 //! | [`webhooks`] | events that come to us |
 //! | [`page`] | the administrator's page |
 //! | [`lookup`] | who calls, told to a dialplan |
-//! | [`lead_fields`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`tasks`] | its parts, and the order to stop that they are given |
@@ -28,8 +25,6 @@
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
 
-pub(crate) mod directory;
-pub(crate) mod lead_fields;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod notify;
@@ -37,10 +32,8 @@ pub(crate) mod observer;
 pub(crate) mod open;
 pub(crate) mod outward;
 pub(crate) mod page;
-pub(crate) mod reach;
 pub(crate) mod readers;
 pub(crate) mod rights;
-mod secret_reload;
 pub(crate) mod tasks;
 pub(crate) mod tokens;
 pub(crate) mod trunks;
@@ -436,7 +429,7 @@ fn keep_people(
 ) -> impl Future<Output = anyhow::Result<()>> + use<> {
     let rules = &config.rules;
     let listed = lists::keep(lists, Arc::clone(people), rules.clone(), spool.clone());
-    let learned = directory::keep(leads, Arc::clone(people), rules.clone(), spool.clone());
+    let learned = lists::keep_learned(leads, Arc::clone(people), rules.clone(), spool.clone());
     async move { tokio::try_join!(listed, learned).map(drop) }
 }
 

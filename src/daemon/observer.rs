@@ -5,21 +5,20 @@ use super::readers::{self, Others};
 use super::tasks::Tasks;
 use super::trunks::{KnownTrunks, Took};
 use super::webhooks::ReceiverView;
-use crate::daemon::lead_fields;
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_fleet::Words;
 use callbridge_lookup::tally::Tally;
-use callbridge_model::Grant;
-use callbridge_model::clock;
-use callbridge_model::heartbeat as pulse;
 use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
-    Backlog, Employees, FleetStatus, Pause, Requests, SourceState, SourceStatus, Status, Token,
+    Backlog, Employees, FleetStatus, LeadField, LeadFields, Pause, Requests, SourceState,
+    SourceStatus, Status, Token,
 };
+use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::SessionCount;
 use callbridge_sender::status::SenderStatus;
+use callbridge_spool as spool;
 use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -100,7 +99,7 @@ impl Observer {
                 ..sender.backlog
             },
             sources: readers::told(self.sources.borrow().clone(), &self.others),
-            lead_fields: fields.map(|fields| lead_fields::shown(&fields, &sender.token)),
+            lead_fields: fields.map(|fields| lead_fields(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
                 ..sender.token
@@ -226,4 +225,65 @@ pub(crate) fn start_words(words: Words, observer: &Arc<Observer>, tasks: &mut Ta
         let look = || async { observer.status().await.ok() };
         words.run(look, stop).await;
     });
+}
+
+pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFields {
+    let listed = fields.fields.iter().map(|(name, id, fit)| LeadField {
+        name: name.word().to_owned(),
+        id: id.get(),
+        ok: fit
+            .as_ref()
+            .is_none_or(callbridge_leads::lead_field::Fit::is_writable),
+        what: match fit {
+            Some(fit) => fit.to_string(),
+            None => "not checked yet".to_owned(),
+        },
+    });
+    let unchecked = fields.fields.iter().any(|(_, _, fit)| fit.is_none());
+    // a record without grants says nothing of them
+    let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
+    let (state, why) = match &fields.rests {
+        _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),
+        Some(rest) => ("off", Some(rest.why.clone())),
+        None if unchecked => ("unchecked", None),
+        None => ("ok", None),
+    };
+    let until = fields.rests.as_ref().filter(|_| !barred);
+    LeadFields {
+        state: state.to_owned(),
+        why,
+        until: until.map(|rest| rest.until.floor_seconds().get()),
+        waiting: fields.waiting,
+        fields: listed.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_leads::lead_field::{FieldId, Fit, Name};
+
+    #[test]
+    fn a_field_that_cannot_be_written_is_said_and_so_is_a_missing_grant() {
+        let id = |id| FieldId::new(id).expect("an id");
+        let fields = spool::LeadFields {
+            fields: vec![
+                (Name::LastCall, id(11), Some(Fit::Led)),
+                (Name::LastMissed, id(99), Some(Fit::Unknown)),
+            ],
+            waiting: 2,
+            rests: None,
+        };
+        let all = lead_fields(&fields, &Token::default());
+        assert_eq!((all.state.as_str(), all.waiting), ("ok", 2));
+        let ok: Vec<bool> = all.fields.iter().map(|field| field.ok).collect();
+        assert_eq!(ok, [true, false]);
+        let token = Token {
+            grants: vec![Grant::CallSave.to_string()],
+            ..Token::default()
+        };
+        let barred = lead_fields(&fields, &token);
+        assert_eq!(barred.state, "off");
+        assert!(barred.why.is_some_and(|why| why.contains("LEAD:SAVE")));
+    }
 }

@@ -1,13 +1,14 @@
-//! What leaves the daemon: calls to the CRM, notices to the broker.
+//! What leaves the daemon: calls to the CRM, notices to the broker; and whether this machine could
+//! send, for whoever holds the lease and cannot gives it to one that could.
 
 use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
-use super::{reach, tokens};
+use super::tokens;
 use crate::build_time;
 use crate::config::{BrokerTarget, Config, SourceConfig};
 use callbridge_broker::notices::Queue;
 use callbridge_broker::{Forwarder, OutcomePublisher};
-use callbridge_crm::Client;
+use callbridge_crm::{Client, Setup};
 use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
 use callbridge_fleet::{PbxOwners, Words, WordsStream};
@@ -27,7 +28,9 @@ use callbridge_source::url::QueueSource;
 use callbridge_spool::Handle;
 use callbridge_webhook::event_stream::{EventPublisher, EventStream};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// The ways to the sender.
 pub(crate) struct Outward {
@@ -79,7 +82,7 @@ pub(crate) fn start_sender(
         .map(|it| start_keeper(it, sender_ended, tasks))
         .unzip();
     if let Some(lease) = &lease {
-        let reach = reach::keep(setup.clone(), shown.clone(), lease.clone(), able);
+        let reach = keep_reach(setup.clone(), shown.clone(), lease.clone(), able);
         tasks.start_until_stop(reach);
     }
     let untold_outcomes = start_outcomes(config, spool, tasks);
@@ -210,4 +213,59 @@ pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) 
 /// The queue for dead letters.
 pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
     Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
+}
+
+/// Between two looks at the way to the CRM, on a machine that does not send.
+const ASK_EVERY: Duration = Duration::from_secs(60);
+/// And at how the sender does, on the one that does.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Pauses in which nothing can be sent, whoever is to blame. The others are the calls' or a wish.
+const UNABLE: [&str; 10] = [
+    "outage",
+    "token_missing",
+    "token_refused",
+    "reconnect",
+    "client_refused",
+    "no_grant",
+    "wrong_company",
+    "wrong_address",
+    "disk",
+    "clock",
+];
+
+/// Keeps `able` true to what is known: of the holder by what it sends, of another by a question
+/// that counts against nobody.
+pub(crate) async fn keep_reach(
+    setup: Setup,
+    shown: watch::Receiver<SenderStatus>,
+    mut lease: watch::Receiver<Lease>,
+    able: watch::Sender<bool>,
+) -> anyhow::Result<()> {
+    let mut held = false;
+    loop {
+        let holds = lease.borrow_and_update().is_held();
+        if holds && !held {
+            // Until its first request has failed or passed its sender says nothing.
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        held = holds;
+        let pause = shown.borrow().pause.as_ref().map(|it| it.reason.clone());
+        let pause = pause.filter(|reason| UNABLE.contains(&reason.as_str()));
+        let (is_able, again) = match (holds, pause.as_deref()) {
+            (true, pause) => (pause.is_none(), LOOK_EVERY),
+            // An outage that it met while it held may be over.
+            (false, None | Some("outage")) => {
+                let reached = Client::reach(&setup).await;
+                if let Err(why) = &reached {
+                    tracing::debug!(reason = %why, "standing by, and the CRM is not reached");
+                }
+                (reached.is_ok(), ASK_EVERY)
+            }
+            (false, Some(_)) => (false, LOOK_EVERY),
+        };
+        able.send_replace(is_able);
+        let turned = lease.wait_for(|it| it.is_held() != holds);
+        let _ = timeout(again, turned).await;
+    }
 }

@@ -19,26 +19,26 @@
 //! |---|---|
 //! | [`way`] | walking there, and who may |
 //! | `held` | what root does while it is root |
-//! | `left` | what an earlier root has left there |
 
 mod held;
-mod left;
 pub(crate) mod way;
-
-pub(crate) use held::{Held, Needs, OwnFile};
-pub(crate) use way::{Owner, is_open_to_all};
 
 use crate::Failure;
 use callbridge_model::{Code, Secret};
+use callbridge_ops::log::say;
 use callbridge_spool as spool;
+pub(crate) use held::{Held, Needs, OwnFile};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid,
 };
+use std::fs::DirEntry;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use way::walk;
+pub(crate) use way::{Owner, is_open_to_all};
 
 /// The group of nobody (`nogroup`): that of root has rights to root's files.
 const GROUP_OF_NOBODY: u32 = 65_534;
@@ -109,7 +109,7 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
     places
         .zip(read)
         .for_each(|(place, text)| held::keep(place, text));
-    left::name(state, owner);
+    name_left_files(state, owner);
     if let Some(held) = needs.held {
         *held = by_root;
     }
@@ -137,4 +137,35 @@ fn become_owner(owner: Owner) -> io::Result<()> {
         Err(_) => Ok(()),
         Ok(()) => Err(io::Error::other("it could become root again")),
     }
+}
+
+/// How our files begin; others are nobody's concern.
+const OURS: [&str; 4] = ["spool.", "connection.", "shown-once.json", "control.sock"];
+
+/// Names them with what gives them to the owner; root's rights to do it are gone by now.
+pub(super) fn name_left_files(folder: &Path, owner: Owner) {
+    let Ok(entries) = folder.read_dir() else {
+        return;
+    };
+    let is_roots = |entry: &DirEntry| {
+        let name_left_files = entry.file_name();
+        let ours = OURS
+            .iter()
+            .any(|it| name_left_files.to_string_lossy().starts_with(it));
+        ours && entry
+            .metadata()
+            .is_ok_and(|about| about.uid() == 0 && !about.is_symlink())
+    };
+    let left = entries.flatten().filter(is_roots);
+    let mut left: Vec<String> = left.map(|it| it.path().display().to_string()).collect();
+    if left.is_empty() {
+        return;
+    }
+    left.sort();
+    let Owner { uid, gid } = owner;
+    say(&format!(
+        "root has left files that the folder's owner, user {uid}, cannot use: \
+         chown -h {uid}:{gid} {}",
+        left.join(" ")
+    ));
 }

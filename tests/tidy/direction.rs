@@ -39,11 +39,10 @@ const CRATES: [&str; 26] = [
 ];
 
 /// The modules of the root, each using those before it alone.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 9] = [
     "build_time",
     "values",
     "failure",
-    "stdout",
     "terminal",
     "privilege",
     "config",

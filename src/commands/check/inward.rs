@@ -1,18 +1,29 @@
 //! What comes in: sources, trunks, lists; and the queue and stream that are published to.
+//!
+//! A file that is a source, or a catch-up: whether what stands where `run` would begin to read is
+//! written in its format, and of when it is.
+//!
+//! A FreeSWITCH: what it is, its gateways against the trunks, and what its file has mod_amqp
+//! publish. What is found is known by `bridges/freeswitch`.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::{Config, SourceConfig as SourceFlag};
+use super::release::short;
+use crate::config::{Config, SourceConfig};
 use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};
 use callbridge_asterisk::survey::Account;
 use callbridge_broker::Forwarder;
+use callbridge_call::EventTime;
+use callbridge_formats::{DecoderSettings, Format, FormatFit};
+use callbridge_freeswitch::module_conf;
+use callbridge_freeswitch::survey::{SwitchFinding, Weight};
+use callbridge_intake::written;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::Code;
 use callbridge_model::permit::Permit;
-use callbridge_source::Fix;
-use callbridge_source::StreamReading;
 use callbridge_source::url::Transport;
+use callbridge_source::{Fix, StreamReading};
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -41,7 +52,7 @@ fn tried<E: Display>(
 /// Opens the source once, as far as it goes without taking anything from it.
 ///
 /// Of a manager account: what it may do and hear.
-pub(crate) async fn source(flag: &SourceFlag) -> (CheckFinding, Option<Account>) {
+pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
     let source = source_of(0, flag, None, &StreamReading::default());
     let (opened, account) = match source.probe().await {
@@ -80,7 +91,7 @@ pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
 }
 
 /// Whether a sender may tell the stream what became of its calls.
-pub(crate) async fn outcomes(flag: &SourceFlag) -> Option<CheckFinding> {
+pub(crate) async fn outcomes(flag: &SourceConfig) -> Option<CheckFinding> {
     let name = format!("outcomes {}", flag.url.public());
     let probed = outward::outcomes(flag)?.probe().await;
     Some(tried(name, probed, "may be written to the stream", |_| {
@@ -90,7 +101,7 @@ pub(crate) async fn outcomes(flag: &SourceFlag) -> Option<CheckFinding> {
 
 /// Whether the broker of a stream refuses what is longer than is read. Where that cannot be tried,
 /// `outcomes` says why.
-pub(crate) async fn lengths(flag: &SourceFlag) -> Option<CheckFinding> {
+pub(crate) async fn lengths(flag: &SourceConfig) -> Option<CheckFinding> {
     let name = format!("messages {}", flag.url.public());
     let refuses = outward::outcomes(flag)?.probe_length().await.ok()?;
     if refuses {
@@ -180,7 +191,7 @@ fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
         .sources
         .iter()
         .filter(|source| trunk.pbx.is_none() || source.pbx.is_none() || trunk.pbx == source.pbx);
-    let carries = |source: &SourceFlag| source.url.format().has_variables();
+    let carries = |source: &SourceConfig| source.url.format().has_variables();
     let (what, todo) = match by_variable {
         Some(variable) if trunk.leads.len() == 1 && !of_pbx.any(carries) => (
             format!("lead=var:{variable}, and CEL carries no channel variables"),
@@ -201,4 +212,120 @@ fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
         _ => return well(name, format!("channels of {}", trunk.endpoint)),
     };
     fault(Code::Configuration, name, what, todo)
+}
+
+/// Looks into the file, which can be read; `None` where the source is none.
+pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding> {
+    let Transport::File { path, format, from } = &flag.url.transport else {
+        return None;
+    };
+    let kind = if flag.catch_up { "catch-up" } else { "source" };
+    let name = format!("{kind} {}", flag.url.public());
+    let bytes = match callbridge_source::sample(path, from) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let todo = "let the user that callbridge runs as read it";
+            return Some(fault(Code::Input, name, error.to_string(), todo));
+        }
+    };
+    let settings = DecoderSettings {
+        zone: config.pbx_timezone.clone(),
+        cel_columns: config.cel_columns.clone(),
+        variables: None,
+    };
+    let fit = FormatFit::of(*format, settings, &bytes);
+    Some(match (&fit, written::otherwise(*format, &fit, &bytes)) {
+        (_, Some(words)) => fault(
+            Code::Input,
+            name,
+            words,
+            "give the format the file is written in, or the path of another file",
+        ),
+        (
+            FormatFit::Reads {
+                last,
+                unbridged: true,
+                ..
+            },
+            None,
+        ) => advice(
+            name,
+            format!(
+                "can be read, up to {}; calls are answered in it without events of bridges, so \
+                 it is not known who talked: such calls become dead letters `incomplete`",
+                shown(*last)
+            ),
+            "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
+             or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
+        ),
+        (FormatFit::Reads { last, .. }, None) => {
+            let of = if flag.catch_up { "row" } else { "event" };
+            well(
+                name,
+                format!("can be read; its last {of} is of {}", shown(*last)),
+            )
+        }
+        (FormatFit::Empty, None) => well(name, "is empty: the PBX has written no call yet"),
+        (FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown, None) => {
+            well(name, "can be read; it has no call where reading begins")
+        }
+    })
+}
+
+fn shown(at: Option<EventTime>) -> String {
+    let at = at.and_then(|at| jiff::Timestamp::from_second(at.floor_seconds().get()).ok());
+    at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
+}
+
+/// Everything that is found of the switch behind this source, if one is.
+pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFinding> {
+    let of = |it: SwitchFinding| switch_finding(flag, it);
+    let of_broker = |it: &SourceConfig| {
+        let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
+        same && matches!(it.url.transport, Transport::Amqp(_))
+    };
+    match source_of(0, flag, None, &StreamReading::default())
+        .survey_switch()
+        .await
+    {
+        Ok(Some(facts)) => {
+            let trunks = config.rules.trunks.iter();
+            let trunks = trunks.filter(|it| it.pbx.is_none() || it.pbx == flag.pbx);
+            let endpoints = trunks.map(|it| {
+                let endpoints = it.endpoints().map(str::to_owned);
+                (it.name.clone(), endpoints.collect())
+            });
+            let broker = config.sources.iter().any(of_broker);
+            let found = facts.judge(&endpoints.collect::<Vec<_>>(), broker);
+            found.into_iter().map(of).collect()
+        }
+        Ok(None) if of_broker(flag) => {
+            let local = flag.url.endpoint().is_some_and(|it| it.is_loopback());
+            let text = local.then(|| of_module(module_conf::AMQP)).flatten();
+            let found = text.map(|text| module_conf::judge_amqp(&text));
+            found.into_iter().flatten().map(of).collect()
+        }
+        Ok(None) if flag.url.format() == Format::FreeswitchCdr => {
+            let text = of_module(module_conf::JSON_CDR);
+            let found = text.map(|text| module_conf::judge_json_cdr(&text));
+            found.into_iter().flatten().map(of).collect()
+        }
+        // Why it cannot be asked was said of the source.
+        Ok(None) | Err(_) => Vec::new(),
+    }
+}
+
+/// The file of a module of the switch on this machine, where there is one and it may be read.
+fn of_module(file: &str) -> Option<String> {
+    let mut folders = module_conf::FOLDERS.iter();
+    folders.find_map(|folder| std::fs::read_to_string(format!("{folder}/{file}")).ok())
+}
+
+fn switch_finding(flag: &SourceConfig, found: SwitchFinding) -> CheckFinding {
+    let name = format!("{} of {}", found.about, short(flag));
+    match found.weight {
+        Weight::Well => well(name, found.what),
+        Weight::Advice => advice(name, found.what, found.todo),
+        Weight::Fault => fault(Code::Configuration, name, found.what, found.todo),
+    }
 }

@@ -3,38 +3,29 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`finding`] | one line of the answer, and the exit code of all |
-//! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
-//! | [`mod@file`] | whether a file is written in its format, and of when |
-//! | [`inward`] | sources, trunks, the queue for dead letters; [`lists`]: leads and employees |
+//! | [`place`] | state folder, clock, listener; a state for the time of the check |
+//! | [`inward`] | sources, files, a FreeSWITCH, trunks, the queue for dead letters |
+//! | [`lists`] | leads and employees |
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
-//! | [`release`] | which release it is and what it wants; [`coverage`]: what each source tells |
+//! | [`release`] | which release it is, what it wants, and what each source tells of its calls |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
-//! | [`switch`] | a FreeSWITCH: what it is, its gateways against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
-//! | [`journal`] | what the CRM's journal shows of calls |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
-//! | [`page`] | the administrator's page: address, certificate, passwords |
 //! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
-//! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
+//! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
 
 pub(crate) mod account;
-pub(crate) mod coverage;
 pub(crate) mod endpoints;
 pub(crate) mod fields;
-pub(crate) mod file;
 pub(crate) mod finding;
 pub(crate) mod inward;
-pub(crate) mod journal;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod manager_conf;
-pub(crate) mod page;
 pub(crate) mod place;
 pub(crate) mod release;
 pub(crate) mod service;
-pub(crate) mod switch;
 pub(crate) mod token;
-pub(crate) mod trial;
 pub(crate) mod webhooks;
 
 use crate::config as cli;
@@ -114,7 +105,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(inward::event_stream(config).await)?;
     findings.show(inward::words(config).await)?;
     findings.show(webhooks::look(config, state.is_daemon()).await)?;
-    findings.show(page::look(config, state.is_daemon()).await)?;
+    findings.show(webhooks::page(config, state.is_daemon()).await)?;
     findings.show(lookup::look(config, state.is_daemon()).await)?;
     findings.show(service::look(config, state).await)?;
     findings.verdict()
@@ -127,11 +118,11 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
         let (mut found, account) = inward::source(flag).await;
         let well = found.fault.is_none();
         if well {
-            found = file::look(config, flag).unwrap_or(found);
+            found = inward::file(config, flag).unwrap_or(found);
         }
         findings.show([found])?;
         if well {
-            findings.show(switch::look(config, flag).await)?;
+            findings.show(inward::switch(config, flag).await)?;
             findings.show(
                 inward::outcomes(flag)
                     .await

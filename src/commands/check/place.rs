@@ -1,7 +1,10 @@
 //! The place where `run` would live: clock, state folder, listener.
+//!
+//! A state for the time of one check, where `run` has none yet: made where its folder would be, and
+//! taken away again. Its requests count all the same: their slots are left for `run`.
 
 use super::finding::{CheckFinding, fault, well};
-use super::trial::Trial;
+use crate::commands::ScratchFolder;
 use crate::config::Config;
 use crate::privilege::Held;
 use callbridge_admin::lock_wait::LockWait;
@@ -9,9 +12,10 @@ use callbridge_admin::state_access::status;
 use callbridge_call::EventTime;
 use callbridge_intake::identity::{self, Unsettled};
 use callbridge_model::{Code, ExitCode as _, Status};
-use callbridge_sender::left_slots;
+use callbridge_sender::left_slots::{self, LeftSlots};
 use callbridge_spool as spool;
 use callbridge_spool::{Error, Fit, Guard, Handle, tables};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -186,6 +190,48 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
             fault(error.exit_code(), "pbx-id", error.to_string(), todo)
         }
     })
+}
+
+/// A folder of our own, gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub folder: ScratchFolder,
+    pub left: LeftSlots,
+}
+
+impl Trial {
+    /// In `state`, or where it would be made.
+    ///
+    /// # Errors
+    /// [`Error::NotWritable`], as `run` would find it.
+    pub(crate) fn begin(state: &Path) -> Result<Self, Error> {
+        let wrong = |error: io::Error| Error::NotWritable {
+            path: state.to_path_buf(),
+            why: error.to_string(),
+        };
+        let place = standing(state).map_err(wrong)?;
+        let left = LeftSlots::of(state, place).map_err(wrong)?;
+        let folder = place.join(format!(".callbridge-check-{}", std::process::id()));
+        let folder = ScratchFolder::make(folder).map_err(wrong)?;
+        Ok(Self { folder, left })
+    }
+}
+
+/// The nearest folder above that is there, or the state itself.
+fn standing(state: &Path) -> io::Result<&Path> {
+    for above in state.ancestors() {
+        let above = match above.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => above,
+        };
+        match above.metadata() {
+            Ok(found) if found.is_dir() => return Ok(above),
+            Ok(_) => return Err(io::Error::from(io::ErrorKind::NotADirectory)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::NotFound))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Which release a PBX is, what each source tells of its calls, and the settings that it wants for
-//! that.
+//! Which release a PBX is, the settings that it wants, and what each source tells of a call by the
+//! release of the PBX. This is the one table: `check` shows the part of the PBX that it has asked,
+//! and `deploy/asterisk/README.md` the whole, which a test holds against it.
 
-use super::coverage::Generation;
 use super::finding::{CheckFinding, Extra, advice, well};
 use super::manager_conf::ManagerConf;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_formats::Format;
 use serde::Serialize;
-use serde_json::{Map, json};
+use serde_json::{Map, Value as Json, json};
 
 /// The classes that an account should hear, and what it should be allowed to do.
 const READ: &str = "call,cdr,system,agent,user";
@@ -175,6 +175,220 @@ pub(crate) fn short(flag: &SourceConfig) -> String {
     url.split('?').next().unwrap_or_default().to_owned()
 }
 
+/// Releases that tell the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// Asterisk 1.8, and what is near it.
+    UpToTen,
+    /// Asterisk 11.
+    Eleven,
+    /// Asterisk 12 and later.
+    Twelve,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    Ami,
+    /// The log of channel events.
+    Cel,
+    Cdr,
+}
+
+/// What is to be known of a call, in the order in which it is shown: how long the customer talked
+/// with somebody, whether anybody answered, who talked and in which order, who rang, the number,
+/// what happened in a queue, three and more in one talk, transfers with pickup and parking, the
+/// lead that the PBX knows.
+const VALUES: [&str; 9] = [
+    "talk",
+    "answered",
+    "employee",
+    "rang",
+    "number",
+    "queue",
+    "conference",
+    "transfer",
+    "lead",
+];
+
+/// How it is told: exactly.
+const EXACT: &str = "exact";
+/// Exactly but for what stands beside it.
+const PARTLY: &str = "partly";
+/// Near it, and marked so.
+const ESTIMATE: &str = "estimate";
+/// Nothing tells it: such calls are `incomplete`.
+const UNTOLD: &str = "no";
+
+/// How one value is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub how: &'static str,
+    /// What is to be known of that; may be empty.
+    pub but: &'static str,
+}
+
+/// A value, how it is told, and what is to be known of that.
+type But = (&'static str, &'static str, &'static str);
+
+const fn partly(value: &'static str, but: &'static str) -> But {
+    (value, PARTLY, but)
+}
+
+const fn estimate(value: &'static str, but: &'static str) -> But {
+    (value, ESTIMATE, but)
+}
+
+const ANSWERED: But = partly("answered", "`incomplete` where no dialling shows it");
+const QUEUE: But = partly(
+    "queue",
+    "which telephones rang is reported only with `eventwhencalled = yes` in queues.conf and \
+     `agent` in `read`",
+);
+const CALLED_FIRST: But = partly(
+    "number",
+    "of a customer whom the PBX itself called first only where a lead has it",
+);
+const LISTED: But = partly("lead", "by `csv:` or `userfield:`, not by `var:`");
+/// The masquerade of such a transfer takes the records' fields along.
+const MOVED: But = partly(
+    "lead",
+    "`userfield:` may be another call's after an attended transfer by REFER",
+);
+const MOVED_LISTED: But = partly(
+    "lead",
+    "by `csv:` or `userfield:`, not by `var:`; the user field may be another call's after an \
+     attended transfer by REFER",
+);
+const CONFBRIDGE: But = (
+    "conference",
+    UNTOLD,
+    "calls in `ConfBridge` are `incomplete`",
+);
+const BLONDE: But = partly(
+    "transfer",
+    "`incomplete` by feature code while the other telephone rings",
+);
+const BILLED: But = estimate("talk", "the billed seconds");
+const WAITED: But = estimate("talk", "ringing in a queue counts as talk");
+const FIRST_TWO: But = estimate("conference", "its first two alone");
+const LINKED: But = estimate("transfer", "one call where the linkedid is logged");
+const UNLINKED: But = estimate(
+    "transfer",
+    "no linkedid: a parked call that is fetched after more than a minute is two",
+);
+
+impl Generation {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
+
+    /// Of a PBX whose manager is of this version; `None` where that is no number.
+    pub(crate) fn of(manager: &str) -> Option<Self> {
+        let mut numbers = manager.split('.').map(str::parse::<u32>);
+        match (numbers.next()?.ok()?, numbers.next()?.ok()?) {
+            (0, _) => None,
+            (1, 0..=2) => Some(Self::UpToTen),
+            (1, _) => Some(Self::Eleven),
+            (2.., _) => Some(Self::Twelve),
+        }
+    }
+
+    /// As people say it.
+    #[cfg(test)]
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::UpToTen => "1.8 (and up to 10)",
+            Self::Eleven => "11",
+            Self::Twelve => "12 and later",
+        }
+    }
+
+    /// Queues tell which of their telephones ring only where they are told to.
+    pub(crate) const fn has_quiet_queues(self) -> bool {
+        !matches!(self, Self::Twelve)
+    }
+
+    /// How all is told that is not listed, and what is.
+    const fn told(self, teller: Teller) -> (&'static str, &'static [But]) {
+        match (teller, self) {
+            (Teller::Ami, Self::Twelve) => (EXACT, &[]),
+            (Teller::Ami, Self::Eleven) => (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED]),
+            (Teller::Ami, Self::UpToTen) => {
+                (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, CONFBRIDGE, MOVED])
+            }
+            (Teller::Cel, Self::Twelve) => (EXACT, &[CALLED_FIRST, LISTED]),
+            (Teller::Cel, Self::Eleven | Self::UpToTen) => {
+                (EXACT, &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED])
+            }
+            (Teller::Cdr, Self::Twelve) => (ESTIMATE, &[BILLED, LINKED, LISTED]),
+            (Teller::Cdr, Self::Eleven) => (ESTIMATE, &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED]),
+            (Teller::Cdr, Self::UpToTen) => {
+                (ESTIMATE, &[WAITED, FIRST_TWO, UNLINKED, MOVED_LISTED])
+            }
+        }
+    }
+
+    /// How this value is told.
+    pub(crate) fn cell(self, teller: Teller, value: &str) -> Cell {
+        let (how, buts) = self.told(teller);
+        let listed = buts.iter().find(|(of, ..)| *of == value);
+        listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell { how, but })
+    }
+
+    /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
+    pub(crate) fn to_json(self) -> Json {
+        let tellers = Teller::ALL.map(|teller| {
+            let cells = VALUES.map(|value| {
+                let Cell { how, but } = self.cell(teller, value);
+                let cell = match but {
+                    "" => json!({"how": how}),
+                    but => json!({"how": how, "but": but}),
+                };
+                (value.to_owned(), cell)
+            });
+            (teller.word().to_lowercase(), Map::from_iter(cells).into())
+        });
+        Map::from_iter(tellers).into()
+    }
+
+    /// A table for people: a line a source, and a line for each value that is not simply so.
+    pub(crate) fn to_text(self) -> String {
+        let mut text = String::from("source");
+        for value in VALUES {
+            text.push_str(&format!("  {:10}", value));
+        }
+        for teller in Teller::ALL {
+            text = format!("{}\n{:6}", text.trim_end(), teller.word());
+            for value in VALUES {
+                text.push_str(&format!("  {:10}", self.cell(teller, value).how));
+            }
+        }
+        text = text.trim_end().to_owned();
+        for teller in Teller::ALL {
+            for value in VALUES {
+                let but = self.cell(teller, value).but;
+                if !but.is_empty() {
+                    text.push_str(&format!("\n{} {}: {but}", teller.word(), value));
+                }
+            }
+        }
+        text
+    }
+}
+
+impl Teller {
+    /// All, the best first.
+    pub(crate) const ALL: [Self; 3] = [Self::Ami, Self::Cel, Self::Cdr];
+
+    /// As people say it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Ami => "AMI",
+            Self::Cel => "CEL",
+            Self::Cdr => "CDR",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +432,72 @@ mod tests {
             "{new}"
         );
         assert!(new.contains("cel.conf: events = ALL"), "{new}");
+    }
+
+    /// The page's table: a row for each release and source.
+    fn page() -> String {
+        let mut text = String::from(
+            "| Asterisk | source | exact | an estimate | in part, or not reported |\n\
+             |---|---|---|---|---|\n",
+        );
+        for generation in Generation::ALL {
+            for teller in Teller::ALL {
+                let cells = VALUES.map(|value| (value, generation.cell(teller, value)));
+                let all = |how: &str| {
+                    let of = cells.iter().filter(|(_, cell)| cell.how == how);
+                    let words: Vec<&str> = of.map(|(value, _)| *value).collect();
+                    words.join(", ")
+                };
+                let buts = cells.iter().filter(|(_, cell)| !cell.but.is_empty());
+                let buts = buts.map(|(value, cell)| format!("{}: {}", value, cell.but));
+                let buts: Vec<String> = buts.collect();
+                let (release, teller) = (generation.word(), teller.word());
+                let (exact, estimate) = (all(EXACT), all(ESTIMATE));
+                let row = [release, teller, &exact, &estimate, &buts.join("; ")];
+                let row = row.map(|cell| match cell {
+                    "" => " ".to_owned(),
+                    cell => format!(" {cell} "),
+                });
+                text.push_str(&format!("|{}|\n", row.join("|")));
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_page_has_this_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/asterisk/README.md");
+        let readme = std::fs::read_to_string(path).expect("the page");
+        assert!(readme.contains(&page()), "it should have\n{}", page());
+    }
+
+    #[test]
+    fn what_is_told_in_part_or_not_at_all_says_what() {
+        for generation in Generation::ALL {
+            for (teller, value) in Teller::ALL
+                .into_iter()
+                .flat_map(|teller| VALUES.into_iter().map(move |value| (teller, value)))
+            {
+                let cell = generation.cell(teller, value);
+                let plain = matches!(cell.how, EXACT | ESTIMATE);
+                assert!(plain || !cell.but.is_empty(), "{teller:?} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_managers_version_tells_the_generation() {
+        for (manager, generation) in [
+            ("1.0", Some(Generation::UpToTen)),
+            ("1.1", Some(Generation::UpToTen)),
+            ("1.3", Some(Generation::Eleven)),
+            ("2.10.6", Some(Generation::Twelve)),
+            ("11.0.0", Some(Generation::Twelve)),
+            ("", None),
+            ("0.9", None),
+            ("1", None),
+        ] {
+            assert_eq!(Generation::of(manager), generation, "{manager}");
+        }
     }
 }

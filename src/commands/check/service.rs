@@ -1,18 +1,17 @@
-//! The CRM: its address, the token, the grant, the company, and with `--lead-field` its fields. A
-//! request or two, and they take slots of the budget like all others; a running daemon is asked
-//! instead of the CRM.
+//! The CRM: its address, the token, the grant, the company, with `--lead-field` its fields, and
+//! what its journal shows of the calls that were sent. A request or two, and they take slots of
+//! the budget like all others; a running daemon is asked instead of the CRM.
 
-use super::fields;
 use super::finding::{CheckFinding, advice, fault, well};
-use super::journal;
 use super::place::State;
-use super::token;
+use super::{fields, token};
 use crate::RELEASE;
 use crate::config::{Config, Crm};
 use crate::daemon::{outward, tokens};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::status::fleet::{FleetMember, Speech};
+use callbridge_model::status::{FindingKind, JournalField};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::status::TokenPlace;
@@ -92,7 +91,7 @@ async fn kept(spool: &Handle, dir: &Path) -> Vec<CheckFinding> {
     let kept = spool.read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE));
     // A state that cannot be read is found by its own check.
     let kept = kept.await.map(callbridge_model::Status::judged);
-    kept.map_or_else(|_| Vec::new(), |status| journal::told(&status))
+    kept.map_or_else(|_| Vec::new(), |status| of_journal(&status))
 }
 
 async fn close(handle: Handle, guard: Guard) {
@@ -120,7 +119,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
         format!("the daemon sends; token {}, company {company}", token.state),
     )];
     found.extend(status.lead_fields.iter().flat_map(fields::of_daemon));
-    found.extend(journal::told(status));
+    found.extend(of_journal(status));
     found
 }
 
@@ -341,4 +340,34 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
         )
     });
     found
+}
+
+/// What `status` says of it, and how many calls it was compared by where all is well.
+pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
+    let found = status.todo.iter().filter_map(|todo| {
+        let cure = match todo.kind {
+            FindingKind::FieldNotShown => {
+                "ask the CRM's support for the name of this field, and give it as --field"
+            }
+            FindingKind::ForeignCalls => {
+                "switch the call journal of that telephony off in the CRM, or give the trunk \
+                 journal=no"
+            }
+            _ => return None,
+        };
+        Some(advice("journal", &todo.what, cure))
+    });
+    let found: Vec<CheckFinding> = found.collect();
+    let compared = status
+        .journal_fields
+        .iter()
+        .map(|it: &JournalField| it.compared)
+        .max();
+    match compared {
+        Some(compared) if found.is_empty() => {
+            let what = format!("it shows what was sent (calls compared: {compared})");
+            vec![well("journal", what)]
+        }
+        Some(_) | None => found,
+    }
 }

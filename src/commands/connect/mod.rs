@@ -14,17 +14,15 @@
 //! adds later counts, too.
 
 pub(crate) mod catcher;
-pub(crate) mod company;
 pub(crate) mod disconnect;
-pub(crate) mod typed;
 mod verify;
 
 use crate::commands::connect::catcher::Catcher;
-use crate::commands::connect::company::Consent;
-use crate::commands::connect::typed::StdinLines;
+use crate::commands::connect::verify::Consent;
 use crate::commands::connect::verify::TokenOwner;
 use crate::config::checked::connect::Connect;
 use crate::privilege::is_open_to_all;
+use crate::terminal::StdinLines;
 use crate::{Failure, print};
 use callbridge_call::EventTime;
 use callbridge_crm::Setup;

@@ -1,4 +1,4 @@
-//! `status`, `dead …`, `lead …` and `explain --call`: asks the daemon, or the spool where no
+//! `status`, `dead …`, `lead …`: asks the daemon, or the spool where no
 //! daemon runs, and prints what it says.
 //!
 //! | module | what lives there |
@@ -6,29 +6,24 @@
 //! | `conversation` | who answers, one question, its answers |
 //! | [`calls`] | calls, those that are kept and those that come |
 //! | [`dead`] | the commands about letters |
-//! | [`fleet`] | PBXs handed to another user of the broker |
 //! | [`page`] | a link to the page, a line of its password file |
-//! | [`lead`] | the commands about leads |
-//! | [`status`] | how all stands; `screen`: a terminal drawn anew in place |
-//! | [`missed`] | customers who wait for a call back |
+//! | [`lead`] | the commands about leads, and customers who wait for a call back |
+//! | [`status`] | how all stands, once or drawn anew in place |
 
 pub(crate) mod calls;
 pub(crate) mod conversation;
 pub(crate) mod dead;
-pub(crate) mod fleet;
 pub(crate) mod lead;
-pub(crate) mod missed;
 pub(crate) mod page;
-mod screen;
 pub(crate) mod status;
 
-use crate::commands::explain::kept;
-use crate::config::{Asking, Explain};
-use crate::{Failure, print};
+use crate::Failure;
+use crate::config::Asking;
 use callbridge_admin::ControlRequest;
-use callbridge_admin::explain::story::Paint;
-use callbridge_model::{Code, Zone};
-use conversation::{converse, json_line, list_items, typed};
+use callbridge_model::Zone;
+use callbridge_model::safe::safe;
+use conversation::print_items;
+use conversation::{json_line, list_items};
 use serde_json::Value;
 
 /// Asks, and prints the answers as the command of this request does. `shutdown` ends what follows.
@@ -59,30 +54,45 @@ pub(crate) async fn ask(
         ControlRequest::LeadGive { .. }
         | ControlRequest::LeadTake { .. }
         | ControlRequest::LeadGiven => lead::given(request, at).await,
-        ControlRequest::Missed { .. } => missed::run(request, csv, at).await,
+        ControlRequest::Missed { .. } => lead::missed(request, csv, at).await,
         ControlRequest::PageLink { .. } => page::link(request, at).await,
-        ControlRequest::FleetOwner { .. } => fleet::owner(request, at).await,
-        ControlRequest::ForwardAgain { .. } => fleet::forward_again(request, at).await,
+        ControlRequest::FleetOwner { .. } => owner(request, at).await,
+        ControlRequest::ForwardAgain { .. } => forward_again(request, at).await,
         // Asked by commands that do more than print the answer.
         _ => list_items(at, request, "", |item, _| json_line(item)).await,
     }
 }
 
-/// `explain --call ID` without a file: the call as it was put down.
+/// Hands the PBX over.
 ///
 /// # Errors
-/// 69 without daemon and state, 65 when no call has the id.
-pub(crate) async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
-    let config = &explain.config;
-    if config.state.is_none() {
-        let words = "--state is missing: where is the call kept?";
-        return Err(Failure::new(Code::Usage, words));
-    }
-    let id = explain.call.clone().unwrap_or_default();
-    let at = Asking::of(config, explain.json);
-    let show = |item: &Value, zone: &Zone| {
-        print(kept::show(&typed(item)?, explain, zone, paint)?.as_bytes())
+/// 69 without daemon and state.
+pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+    let told = |item: &Value, _: &Zone| {
+        let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
+        format!(
+            "{} belongs to the broker's user {} (before: {}); what was refused until now is read \
+             again by `callbridge dead retry --reason unreadable`",
+            text("pbx"),
+            text("user"),
+            text("before"),
+        )
     };
-    converse(&at, ControlRequest::Call { id }, show).await?;
-    Ok(())
+    print_items(at, ask, "", told).await
+}
+
+/// Publishes again what was forwarded since then.
+///
+/// # Errors
+/// 69 without daemon and state.
+pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+    let told = |item: &Value, zone: &Zone| {
+        let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
+        format!(
+            "what was forwarded from {} to {} is published again by the daemon",
+            moment("since"),
+            moment("until"),
+        )
+    };
+    print_items(at, ask, "", told).await
 }

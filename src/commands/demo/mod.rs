@@ -3,13 +3,238 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`recording`] | the recorded calls, moved to now |
-//! | [`pbx`] | tells them over a WebSocket, as amiws does |
-//! | [`switch`] | tells them as an event socket of FreeSWITCH does |
+//! | [`pbx`] | tells them over a WebSocket, as amiws does, or as an event socket of FreeSWITCH |
 //! | [`view`] | what is shown |
-//! | [`run`] | the course of it |
+//!
+//! Its course: a CRM, a PBX and the sidecar between them, all on loopback.
 
 pub(crate) mod pbx;
 pub(crate) mod recording;
-pub(crate) mod run;
-pub(crate) mod switch;
 pub(crate) mod view;
+
+use crate::commands::ScratchFolder;
+use crate::config::{Config, Demo, DemoPbx, command};
+use crate::daemon::Daemon;
+use crate::terminal::width;
+use crate::{Failure, OrFail as _, print};
+use callbridge_model::{Code, Environment, ExposeSecret, Secret, Status, clock};
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::IdSet;
+use callbridge_spool::{Row, tables};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use view::{Form, View};
+
+/// It ends by itself after this long at the latest.
+const ENDS_WITHIN: Duration = Duration::from_secs(55);
+const LOOK_EVERY: Duration = Duration::from_millis(150);
+/// Customer calls among the recordings.
+const CALLS: u64 = 7;
+/// Calls shown at most.
+const SHOWN_MAX: usize = 50;
+/// The leads the demo's CRM has: 4005, whom a recording calls, is gone.
+const LEADS: &str = "4001-4004";
+/// Extensions of the recordings and their employees.
+const EMPLOYEES: &str = "101:501;102:502;103:503";
+
+/// Plays the demo until all is settled; with `--stay` until `shutdown`.
+///
+/// # Errors
+/// 1 when the books do not balance or not everything settled in time.
+pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+    let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
+    let path = std::env::temp_dir().join(name);
+    let what = format_args!("cannot make the folder {}", path.display());
+    let scratch = ScratchFolder::make(path.clone()).or_fail_at(Code::CannotWrite, what)?;
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.or_fail(Code::Failed)?;
+    let pbx_addr = listener.local_addr().or_fail(Code::Failed)?;
+    let token = Secret::from(format!("svc_pat_{}", uuid::Uuid::new_v4().simple()));
+    let crm = start_crm(&token).await?;
+    let source = match demo.pbx {
+        DemoPbx::Asterisk => format!("ws://{pbx_addr}/"),
+        DemoPbx::Freeswitch => format!("esl://{pbx_addr}"),
+    };
+    let config = config(&scratch.0, &source, &crm.url(), &token)?;
+    let mut view = View::new(form(demo.json));
+    view.say(&format!("a PBX at {source}, a CRM at {},", crm.url()))?;
+    view.say("callbridge between them; nothing leaves this machine")?;
+    for recording in recording::RECORDINGS {
+        view.say(&format!("  {}", recording.story))?;
+    }
+    let now = clock::now().wall.floor_seconds().get();
+    let frames = recording::schedule(demo.pbx, now);
+    let played = tokio::spawn(async move {
+        // Who breaks the line is the daemon, which says so itself.
+        match demo.pbx {
+            DemoPbx::Asterisk => drop(pbx::serve(listener, frames).await),
+            DemoPbx::Freeswitch => drop(pbx::serve_event_socket(listener, frames).await),
+        }
+    });
+    let mut daemon = Daemon::start(config).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let ended = tokio::select! {
+        ended = watch(&daemon, &mut view, demo.pbx) => ended,
+        () = &mut shutdown => Err(Failure::new(Code::Failed, "interrupted")),
+    };
+    let ended = match ended {
+        Ok(status) => finish(&status, &crm, &view, demo, &mut daemon, shutdown).await,
+        Err(failure) => Err(failure),
+    };
+    daemon.stop().await;
+    played.abort();
+    let stopped = crm.stop().await;
+    ended.and(stopped.map_err(|error| Failure::of(Code::Failed, error)))
+}
+
+fn form(json: bool) -> Form {
+    if json {
+        return Form::Json;
+    }
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if !std::io::stdout().is_terminal() || no_colour || dumb {
+        return Form::Plain;
+    }
+    let width = width().filter(|width| *width >= 40).unwrap_or(80);
+    Form::Live { width }
+}
+
+async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {
+    let mut config = sandbox::Config {
+        token: token.clone(),
+        ..sandbox::Config::default()
+    };
+    config.settings.company.name = "Demo company".to_owned();
+    config.settings.company.leads = IdSet::parse(LEADS).unwrap_or_default();
+    config.settings.persist_after = Duration::from_secs(1);
+    let started = sandbox::start(config).await;
+    started.map_err(|error| Failure::of(Code::Failed, error))
+}
+
+/// The flags an administrator would give, read the same way.
+fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config, Failure> {
+    let state = scratch.join("state");
+    let trunk = |name: &str, port: u16| match source.starts_with("esl:") {
+        false => format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID"),
+        true => {
+            format!("{name}=gateway/{name}|address/127.0.0.1:{port},country=UZ,lead=var:lead_id")
+        }
+    };
+    let arguments: Vec<OsString> = [
+        "callbridge".to_owned(),
+        "run".to_owned(),
+        format!("--source={source}"),
+        format!("--trunk={}", trunk("city", 16_000)),
+        format!("--trunk={}", trunk("gsm", 16_001)),
+        format!("--employees={EMPLOYEES}"),
+        format!("--crm-url={crm}"),
+        "--pbx-id=demo".to_owned(),
+        format!("--state={}", state.display()),
+    ]
+    .into_iter()
+    .map(OsString::from)
+    .collect();
+    let environment = Environment::of([
+        ("CALLBRIDGE_TOKEN", token.expose_secret()),
+        ("CALLBRIDGE_ESL_SECRET", pbx::PASSWORD),
+    ]);
+    match command::read(arguments, &environment)? {
+        command::CommandLine::Command(asked) => match *asked {
+            command::Command::Run(config) => Ok(*config),
+            other => Err(Failure::new(
+                Code::Failed,
+                format!("no flags of run: {other:?}"),
+            )),
+        },
+        command::CommandLine::Show(text) => Err(Failure::new(Code::Failed, text)),
+    }
+}
+
+/// Shows what happens until every call has settled.
+async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status, Failure> {
+    let begin = Instant::now();
+    let ends = recording::longest(pbx) + 2;
+    let spool = daemon.observer().spool.clone();
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        look.tick().await;
+        let rows: Vec<Row> = spool
+            .read(|store| tables::calls::oldest(store, SHOWN_MAX))
+            .await?;
+        let status = daemon.status().await?;
+        let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
+        view.update(&rows, &status, ends - passed)?;
+        let all = status.books.finished >= CALLS && status.books.internal >= 1;
+        if all && status.books.settled() {
+            return Ok(status);
+        }
+        if begin.elapsed() > ENDS_WITHIN {
+            return Ok(status);
+        }
+    }
+}
+
+/// What came of it, against the CRM's own journal.
+async fn finish(
+    status: &Status,
+    crm: &sandbox::server::Server,
+    view: &View,
+    demo: Demo,
+    daemon: &mut Daemon,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
+    view.say(&format!(
+        "the CRM's journal has {} calls; callbridge's books say",
+        journal.len()
+    ))?;
+    view.say(&format!(
+        "{} journaled, {} dead, {} parked; not among them: {} internal",
+        books.journaled, books.dead, books.parked, books.internal
+    ))?;
+    let faults = [
+        (!books.balance(), "the books do not balance".to_owned()),
+        (
+            !books.settled() || books.finished < CALLS,
+            "not every call settled in time".to_owned(),
+        ),
+        (
+            journal.len() as u64 != books.journaled,
+            "the CRM's journal and the books differ".to_owned(),
+        ),
+        (
+            !violations.is_empty(),
+            format!("the CRM counted breaches: {violations:?}"),
+        ),
+    ];
+    let fault = faults
+        .into_iter()
+        .find(|(wrong, _)| *wrong)
+        .map(|(_, words)| words);
+    if fault.is_none() {
+        view.say("every call is in one place: the books balance")?;
+    }
+    if demo.stay && fault.is_none() {
+        view.say(&format!(
+            "staying until interrupted; the CRM's journal: {}/sandbox/journal",
+            crm.url()
+        ))?;
+        tokio::select! {
+            () = shutdown => {}
+            error = daemon.failed() => return Err(Failure::of(Code::Failed, error)),
+        }
+    }
+    if demo.json {
+        let line = serde_json::to_string(status).or_fail(Code::Failed)?;
+        print(format!("{line}\n").as_bytes())?;
+    }
+    match fault {
+        None => Ok(()),
+        Some(words) => Err(Failure::new(Code::Failed, words)),
+    }
+}

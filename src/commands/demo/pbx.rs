@@ -1,8 +1,12 @@
-//! The demo's PBX: a real WebSocket server that tells the recordings as amiws would.
+//! The demo's PBXs: a real WebSocket server that plays the recordings as amiws would, and a real
+//! TCP server that speaks as the event socket of FreeSWITCH does.
 
 use super::recording::TimedFrame;
 use futures_util::{SinkExt, StreamExt};
+use std::io;
 use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -35,4 +39,82 @@ async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {
         told = tell => told,
         () = listen => Ok(()),
     }
+}
+
+/// The password, which is nobody's secret: it is the demo's own, on loopback, for a minute.
+pub(crate) const PASSWORD: &str = "demo";
+
+/// What a client asks for behind its subscription: which channels there are.
+const LIST: &str = "api show channels as json";
+
+/// Serves the first client that comes: lets it in, and from its first list of channels on tells all
+/// recordings, each event at its time. Then the line stays open until the client goes.
+///
+/// # Errors
+/// When the client breaks the line.
+pub(crate) async fn serve_event_socket(
+    listener: TcpListener,
+    events: Vec<TimedFrame>,
+) -> io::Result<()> {
+    let (stream, _) = listener.accept().await?;
+    let (read, mut write) = stream.into_split();
+    let mut lines = BufReader::new(read).lines();
+    write.write_all(b"Content-Type: auth/request\n\n").await?;
+    let mut events = events.into_iter().peekable();
+    let mut begun: Option<Instant> = None;
+    loop {
+        let next = begun.and_then(|begun| {
+            let after = u64::try_from(events.peek()?.after_micros).unwrap_or(0);
+            Some(begun + Duration::from_micros(after))
+        });
+        let due = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            line = lines.next_line() => match line? {
+                None => return Ok(()),
+                Some(command) => {
+                    answer(&mut write, &command).await?;
+                    // Nobody calls before the client knows that.
+                    if command == LIST {
+                        begun = Some(Instant::now());
+                    }
+                }
+            },
+            () = due => {
+                if let Some(event) = events.next() {
+                    framed(&mut write, "text/event-json", &event.text).await?;
+                }
+            }
+        }
+    }
+}
+
+async fn answer(write: &mut OwnedWriteHalf, command: &str) -> io::Result<()> {
+    let reply = match command {
+        // Commands end with an empty line.
+        "" => return Ok(()),
+        LIST => {
+            return framed(write, "api/response", "{\"row_count\":0}").await;
+        }
+        "api uptime ms" => return framed(write, "api/response", "86400000\n").await,
+        _ if command.starts_with("api ") => {
+            return framed(write, "api/response", "-ERR not in the demo\n").await;
+        }
+        _ if command == format!("auth {PASSWORD}") => "+OK accepted",
+        _ if command.starts_with("auth ") => "-ERR invalid",
+        _ => "+OK",
+    };
+    let reply = format!("Content-Type: command/reply\nReply-Text: {reply}\n\n");
+    write.write_all(reply.as_bytes()).await
+}
+
+async fn framed(write: &mut OwnedWriteHalf, kind: &str, body: &str) -> io::Result<()> {
+    let head = format!("Content-Length: {}\nContent-Type: {kind}\n\n", body.len());
+    write
+        .write_all(&[head.as_bytes(), body.as_bytes()].concat())
+        .await
 }

@@ -1,19 +1,36 @@
 //! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
 
-use crate::Failure;
-use crate::config::Explain;
+use crate::commands::control::conversation::{converse, typed};
+use crate::config::{Asking, Explain};
+use crate::{Failure, print};
+use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::{story, text};
 use callbridge_admin::kept_call::KeptCall;
 use callbridge_mapping::people::People;
-use callbridge_model::Zone;
 use callbridge_model::safe::safe;
+use callbridge_model::{Code, Zone};
 use callbridge_spool::Act;
+use serde_json::Value;
 
-/// One JSON line, or the block for people; and the picture, where one is wanted.
+/// Asks for a call that is kept, and prints it.
 ///
 /// # Errors
-/// When the picture cannot be drawn or written.
-pub(crate) fn show(
+/// 64 without a state folder, 69 without daemon and state; else the answer's own.
+pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<(), Failure> {
+    if explain.config.state.is_none() {
+        let words = "--state is missing: where is the call kept?";
+        return Err(Failure::new(Code::Usage, words));
+    }
+    let id = explain.call.clone().unwrap_or_default();
+    let at = Asking::of(&explain.config, explain.json);
+    let print =
+        |item: &Value, zone: &Zone| print(show(&typed(item)?, explain, zone, paint)?.as_bytes());
+    converse(&at, ControlRequest::Call { id }, print).await?;
+    Ok(())
+}
+
+/// One JSON line, or the block for people; and the picture, where one is wanted.
+fn show(
     kept: &KeptCall,
     explain: &Explain,
     zone: &Zone,

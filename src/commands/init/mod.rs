@@ -16,7 +16,7 @@ pub(crate) mod person;
 pub(crate) mod service;
 pub(crate) mod trunks;
 
-use crate::config::options::Flags;
+use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Faults, Init, Purpose, STATES};
 use crate::{Failure, print};
 use callbridge_call::EventTime;

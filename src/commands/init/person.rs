@@ -1,8 +1,8 @@
 //! The person at the terminal: questions, answers, what is said. Without one nothing is asked.
 
 use super::left;
-use crate::commands::connect::typed::StdinLines;
 use crate::terminal::Keyboard;
+use crate::terminal::StdinLines;
 use crate::{Failure, print};
 use callbridge_model::safe::safe_lines;
 use callbridge_setup::question::SetupQuestion;

@@ -2,9 +2,9 @@
 
 use super::person::Person;
 use super::{Answers, pbx};
+use crate::commands::ScratchFolder;
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{place, service};
-use crate::commands::scratch::ScratchFolder;
 use crate::config::{STATES, TokenFrom};
 use crate::{Failure, OrFail as _};
 use callbridge_model::secret::is_token;

@@ -1,12 +1,15 @@
-//! The CRM of a command line: its address, token and rate, and the names of its fields.
+//! The CRM of a command line: its address, token (one of a file or variable, a command, a
+//! connection by consent) and rate, and the names of its fields.
 
-use super::{Checking, Crm, token};
+use super::{Checking, Crm};
 use crate::config::Faults;
-use crate::config::options::CrmFlags;
+use crate::config::flags::CrmFlags;
 use crate::values;
 use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_leads::lead_field;
+use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_sender::rate::Rate;
+use std::path::Path;
 use url::Url;
 
 /// The CRM; `None` where it has no address, or a wrong one. A dry run needs none, and the state
@@ -43,7 +46,7 @@ pub(super) fn check(
     }
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
     let tokens = (needed && !forwards, connected);
-    let token = token::check(flags, token_file.as_deref(), tokens, checking);
+    let token = token(flags, token_file.as_deref(), tokens, checking);
     let faults = &mut checking.faults;
     let ca_file = faults.read("--crm-ca-file", &flags.crm_ca_file, values::path);
     let lead_fields = given(&flags.lead_field)
@@ -171,5 +174,137 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
         _ => Err(format!(
             "`{text}` is not a proxy: give it as http://HOST:PORT"
         )),
+    }
+}
+
+/// Where the token comes from.
+#[derive(Clone, Debug)]
+pub enum TokenFrom {
+    /// A file, a credential or a variable.
+    Place(SecretPlace),
+    /// `--token-command`
+    Command(String),
+    /// The connection in the state folder.
+    Connection,
+}
+
+/// The one that is given; none, where one is needed, or several are faults. The state folder may
+/// hold a connection.
+pub(super) fn token(
+    flags: &CrmFlags,
+    file: Option<&Path>,
+    (needed, connected): (bool, bool),
+    checking: &mut Checking<'_>,
+) -> Option<TokenFrom> {
+    let place = SecretPlace::find(SecretKind::Token, file, checking.environment);
+    let faults = &mut checking.faults;
+    let command = flags.token_command.as_deref();
+    if command.is_some_and(|text| text.trim().is_empty()) {
+        faults.add("--token-command", "is empty: give a command for /bin/sh");
+    }
+    let source = match &place {
+        Ok(SecretPlace::File(_) | SecretPlace::Held(..)) if file.is_some() => "--token-file",
+        Ok(SecretPlace::File(_) | SecretPlace::Held(..)) => "the credential `token`",
+        Ok(SecretPlace::Variable(_)) => "CALLBRIDGE_TOKEN",
+        Err(_) => "--token-command",
+    };
+    if let (Ok(_), Some(_)) = (&place, command) {
+        faults.add(
+            "--token-command",
+            format!("{source} gives a token, too: keep one of them"),
+        );
+    }
+    let given = place.is_ok() || command.is_some();
+    if given && connected {
+        faults.add(
+            source,
+            "the state folder holds a connection by consent, too: leave the token out to use it, \
+             or end it with `callbridge disconnect`",
+        );
+    }
+    match (place, command) {
+        (Ok(place), _) => Some(TokenFrom::Place(place)),
+        (Err(_), Some(command)) => Some(TokenFrom::Command(command.to_owned())),
+        (Err(_), None) if connected => Some(TokenFrom::Connection),
+        (Err(words), None) => {
+            if needed {
+                let words = words.replacen("no secret", "no token", 1);
+                let words = format!("{words}; or --token-command, or run `callbridge connect`");
+                faults.add("--token-file", words);
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::faults::Faults;
+    use callbridge_model::environment::Environment;
+
+    fn checked(
+        command: Option<&str>,
+        file: Option<&str>,
+        connected: bool,
+    ) -> Result<TokenFrom, String> {
+        let flags = CrmFlags {
+            token_command: command.map(str::to_owned),
+            ..CrmFlags::default()
+        };
+        let environment = Environment::default();
+        let mut checking = Checking::new(&environment, Faults::default());
+        let file = file.map(Path::new);
+        let found = token(&flags, file, (true, connected), &mut checking);
+        checking
+            .faults
+            .or(())
+            .map_err(|faults| faults.to_string())?;
+        Ok(found.expect("one"))
+    }
+
+    #[test]
+    fn one_way_to_a_token_is_taken() {
+        assert!(matches!(
+            checked(None, Some("/t"), false),
+            Ok(TokenFrom::Place(_))
+        ));
+        assert!(matches!(
+            checked(None, None, true),
+            Ok(TokenFrom::Connection)
+        ));
+        assert!(matches!(
+            checked(Some("vault read"), None, false),
+            Ok(TokenFrom::Command(_))
+        ));
+    }
+
+    #[test]
+    fn two_ways_or_none_are_refused_in_clear_words() {
+        for (command, file, connected, words) in [
+            (
+                None,
+                Some("/t"),
+                true,
+                "--token-file: the state folder holds a connection",
+            ),
+            (
+                Some("x"),
+                None,
+                true,
+                "--token-command: the state folder holds a connection",
+            ),
+            (
+                Some("x"),
+                Some("/t"),
+                false,
+                "--token-command: --token-file gives a token, too",
+            ),
+            (Some(" "), None, false, "--token-command: is empty"),
+            (None, None, false, "or run `callbridge connect`"),
+        ] {
+            let error = checked(command, file, connected).expect_err(words);
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

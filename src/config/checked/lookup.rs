@@ -1,10 +1,11 @@
-//! The flags of the look-up: where it listens, and who may ask.
+//! The flags of the look-up at ring time: where it listens, and who may ask.
 
-use super::{Checking, tls};
-use crate::config::options::lookup::LookupFlags;
+use super::{Checking, alone};
 use crate::values;
 use callbridge_lookup::network::Network;
 use callbridge_model::{SecretKind, SecretPlace};
+use clap::Args;
+use serde::Serialize;
 use std::net::SocketAddr;
 
 /// The look-up, as it was asked for.
@@ -30,7 +31,7 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
             ("--lookup-allow", flags.lookup_allow.is_some()),
             ("--lookup-secret-file", flags.lookup_secret_file.is_some()),
         ];
-        tls::alone("--lookup", &given, faults);
+        alone("--lookup", &given, faults);
     }
     let address = |text: &str| values::address(text, ", as 127.0.0.1:4573");
     let listen = faults.read("--lookup", &flags.lookup, address)?;
@@ -56,6 +57,25 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
 fn networks(text: &str) -> Result<Vec<Network>, String> {
     let networks = text.split(',').map(str::trim).map(Network::parse);
     networks.collect()
+}
+
+/// Who calls, asked by a dialplan.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Look-up")]
+pub struct LookupFlags {
+    /// Tell a dialplan here, as 127.0.0.1:4573, who calls and whose lead it is:
+    /// GET /caller?phone=…&trunk=… [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub lookup: Option<String>,
+    /// Who may ask, where the address is not this machine's own: networks, as 192.168.1.0/24, with
+    /// commas between them
+    #[arg(long, value_name = "CIDR,…")]
+    pub lookup_allow: Option<String>,
+    /// The password that whoever asks gives (or the credential `lookup-secret`, or
+    /// CALLBRIDGE_LOOKUP_SECRET): a line each for the current and the previous one; read again when
+    /// it changes
+    #[arg(long, value_name = "FILE")]
+    pub lookup_secret_file: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,59 +1,51 @@
 //! The flags of `run` and `explain`, checked: all their faults are told at once, and nothing is
-//! opened before.
+//! opened before. Here stands what comes of them, with its secrets, and what several share.
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`typed`] | the way from [`Flags`](super::options::Flags) to a [`Config`] |
-//! | `catch_up` | `--catch-up` |
-//! | `sources` | `--source` and its secrets |
-//! | `standby` | `--standby` and what it needs |
+//! | [`typed`] | the way from [`Flags`](super::flags::Flags) to a [`Config`] |
+//! | `sources` | `--source` and its secrets; `--catch-up`; the id of the PBX that nothing names |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
-//! | `connect` | the flags of `connect` |
-//! | `pbx` | the id of the PBX that nothing names |
-//! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
-//! | `secret_files` | every secret of the flags, wherever it was given |
-//! | `page` | `--page`, its certificate, names and passwords |
-//! | `lookup` | `--lookup`, and who may ask |
-//! | `tls` | what the page's and the receiver's listeners share |
+//! | [`connect`](mod@connect) | the flags of `connect` |
+//! | [`crm`] | `--crm-url`, its rate and field names, and where its token comes from |
+//! | [`page`] | `--page`, its certificate, names and passwords |
+//! | [`lookup`] | `--lookup`, and who may ask |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
-mod catch_up;
 pub(crate) mod connect;
-mod crm;
-mod lookup;
-mod page;
-mod pbx;
-mod secret_files;
+pub(crate) mod crm;
+pub(crate) mod lookup;
+pub(crate) mod page;
 mod sources;
-mod standby;
-mod tls;
-mod token;
 mod trunks;
 pub(crate) mod typed;
 mod webhooks;
 
-pub(crate) use connect::check as connect;
-pub(crate) use lookup::LookupConfig;
-pub(crate) use page::PageConfig;
-pub(crate) use token::TokenFrom;
-pub(crate) use typed::{Checking, Purpose, STATES, logging, state_folder, state_of_daemon};
-
-use crate::privilege::Held;
+use crate::config::Faults;
+use crate::config::flags::Flags;
+use crate::privilege::{Held, Needs};
+use crate::values;
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::SecretPlace;
+use callbridge_oauth::{shown_once, store};
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
 use callbridge_source::StreamReading;
-use callbridge_source::url::{BrokerUrl, SourceUrl};
+use callbridge_source::url::{BrokerUrl, QueueSource, SourceUrl, Transport};
 use callbridge_webhook::tls::Certificate;
+pub(crate) use connect::check as connect;
+pub(crate) use crm::TokenFrom;
 use jiff::tz::TimeZone;
+pub(crate) use lookup::LookupConfig;
+pub(crate) use page::PageConfig;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+pub(crate) use typed::{Checking, Purpose, STATES, logging, state_folder, state_of_daemon};
 
 #[derive(Debug)]
 pub struct Config {
@@ -176,4 +168,177 @@ pub struct BrokerTarget {
     pub url: BrokerUrl,
     /// Where its secret is.
     pub secret: SecretPlace,
+}
+
+impl Config {
+    /// Where its secrets are, each by what it is for.
+    pub fn places(&self) -> Vec<(String, &SecretPlace)> {
+        let sources = self.sources.iter();
+        let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
+        let mut all: Vec<(String, &SecretPlace)> = sources.collect();
+        if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
+            all.push(("the CRM (token)".to_owned(), place));
+        }
+        if let Some(webhooks) = &self.webhooks {
+            let own = webhooks
+                .application
+                .iter()
+                .chain(webhooks.installations.values());
+            all.extend(own.map(|it| ("webhooks".to_owned(), it)));
+        }
+        let passwords = self.page.iter().flat_map(|it| &it.passwords);
+        all.extend(passwords.map(|it| ("the page".to_owned(), it)));
+        let lookup = self.lookup.iter().flat_map(|it| &it.secret);
+        all.extend(lookup.map(|it| ("the look-up".to_owned(), it)));
+        all.extend(
+            self.dead_letters
+                .iter()
+                .map(|it| (it.url.public(), &it.secret)),
+        );
+        all.extend(self.forward.iter().map(|it| (it.url.public(), &it.secret)));
+        all
+    }
+
+    /// What a daemon with these flags works with.
+    pub(crate) fn needs(&mut self) -> Needs<'_> {
+        let addresses = [
+            self.listen,
+            self.webhooks.as_ref().map(|it| it.listen),
+            self.page.as_ref().map(|it| it.listen),
+            self.lookup.as_ref().map(|it| it.listen),
+        ];
+        let sources = self.sources.iter_mut();
+        let mut all: Vec<&mut SecretPlace> = sources.flat_map(|it| &mut it.secret).collect();
+        if let Some(TokenFrom::Place(place)) = self.crm.as_mut().and_then(|it| it.token.as_mut()) {
+            all.push(place);
+        }
+        if let Some(webhooks) = &mut self.webhooks {
+            all.extend(&mut webhooks.application);
+            all.extend(webhooks.installations.values_mut());
+        }
+        all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
+        all.extend(self.lookup.iter_mut().flat_map(|it| &mut it.secret));
+        all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
+        all.extend(self.forward.as_mut().map(|it| &mut it.secret));
+        Needs {
+            state: self.state.as_mut(),
+            secrets: all,
+            listen: addresses.into_iter().flatten().collect(),
+            held: Some(&mut self.held),
+            holds_secrets: true,
+            ..Needs::default()
+        }
+    }
+
+    /// Every file that holds a secret: those of the flags, the certificate's key, and what
+    /// `connect` has left in the state folder.
+    pub fn secret_files(&self) -> Vec<PathBuf> {
+        let places = self.places().into_iter();
+        let named = places.filter_map(|(_, place)| place.file());
+        let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
+        let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
+        let page = self.page.as_ref().and_then(|it| it.tls.as_ref());
+        all.extend(tls.into_iter().chain(page).map(|it| it.key.clone()));
+        if let Some(state) = &self.state {
+            all.push(state.join(store::FILE));
+            all.push(state.join(shown_once::FILE));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+/// The name of the lease's queue, and whether all is there that a standby needs.
+pub(super) fn standby(
+    flags: &Flags,
+    sources: &[SourceConfig],
+    crm: Option<&Crm>,
+    faults: &mut Faults,
+) -> Option<String> {
+    let name = faults.read(
+        "--standby",
+        &flags.crm.standby,
+        callbridge_fleet::lease::queue::name,
+    )?;
+    if flags.crm.forward.is_some() {
+        faults.add(
+            "--standby",
+            "is a sender's: a collector forwards the calls of its own PBX; remove it",
+        );
+    }
+    if flags.operation.dry_run {
+        faults.add(
+            "--standby",
+            "cannot be used with --dry-run: it would hold the lease and send nothing; remove one \
+             of them",
+        );
+    }
+    if !sources.iter().any(|source| stream(source).is_some()) {
+        faults.add(
+            "--standby",
+            "needs calls that each machine can read: --source \
+             'amqp://USERHOST/VHOST?stream=S&format=call'",
+        );
+    }
+    if matches!(
+        crm.and_then(|it| it.token.as_ref()),
+        Some(TokenFrom::Connection)
+    ) {
+        faults.add(
+            "--standby",
+            "the state folder holds a connection by consent, whose refresh tokens belong to one \
+             machine alone: end it with `callbridge disconnect`, and give --token-file or \
+             --token-command on each",
+        );
+    }
+    Some(name)
+}
+
+fn stream(source: &SourceConfig) -> Option<&QueueSource> {
+    match &source.url.transport {
+        Transport::Amqp(queue) if source.url.is_stream_of_calls() => Some(queue),
+        _ => None,
+    }
+}
+
+impl Config {
+    /// The name of the lease, and the stream whose broker keeps it.
+    pub(crate) fn lease(&self) -> Option<(&str, &SourceConfig, &QueueSource)> {
+        let name = self.standby.as_deref()?;
+        let mut all = self.sources.iter();
+        all.find_map(|source| stream(source).map(|queue| (name, source, queue)))
+    }
+}
+
+/// The certificate and its key: both, or neither. `of` begins their flags, `holds` says what is in
+/// their files.
+pub(super) fn certificate(
+    of: &str,
+    (chain, key): (&Option<String>, &Option<String>),
+    holds: &str,
+    faults: &mut Faults,
+) -> Option<Certificate> {
+    let (cert_flag, key_flag) = (format!("--{of}-cert"), format!("--{of}-key"));
+    let path = |text: &str| values::path(text).map_err(|words| format!("{words}{holds}"));
+    let files = (
+        faults.read(&cert_flag, chain, path),
+        faults.read(&key_flag, key, path),
+    );
+    match (chain, key) {
+        (Some(_), None) => faults.add(&cert_flag, format!("needs {key_flag}, its private key")),
+        (None, Some(_)) => faults.add(&key_flag, format!("needs {cert_flag}, its certificate")),
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    let (Some(chain), Some(key)) = files else {
+        return None;
+    };
+    Some(Certificate { chain, key })
+}
+
+/// Without an address the other flags do nothing, which nobody wants who gives them.
+pub(super) fn alone(needed: &str, given: &[(&str, bool)], faults: &mut Faults) {
+    for (flag, _) in given.iter().filter(|(_, given)| *given) {
+        faults.add(flag, format!("does nothing without {needed} ADDR"));
+    }
 }

@@ -1,11 +1,46 @@
 //! The flags of the page: where it listens, by which names it is known, who may come in.
 
-use super::{Checking, tls};
-use crate::config::options::page::PageFlags;
+use super::{Checking, alone, certificate};
 use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
+use clap::Args;
+use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
+
+/// The administrator's page.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Page")]
+pub struct PageFlags {
+    /// Show a page in the browser here, as 127.0.0.1:9470: calls, dead letters, missed customers.
+    /// `callbridge page` prints a link that opens it [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub page: Option<String>,
+    /// Who may log in with a password: NAME:ROLE:HASH a line (or the credential `page-password`);
+    /// `callbridge page password NAME ROLE` prints one; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub page_password_file: Option<String>,
+    /// A host name of the page in browsers, besides its address and this machine's own; without a
+    /// port. May be repeated
+    #[arg(long, value_name = "HOST")]
+    pub page_name: Vec<String>,
+    /// How a lead's page in the CRM is reached, as 'https://HOST/lead/{id}': the page links to it
+    /// where it shows a lead [default: no link]
+    #[arg(long, value_name = "URL")]
+    pub lead_url: Option<String>,
+    /// The certificate and its chain (PEM) for a page that other machines reach; read again when
+    /// it changes
+    #[arg(long, value_name = "FILE")]
+    pub page_cert: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub page_key: Option<String>,
+    /// The page is behind a proxy that speaks TLS to browsers and names their addresses in
+    /// X-Forwarded-For; the header is believed from these addresses alone [default: loopback]
+    #[arg(long, value_name = "ADDRESS,…", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    pub page_behind_proxy: Option<String>,
+}
 
 /// The page, as it was asked for.
 #[derive(Clone, Debug)]
@@ -31,7 +66,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
     let path = |text: &str| values::path(text).map_err(|words| format!("{words}{HOLDS}"));
     let file = faults.read("--page-password-file", &flags.page_password_file, path);
     let files = (&flags.page_cert, &flags.page_key);
-    let tls = tls::certificate("page", files, "; it holds PEM", faults);
+    let tls = certificate("page", files, "; it holds PEM", faults);
     let names: Vec<String> = values::given(&flags.page_name).map(str::to_owned).collect();
     if flags.page.is_none() {
         let given = [
@@ -42,7 +77,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
             ("--page-behind-proxy", flags.page_behind_proxy.is_some()),
             ("--lead-url", flags.lead_url.is_some()),
         ];
-        tls::alone("--page", &given, faults);
+        alone("--page", &given, faults);
     }
     let address = |text: &str| values::address(text, ", as 127.0.0.1:9470");
     Some(PageConfig {

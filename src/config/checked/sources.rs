@@ -1,14 +1,19 @@
-//! The sources of a command line: formats that this release reads, names, secrets.
+//! The sources of a command line: formats that this release reads, names, secrets; files to catch
+//! up with, in which the PBX itself writes down its calls; and the id of a PBX that nothing
+//! names.
 
-use super::catch_up::NAMES;
-use super::{Checking, SourceConfig, catch_up};
+use super::{Checking, SourceConfig};
 use crate::config::Faults;
-use crate::config::options::SourceFlags;
+use crate::config::flags::SourceFlags;
 use crate::values;
 use callbridge_asterisk::Columns;
-use callbridge_mapping::trunk;
+use callbridge_intake::identity;
+use callbridge_intake::machine::{MachineId, Unknown};
+use callbridge_mapping::trunk::{self, Trunk, Trunks};
 use callbridge_model::SecretKind;
-use callbridge_source::url::{SourceUrl, Transport};
+use callbridge_source::url::{Format, SourceUrl, Transport};
+use callbridge_spool as spool;
+use std::path::Path;
 
 /// Every `--source`, in the order of the flags.
 pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<SourceConfig> {
@@ -50,7 +55,7 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
             "is missing: give the PBX, as ami://USER@HOST or file:///PATH",
         );
     }
-    let files = catch_up::check(flags, &sources, faults);
+    let files = catch_up(flags, &sources, faults);
     sources.extend(files);
     sources
 }
@@ -99,5 +104,130 @@ const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
         Transport::Esl { .. } => Some(SecretKind::Esl),
         Transport::Amqp(_) => Some(SecretKind::Amqp),
         Transport::WebSocket { .. } | Transport::File { .. } => None,
+    }
+}
+
+const FLAG: &str = "--catch-up";
+
+/// Every `--catch-up`, in the order of the flags, for PBXs that these sources tell of.
+pub(super) fn catch_up(
+    flags: &SourceFlags,
+    sources: &[SourceConfig],
+    faults: &mut Faults,
+) -> Vec<SourceConfig> {
+    let mut files = Vec::new();
+    for text in values::given(&flags.catch_up) {
+        let Some(url) = faults.take_all(FLAG, SourceUrl::parse(text)) else {
+            continue;
+        };
+        let name = format!("{FLAG} {url}");
+        if let Some(words) = unfit(&url, sources) {
+            faults.add(&name, words);
+        }
+        let pbx = url.pbx.clone().or_else(|| only(flags, sources));
+        faults.take(&name, whose(pbx.as_deref(), sources));
+        files.push(SourceConfig {
+            url,
+            pbx,
+            secret: None,
+            catch_up: true,
+        });
+    }
+    files
+}
+
+/// Why this is no file of calls.
+fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
+    let Transport::File { path, format, .. } = &url.transport else {
+        return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
+    };
+    let same = |source: &&SourceConfig| match &source.url.transport {
+        Transport::File { path: other, .. } => path == other,
+        Transport::Ami { .. }
+        | Transport::Esl { .. }
+        | Transport::WebSocket { .. }
+        | Transport::Amqp(_) => false,
+    };
+    if sources.iter().any(|source| same(&source)) {
+        return Some("is a --source, too: a file is read in one of both ways".to_owned());
+    }
+    match format {
+        Format::CelCsv | Format::CdrCsv | Format::FreeswitchCdr => None,
+        Format::Ami
+        | Format::AmiJson
+        | Format::CelAmqp
+        | Format::CdrAmqp
+        | Format::Wazo
+        | Format::Freeswitch
+        | Format::Call => Some(
+            "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The PBX that a file without `pbx=` is of.
+fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
+    let first = sources.first()?;
+    let one = sources.iter().all(|source| source.pbx == first.pbx);
+    if one {
+        first.pbx.clone()
+    } else {
+        flags.pbx_id.clone()
+    }
+}
+
+fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
+    if let Some(pbx) = pbx.filter(|pbx| !trunk::flag::is_name(pbx)) {
+        return Err(format!("pbx={pbx}: {}", NAMES));
+    }
+    let of_pbx = |source: &SourceConfig| source.pbx.as_deref() == pbx;
+    if sources.is_empty() || sources.iter().any(of_pbx) {
+        return Ok(());
+    }
+    let known: Vec<&str> = sources.iter().filter_map(|it| it.pbx.as_deref()).collect();
+    Err(format!(
+        "no --source is of its PBX: say which it is with pbx=NAME ({})",
+        known.join(", ")
+    ))
+}
+
+/// What the name of a PBX is made of, for messages.
+pub(super) const NAMES: &str =
+    "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
+
+/// The id that this machine, the first source without a name and its trunks make; `None` where
+/// none is needed.
+pub(super) fn derived_pbx(
+    flags: &SourceFlags,
+    sources: &[SourceConfig],
+    trunks: &Trunks,
+    checking: &Checking<'_>,
+) -> Option<Result<String, Unknown>> {
+    if !checking.needs || flags.pbx_id.is_some() {
+        return None;
+    }
+    let first = sources
+        .iter()
+        .find(|it| it.url.pbx.is_none() && !it.catch_up && !it.tells_whole_calls())?;
+    // A trunk of a PBX that another source tells of is no part of this one.
+    let named = |pbx: &str| sources.iter().any(|it| it.url.pbx.as_deref() == Some(pbx));
+    let own = |trunk: &&Trunk| !trunk.pbx.as_deref().is_some_and(named);
+    let machine = MachineId::of_this(checking.environment);
+    Some(machine.map(|id| identity::derive(&id, &first.url, trunks.iter().filter(own))))
+}
+
+/// Without an id of the machine, a state that is begun now needs a name for its PBX. One that has
+/// been used has it already, and is looked at when it is opened.
+pub(super) fn named_pbx(
+    derived_pbx: Option<&Result<String, Unknown>>,
+    state: Option<&Path>,
+    faults: &mut Faults,
+) {
+    let Some(Err(unknown)) = derived_pbx else {
+        return;
+    };
+    if !state.is_some_and(|folder| folder.join(spool::folder::FILE).exists()) {
+        faults.add("--pbx-id", identity::Unnamed(unknown.clone()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Checking, SourceConfig};
 use crate::config::Faults;
-use crate::config::options::{Flags, TrunkFlags};
+use crate::config::flags::{Flags, TrunkFlags};
 use crate::values;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::rule::{employee_rule, lead_rules};

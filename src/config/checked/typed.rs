@@ -1,8 +1,8 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
 use super::{BrokerTarget, Config};
-use super::{crm, lookup, page, pbx, sources, standby, trunks, webhooks};
-use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
+use super::{crm, lookup, page, sources, standby, trunks, webhooks};
+use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
 use crate::config::{Faults, variables};
 use crate::values;
 use callbridge_admin::socket;
@@ -106,8 +106,8 @@ impl<'a> Checking<'a> {
         let state = it.state_folder(&flags.operation);
         let address = |text: &str| values::address(text, "");
         let listen = it.faults.read("--listen", &flags.operation.listen, address);
-        let derived_pbx = pbx::derived(&flags.sources, &sources, &rules.trunks, it);
-        pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
+        let derived_pbx = sources::derived_pbx(&flags.sources, &sources, &rules.trunks, it);
+        sources::named_pbx(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
         // The faults of these are told in their order here.
         let letters = flags.operation.dead_letter_queue.as_deref();
         let letters = letters.map(BrokerUrl::queue);
@@ -128,7 +128,7 @@ impl<'a> Checking<'a> {
             dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
             notify: notify(&flags.operation, &mut it.faults),
             forward: it.broker("--forward", SecretKind::Amqp, forward),
-            standby: standby::check(&flags, &sources, crm.as_ref(), &mut it.faults),
+            standby: standby(&flags, &sources, crm.as_ref(), &mut it.faults),
             streams: streams(&flags.sources, &zone, &mut it.faults),
             pbx_owners: pbx_owners(&flags.sources, &mut it.faults),
             log: logging(&flags.log, &mut it.faults),

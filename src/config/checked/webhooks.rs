@@ -1,8 +1,8 @@
 //! The flags of the webhook receiver: where it listens, its certificate, its secrets.
 
-use super::{Checking, Webhooks, tls};
+use super::{Checking, Webhooks, alone, certificate};
 use crate::config::Faults;
-use crate::config::options::WebhookFlags;
+use crate::config::flags::WebhookFlags;
 use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option<Webhooks> {
     let faults = &mut checking.faults;
     let files = (&flags.webhook_cert, &flags.webhook_key);
-    let tls = tls::certificate("webhook", files, "", faults);
+    let tls = certificate("webhook", files, "", faults);
     let installations = installations(&flags.installation_secret, faults);
     let file = &flags.webhook_secret_file;
     let file = faults.read("--webhook-secret-file", file, values::path);
@@ -26,7 +26,7 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
                 values::given(&flags.installation_secret).next().is_some(),
             ),
         ];
-        tls::alone("--webhook-listen", &given, faults);
+        alone("--webhook-listen", &given, faults);
     }
     let address = |text: &str| values::address(text, ", as 127.0.0.1:8481");
     Some(Webhooks {

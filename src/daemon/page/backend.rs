@@ -3,15 +3,13 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `calls` | kept calls, one call, those that go on |
-//! | `letters` | dead letters, and what is done with them |
-//! | `leads` | numbers without a lead |
+//! | `letters` | dead letters, and numbers without a lead |
 //! | `people` | what employees did, what trunks took |
 //! | `figures` | what became of the calls of a day and a week |
 //! | `trial` | `check`, run from the page |
 
 mod calls;
 mod figures;
-mod leads;
 mod letters;
 mod people;
 mod trial;
@@ -159,7 +157,7 @@ impl Backend for DaemonBackend {
     }
 
     fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
-        Box::pin(leads::numbers_without_lead(self))
+        Box::pin(letters::numbers_without_lead(self))
     }
 
     fn give_lead<'a>(

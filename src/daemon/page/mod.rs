@@ -2,7 +2,7 @@
 
 pub(crate) mod backend;
 
-use super::secret_reload::follow;
+use super::tasks::follow;
 use super::tasks::{has_stopped, until};
 use crate::config::{Config, PageConfig};
 use crate::privilege::Held;

@@ -1,11 +1,11 @@
-//! Dead letters of the page.
+//! Dead letters of the page, and numbers without a lead.
 
 use super::DaemonBackend;
 use super::calls::input;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;
-use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
-use callbridge_spool::{Letter, LetterFilter, RowId, tables};
+use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery, NumberView};
+use callbridge_spool::{Letter, LetterFilter, ParkedPhone, RowId, tables};
 
 /// Letters of one page.
 const PAGE: usize = 50;
@@ -106,4 +106,36 @@ pub(super) async fn ids_of_letters(
     })
     .await?;
     Ok(ids)
+}
+
+/// Numbers read at a time.
+const PHONES_PAGE: usize = 500;
+/// Numbers shown; those with most calls.
+const PHONES_MAX: usize = 2_000;
+
+pub(super) async fn numbers_without_lead(
+    backend: &DaemonBackend,
+) -> Result<Vec<NumberView>, Refusal> {
+    let mut all: Vec<ParkedPhone> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.phone.clone());
+        let read = backend
+            .spool
+            .read(move |store| tables::parked::parked_phones(store, after.as_ref(), PHONES_PAGE));
+        let page = read.await?;
+        let end = page.len() < PHONES_PAGE;
+        all.extend(page);
+        if end {
+            break;
+        }
+    }
+    all.sort_by_key(|it| (std::cmp::Reverse(it.calls), it.first));
+    all.truncate(PHONES_MAX);
+    let numbers = all.into_iter().map(|parked| NumberView {
+        phone: parked.phone.as_str().to_owned(),
+        calls: parked.calls,
+        first_at: parked.first.get(),
+        last_at: parked.last.get(),
+    });
+    Ok(numbers.collect())
 }

@@ -1,0 +1,278 @@
+//! The flags of `run`, which others take too, as they are typed: texts alone, checked in
+//! [`crate::config::checked`] all at once.
+
+use super::checked::lookup::LookupFlags;
+use super::checked::page::PageFlags;
+use clap::Args;
+use serde::Serialize;
+
+/// What `run`, `explain` and `check` share.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+pub struct Flags {
+    /// Where calls come from.
+    #[command(flatten)]
+    pub sources: SourceFlags,
+    /// Trunks and people.
+    #[command(flatten)]
+    pub trunks: TrunkFlags,
+    /// The CRM.
+    #[command(flatten)]
+    pub crm: CrmFlags,
+    /// Events from the CRM.
+    #[command(flatten)]
+    pub webhooks: WebhookFlags,
+    /// The look-up.
+    #[command(flatten)]
+    pub lookup: LookupFlags,
+    /// Calls.
+    #[command(flatten)]
+    pub calls: CallFlags,
+    /// The page.
+    #[command(flatten)]
+    pub page: PageFlags,
+    /// The rest.
+    #[command(flatten)]
+    pub operation: OperationFlags,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+/// The PBX.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "PBX")]
+pub struct SourceFlags {
+    /// ami(s)://USER@HOST, ws(s)://HOST, esl://HOST (FreeSWITCH),
+    /// amqp(s)://USER@HOST[,…]/VHOST?queue=Q|stream=S&format=F or
+    /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
+    /// Formats: those of explain, and call (messages of any PBX).
+    /// May be repeated: the first source of a PBX is its primary
+    #[arg(long, value_name = "URL")]
+    pub source: Vec<String>,
+    /// file:///PATH?format=cel-csv|cdr-csv or file:///FOLDER/?format=freeswitch-cdr: what the PBX
+    /// itself writes of its calls. Fills the gaps of the sources; takes pbx=. May be repeated
+    #[arg(long, value_name = "URL")]
+    pub catch_up: Vec<String>,
+    /// Where a stream (stream=S) is read from at first: first, an age like 30d, or a date. What was
+    /// read is remembered [default: first]
+    #[arg(long, value_name = "first|30d|DATE")]
+    pub stream_from: Option<String>,
+    /// A message of a stream that is passed over, as calls:1234: for one that stops the reading
+    /// each time. May be repeated
+    #[arg(long, value_name = "STREAM:OFFSET")]
+    pub stream_skip: Vec<String>,
+    /// Which user of the broker publishes for a PBX, as branch7=branch7-user: its calls are refused
+    /// from other users. Without it the user of its first call, or `fleet owner`, decides. May be
+    /// repeated
+    #[arg(long, value_name = "PBX=LOGIN")]
+    pub pbx_owner: Vec<String>,
+    /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
+    /// machine's id, the first source's host and port, and the trunks' endpoints
+    #[arg(long, value_name = "NAME")]
+    pub pbx_id: Option<String>,
+    /// Zone of local times in CEL and CDR files, and of times as people read them, as
+    /// Asia/Tashkent [default: this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub pbx_timezone: Option<String>,
+    /// Names of the columns of CEL files without a header, where they are not recognised, as in
+    /// cel_custom.conf: eventtype,eventtime,channame,uniqueid,linkedid,…
+    #[arg(long, value_name = "LIST")]
+    pub columns: Option<String>,
+}
+
+/// The trunks.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Trunks and people")]
+pub struct TrunkFlags {
+    /// A line to the outside. ENDPOINT is what stands before the suffix in its channels' names,
+    /// and may hold *; empty where only messages (format=call) name the trunk. Keys: pbx, country,
+    /// strip, lead, employees, unanswered, journal=yes|no. May be repeated
+    #[arg(long, value_name = "NAME=ENDPOINT[,key=value…]")]
+    pub trunk: Vec<String>,
+    /// Whose numbers have no country's code, by ISO 3166 [trunk default]
+    #[arg(long, value_name = "UZ")]
+    pub country: Option<String>,
+    /// What extensions dial to get out [trunk default]
+    #[arg(long, value_name = "PREFIX")]
+    pub strip: Option<String>,
+    /// Where a call's lead is found: var:NAME, userfield:REGEX, csv:FILE (phone,leadId), or
+    /// directory (leads learned from webhooks and --lead-directory, looked up by phone); several
+    /// separated by ; are asked in their order [trunk default]
+    #[arg(long, value_name = "RULES")]
+    pub lead: Option<String>,
+    /// Read the CRM's leads for the rule directory, with requests that no call needs
+    #[arg(long)]
+    pub lead_directory: bool,
+    /// 101:501;102:502, or a file (extension,employeeId) [trunk default]
+    #[arg(long, value_name = "LIST|FILE")]
+    pub employees: Option<String>,
+    /// Journal calls that nobody answered [trunk default: yes]
+    #[arg(long, value_name = "yes|no")]
+    pub unanswered: Option<String>,
+    /// Park calls whose extension has no employee
+    #[arg(long)]
+    pub require_employee: bool,
+}
+
+/// The CRM.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "CRM")]
+pub struct CrmFlags {
+    /// The API's address; http:// on this machine alone
+    #[arg(long, value_name = "URL")]
+    pub crm_url: Option<String>,
+    /// amqp(s)://USER@HOST[,HOST…]/VHOST?stream=S: publish calls to this stream in place of a CRM,
+    /// for a callbridge elsewhere to send. Takes exchange=E, declare=yes, secret-file=, ca-file=
+    #[arg(long, value_name = "URL")]
+    pub forward: Option<String>,
+    /// The address of its OAuth endpoints [default: as `connect` was given it]
+    #[arg(long, value_name = "URL")]
+    pub auth_url: Option<String>,
+    /// The token, in a file of its own (or the credential `token`, or CALLBRIDGE_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<String>,
+    /// A command for /bin/sh that prints the token: run at the start, before the token ends, and
+    /// when the CRM refuses it
+    #[arg(long, value_name = "CMD")]
+    pub token_command: Option<String>,
+    /// One of several machines sends at a time: the queue NAME at the stream's broker decides
+    /// which. Give the same NAME on each machine
+    #[arg(long, value_name = "NAME")]
+    pub standby: Option<String>,
+    /// This process's share of the token's budget [default: 60/60s]
+    #[arg(long, value_name = "N/TIME")]
+    pub rate: Option<String>,
+    /// Names of fields the service does not publish: talk=NAME [default: talkTimeSec], phone=NAME
+    /// and extension=NAME [default: not sent]
+    #[arg(long, value_name = "talk|phone|extension=NAME")]
+    pub field: Vec<String>,
+    /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times as
+    /// 2026-11-20T17:58:31+05:00),last_employee=ID (the CRM's id),trunk=ID,did=ID (the number that
+    /// the customer dialled),direction=ID,answered_by=ID,missed_count=ID; ID:number, ID:boolean or
+    /// ID:date where the field takes no text [default: none]
+    #[arg(long, value_name = "NAME=ID[:KIND],…")]
+    pub lead_field: Option<String>,
+    /// The key that holds the list of fields in requests, where the CRM wants one [default: the
+    /// list alone]
+    #[arg(long, value_name = "KEY")]
+    pub field_list_wrapper: Option<String>,
+    /// A call that FAILED though its lead exists: keep it as a dead letter, or send it once more
+    /// without its employee [default: keep]
+    #[arg(long, value_name = "keep|drop")]
+    pub failed_employee: Option<String>,
+    /// Certificates (PEM) that replace the system's roots
+    #[arg(long, value_name = "FILE")]
+    pub crm_ca_file: Option<String>,
+    /// The only proxy that is used: those of the environment are ignored
+    #[arg(long, value_name = "URL")]
+    pub crm_proxy: Option<String>,
+}
+
+/// Events that the CRM sends to us.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Webhooks")]
+pub struct WebhookFlags {
+    /// Take the CRM's events here, at /webhooks: 127.0.0.1:8481 behind a proxy, or 0.0.0.0:8443
+    /// with a certificate [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub webhook_listen: Option<String>,
+    /// The certificate and its chain (PEM) for HTTPS of our own; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub webhook_cert: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub webhook_key: Option<String>,
+    /// The application's signing secrets, a line each: current, previous (or the credential
+    /// `webhook-secret`, or CALLBRIDGE_WEBHOOK_SECRET); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub webhook_secret_file: Option<String>,
+    /// The signing secrets of an installation, as those of the application. May be repeated; the
+    /// one of `connect` is known by itself
+    #[arg(long, value_name = "ID=FILE")]
+    pub installation_secret: Vec<String>,
+}
+
+/// How calls are told apart.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Calls")]
+pub struct CallFlags {
+    /// Skip calls that began before (2026-11-20, with a time and zone if wanted)
+    #[arg(long, value_name = "DATE")]
+    pub not_before: Option<String>,
+    /// A call is over when all parties hung up and no event came for this time [default: 500ms]
+    #[arg(long, value_name = "TIME")]
+    pub settle: Option<String>,
+    /// How long to wait for a CDR whose user field names the lead [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub cdr_wait: Option<String>,
+    /// A call without an end is closed as incomplete after this time [default: 12h]
+    #[arg(long, value_name = "TIME")]
+    pub max_call: Option<String>,
+    /// Above this number of open calls, the one without events for longest is closed as incomplete
+    /// [default: 10000]
+    #[arg(long, value_name = "N")]
+    pub max_open_calls: Option<String>,
+}
+
+/// Running it.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Operation")]
+pub struct OperationFlags {
+    /// Where calls are kept until they are journaled [default: $STATE_DIRECTORY, else
+    /// ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+    /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9469 [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
+    #[arg(long, value_name = "URL")]
+    pub dead_letter_queue: Option<String>,
+    /// Run by /bin/sh -c when a kind of problem begins and when it ends, with a line of JSON on
+    /// stdin for each: kind, state (begins or ends), since, what, todo; 30 s at most
+    #[arg(long, value_name = "CMD")]
+    pub notify_command: Option<String>,
+    /// Run it also when customers wait longer than this for a call back, as 30m; those who pass
+    /// the limit together stand in one line, with their numbers [default: off]
+    #[arg(long, value_name = "TIME")]
+    pub notify_missed: Option<String>,
+    /// Bind the state folder to another CRM address or company
+    #[arg(long)]
+    pub rebind: bool,
+    /// End when every file is read, other sources are quiet for 5 s, and the books are settled
+    #[arg(long)]
+    pub until_idle: bool,
+    /// Do everything except send
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What is logged; to stderr.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Logs")]
+pub struct LogFlags {
+    /// error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Write phone numbers in full, not their last four digits
+    #[arg(long)]
+    pub log_phones: bool,
+}
+
+/// Commands that look at the state folder, or ask the daemon in it.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct StateFlags {
+    /// The daemon's state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge, or
+    /// where no daemon runs on it, that of the only service that does]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+    /// JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The zone in which times are shown [default: that of the daemon's PBX, else this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub pbx_timezone: Option<String>,
+}
