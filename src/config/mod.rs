@@ -7,9 +7,9 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`options`] | the commands as typed, with their help; [`flags`]: the flags of `run` |
-//! | [`arguments`] | `@FILE`, environment, clap and its faults |
+//! | [`arguments`] | `@FILE`, environment, variables that nothing reads, clap and its faults |
 //! | [`faults`] | all that is wrong with one command line |
-//! | [`variables`] | those that nothing reads; [`doubts`]: what is likely to be a mistake |
+//! | [`doubts`] | what is likely to be a mistake |
 //! | [`checked`] | the flags of `run`, `explain`, `check`, checked |
 //! | [`command`] | every command, checked; `checking` is the way there |
 //! | [`manual`] | `man` and `completions` |
@@ -23,7 +23,6 @@ pub(crate) mod faults;
 pub(crate) mod flags;
 pub(crate) mod manual;
 pub(crate) mod options;
-pub(crate) mod variables;
 
 pub(crate) use checked::{
     BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, Purpose, STATES, SourceConfig,

@@ -1,7 +1,8 @@
 //! Keeps the lists of leads and employees in force, and lets parked calls go when they change, or
-//! when the directory learns something of their numbers.
+//! when the directory learns something of their numbers. What is long over is forgotten, a little
+//! at a time, so that nobody waits for it.
 
-use callbridge_intake::release::release;
+use callbridge_intake::release::{expire, release};
 use callbridge_intake::run::SharedPeople;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::files::{self, ListKind, News, Watched};
@@ -10,13 +11,14 @@ use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::status::{Employees, ListFile};
 use callbridge_ops::kept::unknown_employees;
-use callbridge_spool::{Error, Handle, LeadDirectory, tables};
+use callbridge_source::EventTime;
+use callbridge_spool::{Done, Error, Handle, LeadDirectory, Op, tables};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Between two looks at the lists' files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -303,4 +305,43 @@ pub(crate) async fn keep_learned(
 
 fn in_force(people: &SharedPeople) -> Arc<People> {
     Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Between two looks whether there is something to forget.
+const UPKEEP_EVERY: Duration = Duration::from_secs(60);
+/// While there is more, the spool's thread rests this many times as long as a round took.
+const UPKEEP_REST: u32 = 4;
+/// And at least so long.
+const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
+
+/// Works until it is dropped: ends the wait of parked calls after their time, and purges.
+///
+/// # Errors
+/// When the spool is gone for good.
+pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
+    // Not at the start, which has better things to do.
+    let mut look = tokio::time::interval_at(Instant::now() + UPKEEP_EVERY, UPKEEP_EVERY);
+    loop {
+        look.tick().await;
+        let mut more = true;
+        while more {
+            let began = Instant::now();
+            let done = round(&spool, clock::now().wall).await;
+            more = matches!(done, Ok(1..));
+            passed(done)?;
+            if more {
+                tokio::time::sleep((began.elapsed() * UPKEEP_REST).max(UPKEEP_REST_MIN)).await;
+            }
+        }
+    }
+}
+
+/// One round; 0 when nothing is left to do.
+async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
+    let ended = expire(spool, now).await?;
+    let done = spool.write(vec![Op::Purge { now }]).await?;
+    let more = done
+        .iter()
+        .any(|done| matches!(done, Done::Purged(purged) if purged.more));
+    Ok(ended + u64::from(more))
 }

@@ -9,7 +9,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`open`] | the state folder: whose it is, and what was open |
-//! | [`outward`] | the sender, and notices for the broker; [`tokens`]: who keeps its token |
+//! | [`outward`] | the sender, who keeps its token, and notices for the broker |
 //! | [`notify`] | tells a command when a trouble begins and ends |
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`lists`] | leads and employees in force; waiting calls go when something is learned |
@@ -20,7 +20,6 @@
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`tasks`] | its parts, and the order to stop that they are given |
-//! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
@@ -35,9 +34,7 @@ pub(crate) mod page;
 pub(crate) mod readers;
 pub(crate) mod rights;
 pub(crate) mod tasks;
-pub(crate) mod tokens;
 pub(crate) mod trunks;
-pub(crate) mod upkeep;
 pub(crate) mod webhooks;
 
 use crate::config::doubts::{self, Doubt};
@@ -179,7 +176,7 @@ impl Daemon {
         let (shown, met) = lists.shown();
         let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
         tasks.start_until_stop(keep);
-        tasks.start_until_stop(upkeep::keep(opened.spool.clone()));
+        tasks.start_until_stop(lists::keep_up(opened.spool.clone()));
         tasks.start_until_stop(watch_spool(opened.spool.clone()));
         let out = outward::start_sender(&config, &opened.spool, &durations, &mut tasks);
         outward::start_notices(&config, &opened.spool, &mut tasks);
@@ -204,10 +201,9 @@ impl Daemon {
             vitals: vitals.into_iter().chain(out.vitals).collect(),
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
-            token_place: config
-                .crm
-                .as_ref()
-                .map(|crm| tokens::place(crm.token.as_ref(), tokens::told).to_string()),
+            token_place: config.crm.as_ref().map(|crm| {
+                outward::token_place(crm.token.as_ref(), outward::directory_of).to_string()
+            }),
         });
         observer::start_words(words, &observer, &mut tasks);
         let daemon = Self {
@@ -459,12 +455,13 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
     given.next()?;
     let mut flags: Vec<String> = given.map(|flag| findings::quoted(&flag)).collect();
-    let state = tokens::told("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
+    let state =
+        outward::directory_of("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
     let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
         Some(TokenFrom::Place(place)) => place.file().map(Path::to_path_buf),
         _ => None,
     };
-    let token = token.zip(tokens::told("CREDENTIALS_DIRECTORY"));
+    let token = token.zip(outward::directory_of("CREDENTIALS_DIRECTORY"));
     let token = token
         .filter(|(file, dir)| file.starts_with(dir))
         .map(|it| it.0);

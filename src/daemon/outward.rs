@@ -1,11 +1,11 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker; and whether this machine could
-//! send, for whoever holds the lease and cannot gives it to one that could.
+//! send, for whoever holds the lease and cannot gives it to one that could. Last: where the
+//! sender's token comes from, and whoever keeps it.
 
 use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
-use super::tokens;
 use crate::build_time;
-use crate::config::{BrokerTarget, Config, SourceConfig};
+use crate::config::{BrokerTarget, Config, Crm, SourceConfig, TokenFrom};
 use callbridge_broker::notices::Queue;
 use callbridge_broker::{Forwarder, OutcomePublisher};
 use callbridge_crm::{Client, Setup};
@@ -13,20 +13,26 @@ use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
 use callbridge_fleet::{PbxOwners, Words, WordsStream};
 use callbridge_intake::owners::Owners;
+use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::permit::Permit;
 use callbridge_model::status::fleet::FleetRole;
 use callbridge_model::status::{Lease, Requests};
+use callbridge_model::{SecretKind, SecretPlace};
+use callbridge_oauth::{command, keeper};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
 use callbridge_sender::pacer::STRAGGLER;
 use callbridge_sender::plan::Settings;
 use callbridge_sender::run::{RequestTimes, Sender};
-use callbridge_sender::status::SenderStatus;
+use callbridge_sender::status::{SenderStatus, TokenPlace};
+use callbridge_sender::token::TokenSource;
+use callbridge_sender::token_update::TokenUpdate;
 use callbridge_source::amqp::Login;
 use callbridge_source::url::QueueSource;
 use callbridge_spool::Handle;
 use callbridge_webhook::event_stream::{EventPublisher, EventStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -86,7 +92,7 @@ pub(crate) fn start_sender(
         tasks.start_until_stop(reach);
     }
     let untold_outcomes = start_outcomes(config, spool, tasks);
-    let (token, token_requests) = tokens::keep(config, crm, &shown, tasks);
+    let (token, token_requests) = keep_token(config, crm, &shown, tasks);
     let request = durations.request.clone();
     let pulse = Pulse::new("the sender");
     let vital = pulse.vital();
@@ -100,7 +106,7 @@ pub(crate) fn start_sender(
             dry_run: config.dry_run,
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
             clock_right_from: Some(build_time::right_from()),
-            token_place: tokens::place(crm.token.as_ref(), tokens::told),
+            token_place: token_place(crm.token.as_ref(), directory_of),
         },
         request_times: RequestTimes::new(move |took| request.observe(took.as_secs_f64())),
         questions,
@@ -267,5 +273,137 @@ pub(crate) async fn keep_reach(
         able.send_replace(is_able);
         let turned = lease.wait_for(|it| it.is_held() != holds);
         let _ = timeout(again, turned).await;
+    }
+}
+
+/// The source of the token, its keeper started where it has one; and the requests that one makes.
+pub(crate) fn keep_token(
+    config: &Config,
+    crm: &Crm,
+    sender: &watch::Receiver<SenderStatus>,
+    tasks: &mut Tasks,
+) -> (TokenSource, watch::Receiver<Requests>) {
+    let (requests, counted) = watch::channel(Requests::new());
+    let (told, hears) = watch::channel(TokenUpdate::default());
+    let (sender, stop) = (sender.clone(), tasks.stop());
+    let source = match &crm.token {
+        None => TokenSource::Missing,
+        Some(TokenFrom::Place(place)) => token_source(place),
+        Some(TokenFrom::Command(command)) => {
+            let command = command.clone();
+            let keeper = command::Keeper { command, told };
+            tasks.start(async move { keeper.run(sender, stop).await });
+            TokenSource::Kept(hears)
+        }
+        Some(TokenFrom::Connection) => {
+            let keeper = keeper::Keeper {
+                dir: config.state.clone().unwrap_or_default(),
+                setup: crm.setup.clone(),
+                auth: crm.auth.clone(),
+                rebind: config.rebind,
+                told,
+                requests,
+            };
+            tasks.start(async move { keeper.run(sender, stop).await });
+            TokenSource::Kept(hears)
+        }
+    };
+    (source, counted)
+}
+
+/// A path that systemd tells.
+pub(crate) fn directory_of(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
+
+/// Where a person puts a new token. A credential of systemd's is a copy that the service was given
+/// at its start; its file is the one of which that copy is made.
+pub(crate) fn token_place(
+    token: Option<&TokenFrom>,
+    told: impl Fn(&str) -> Option<PathBuf>,
+) -> TokenPlace {
+    let Some(TokenFrom::Place(place)) = token else {
+        return TokenPlace::default();
+    };
+    let Some(path) = place.file() else {
+        return TokenPlace {
+            name: SecretKind::Token.variable().to_owned(),
+            then: Some("restart callbridge".to_owned()),
+        };
+    };
+    let copied = told("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
+    let of_copy = || {
+        told("STATE_DIRECTORY")?
+            .file_name()?
+            .to_str()
+            .map(str::to_owned)
+    };
+    let stored = || {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_prefix("callbridge.")?.strip_suffix(".token")?;
+        Some(name.to_owned())
+    };
+    let service = if copied { of_copy() } else { stored() };
+    let file = match &service {
+        Some(service) if copied => {
+            credstore(Path::new(ETC)).join(format!("callbridge.{service}.token"))
+        }
+        Some(_) | None => path.to_path_buf(),
+    };
+    let then = match service {
+        Some(service) => Some(format!("`systemctl restart callbridge@{service}`")),
+        None if place.fixed().is_some() || copied => Some("restart callbridge".to_owned()),
+        None => None,
+    };
+    let name = file.display().to_string();
+    TokenPlace { name, then }
+}
+
+/// The source of a token that nobody has to keep.
+pub(crate) fn token_source(place: &SecretPlace) -> TokenSource {
+    match (place.fixed(), place.file()) {
+        (Some(token), _) => TokenSource::Fixed(token),
+        (None, Some(path)) => TokenSource::File(path.to_owned()),
+        (None, None) => TokenSource::Missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_model::secret::Secret;
+
+    #[test]
+    fn a_new_token_goes_where_it_is_read_from_and_counts_after_a_restart_where_it_is_a_copy() {
+        let secret = || Secret::from("t".to_owned());
+        let credentials = "/run/credentials/callbridge@hq.service";
+        let copied = |name: &str| match name {
+            "CREDENTIALS_DIRECTORY" => Some(PathBuf::from(credentials)),
+            _ => Some(PathBuf::from("/var/lib/callbridge/hq")),
+        };
+        let file = |path: &str| SecretPlace::File(PathBuf::from(path));
+        let stored = "/etc/credstore/callbridge.hq.token";
+        let restarted =
+            "/etc/credstore/callbridge.hq.token, then `systemctl restart callbridge@hq`";
+        for (place, in_service, wants) in [
+            (file("/etc/t"), true, "/etc/t, it is read again by itself"),
+            (file(&format!("{credentials}/token")), true, restarted),
+            (file(stored), false, restarted),
+            (
+                SecretPlace::Held(PathBuf::from("/root/t"), secret()),
+                false,
+                "/root/t, then restart callbridge",
+            ),
+            (
+                SecretPlace::Variable(secret()),
+                false,
+                "CALLBRIDGE_TOKEN, then restart callbridge",
+            ),
+        ] {
+            let token = Some(TokenFrom::Place(place));
+            let told = |name: &str| in_service.then(|| copied(name)).flatten();
+            assert_eq!(super::token_place(token.as_ref(), told).to_string(), wants);
+        }
+        assert_eq!(super::token_place(None, copied), TokenPlace::default());
     }
 }

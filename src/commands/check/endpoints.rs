@@ -3,7 +3,7 @@
 
 use super::finding::{CheckFinding, advice, fault, well};
 use super::release::short;
-use crate::config::variables::letters_apart;
+use crate::config::arguments::letters_apart;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;

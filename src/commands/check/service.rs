@@ -7,7 +7,7 @@ use super::place::State;
 use super::{fields, token};
 use crate::RELEASE;
 use crate::config::{Config, Crm};
-use crate::daemon::{outward, tokens};
+use crate::daemon::outward;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::status::fleet::{FleetMember, Speech};
@@ -148,7 +148,7 @@ async fn all(
         &crm.setup.address,
         answer,
         probe.binding(),
-        &tokens::place(crm.token.as_ref(), tokens::told),
+        &outward::token_place(crm.token.as_ref(), outward::directory_of),
     );
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();

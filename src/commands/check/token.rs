@@ -3,7 +3,7 @@
 
 use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
-use crate::daemon::tokens;
+use crate::daemon::outward;
 use callbridge_model::{Code, Secret, clock};
 use callbridge_oauth::{command, scope, store};
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,7 +26,7 @@ pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Se
                 (vec![finding], None)
             }
         },
-        Some(TokenFrom::Place(place)) => match tokens::of_place(place).read() {
+        Some(TokenFrom::Place(place)) => match outward::token_source(place).read() {
             Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
             Ok(None) => (vec![none()], None),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! The files: what stands in them, what is there already, and their writing, all at the end.
 
-use super::person::Person;
+use super::Person;
 use super::{Answers, left, pbx, written};
 use crate::config::{TokenFrom, secret_kind};
 use crate::{Failure, OrFail as _};

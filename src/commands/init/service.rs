@@ -1,6 +1,6 @@
 //! The CRM: its address and token, tried with one question (`token/info`).
 
-use super::person::Person;
+use super::Person;
 use super::{Answers, pbx};
 use crate::commands::ScratchFolder;
 use crate::commands::check::finding::CheckFinding;

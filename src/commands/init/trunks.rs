@@ -1,6 +1,6 @@
 //! Which endpoints are trunks: proposed with the reason for each, and agreed on.
 
-use super::person::Person;
+use super::Person;
 use super::{Answers, pbx};
 use crate::Failure;
 use callbridge_asterisk::survey::EndpointList;

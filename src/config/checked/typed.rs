@@ -3,7 +3,7 @@
 use super::{BrokerTarget, Config};
 use super::{crm, lookup, page, sources, standby, trunks, webhooks};
 use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
-use crate::config::{Faults, variables};
+use crate::config::{Faults, arguments};
 use crate::values;
 use callbridge_admin::socket;
 use callbridge_mapping::journal::Rules;
@@ -148,7 +148,7 @@ impl<'a> Checking<'a> {
 /// out. One that is nothing like ours may be somebody else's.
 fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<String> {
     let mut others = Vec::new();
-    for (name, near) in variables::unread(environment) {
+    for (name, near) in arguments::unread(environment) {
         match near {
             Some(near) => faults.add(&name, format!("no such variable; did you mean {near}?")),
             None => others.push(name),

@@ -18,6 +18,7 @@ use super::LOOK_EVERY;
 use crate::daemon::observer::Observer;
 use callbridge_admin::CommandHandler;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
+use callbridge_admin::refusal::Refusal;
 use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
@@ -26,7 +27,8 @@ use callbridge_page::backend::{
     Figures, LetterPage, LetterQuery, NumberView, OpenCallView, Profiles, Span, TrunkView,
     WaitingCustomer,
 };
-use callbridge_spool::{Handle, LeadByHand, RowId, tables};
+use callbridge_spool as spool;
+use callbridge_spool::{CallFilter, Handle, LeadByHand, Listed, Place, RowId, Store, tables};
 use figures::Week;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -54,6 +56,37 @@ pub(crate) struct DaemonBackend {
 }
 
 impl DaemonBackend {
+    /// What the spool says, or why it says nothing.
+    async fn read<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Store) -> Result<R, spool::Error> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.spool.read(look).await?)
+    }
+
+    /// Calls from there on backwards, newest first, and where the next ones begin. What is rare is
+    /// found by going on, over that many pages of the spool.
+    async fn listed(
+        &self,
+        filter: &CallFilter,
+        mut before: Place,
+        (most, pages): (usize, usize),
+    ) -> Result<(Vec<Listed>, Option<Place>), Refusal> {
+        let (mut all, mut next) = (Vec::new(), None);
+        for _ in 0..pages {
+            let (of, room) = (filter.clone(), most - all.len());
+            let page = self.read(move |db| tables::listed::listed_back(db, &of, before, room));
+            let (found, behind) = page.await?;
+            all.extend(found);
+            next = behind;
+            match next.filter(|_| all.len() < most) {
+                Some(place) => before = place,
+                None => break,
+            }
+        }
+        Ok((all, next))
+    }
+
     /// `zone` is that of the PBX, where one is known; `instance` parts the cookies of two pages on
     /// one host.
     pub(crate) fn new(

@@ -41,7 +41,7 @@ pub(super) async fn call_page(
     backend: &DaemonBackend,
     query: CallQuery,
 ) -> Result<CallPage, Refusal> {
-    let mut before = match query.before.as_deref() {
+    let before = match query.before.as_deref() {
         None => Place::END,
         Some(key) => {
             let read = Place::read(key);
@@ -59,44 +59,18 @@ pub(super) async fn call_page(
         }
         CallSearch::Filter(filter) => *filter,
     };
-    let mut page = CallPage::default();
-    for _ in 0..WALKS_MAX {
-        let (of, room) = (filter.clone(), PAGE - page.calls.len());
-        let read = backend
-            .spool
-            .read(move |store| tables::listed::listed_back(store, &of, before, room));
-        let (found, next) = read.await?;
-        page.calls.extend(found);
-        page.next = next.map(|place| place.to_string());
-        match next.filter(|_| page.calls.len() < PAGE) {
-            Some(place) => before = place,
-            None => break,
-        }
-    }
+    let (calls, next) = backend.listed(&filter, before, (PAGE, WALKS_MAX)).await?;
+    let mut page = CallPage {
+        calls,
+        next: next.map(|place| place.to_string()),
+        ..CallPage::default()
+    };
     if query.before.is_none() {
-        let (count, more) = count(backend, filter).await?;
-        (page.count, page.more) = (Some(count as u64), more);
+        let walks = (COUNT_MAX, COUNT_WALKS);
+        let (counted, next) = backend.listed(&filter, Place::END, walks).await?;
+        (page.count, page.more) = (Some(counted.len() as u64), next.is_some());
     }
     Ok(page)
-}
-
-/// How many calls there are, as far as they are counted, and whether there are more.
-async fn count(backend: &DaemonBackend, filter: CallFilter) -> Result<(usize, bool), Refusal> {
-    let (mut count, mut place) = (0, Place::END);
-    for _ in 0..COUNT_WALKS {
-        let (of, room) = (filter.clone(), COUNT_MAX - count);
-        let read = backend.spool.read(move |store| {
-            let (found, next) = tables::listed::listed_back(store, &of, place, room)?;
-            Ok((found.len(), next))
-        });
-        let (found, next) = read.await?;
-        count += found;
-        match next.filter(|_| count < COUNT_MAX) {
-            Some(next) => place = next,
-            None => return Ok((count, next.is_some())),
-        }
-    }
-    Ok((count, true))
 }
 
 async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, Refusal> {
@@ -126,9 +100,7 @@ async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch
         return Ok(CallSearch::Filter(Box::new(filter)));
     }
     let id = text.to_owned();
-    let search = backend
-        .spool
-        .read(move |store| tables::search::search_call(store, &id));
+    let search = backend.read(move |store| tables::search::search_call(store, &id));
     if let Search::One(row) = search.await? {
         return Ok(CallSearch::One(row));
     }
@@ -210,10 +182,8 @@ fn answered_at(call: &FinishedCall) -> Option<EventTime> {
 }
 
 pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallView>, Refusal> {
-    let read = backend
-        .spool
-        .read(|store| tables::open_calls::all_open_calls(store));
-    let open = read.await?;
+    let open = backend.read(|store| tables::open_calls::all_open_calls(store));
+    let open = open.await?;
     let now = clock::now().wall;
     let calls = callbridge_intake::under_way::under_way(&backend.intake, &open);
     let mut calls: Vec<OpenCallView> = calls

@@ -87,10 +87,8 @@ pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, Refusal>
     let outcomes = today.first().map(|bar| bar.outcomes).unwrap_or_default();
     days.extend(today);
     let end = bounds.end;
-    let read = backend
-        .spool
-        .read(move |store| tables::figures::confirmation_delays(store, begun, end));
-    let mut delays = read.await?;
+    let delays = backend.read(move |db| tables::figures::confirmation_delays(db, begun, end));
+    let mut delays = delays.await?;
     delays.sort_unstable();
     let at = |part: f64| {
         let last = delays.len().checked_sub(1)?;

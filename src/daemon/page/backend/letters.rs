@@ -39,10 +39,8 @@ async fn walk(
 ) -> Result<Option<RowId>, Refusal> {
     for _ in 0..pages_max {
         let of = filter.clone();
-        let read = backend
-            .spool
-            .read(move |store| tables::letters::letters(store, &of));
-        let page = read.await?;
+        let page = backend.read(move |store| tables::letters::letters(store, &of));
+        let page = page.await?;
         let last = page.last().map(|letter| letter.id);
         let last = last.filter(|_| page.len() == filter.limit);
         let wants_more = take(page);
@@ -119,10 +117,9 @@ pub(super) async fn numbers_without_lead(
     let mut all: Vec<ParkedPhone> = Vec::new();
     loop {
         let after = all.last().map(|last| last.phone.clone());
-        let read = backend
-            .spool
+        let page = backend
             .read(move |store| tables::parked::parked_phones(store, after.as_ref(), PHONES_PAGE));
-        let page = read.await?;
+        let page = page.await?;
         let end = page.len() < PHONES_PAGE;
         all.extend(page);
         if end {

@@ -41,10 +41,8 @@ pub(super) async fn waiting_customers(
             ..CallFilter::default()
         };
         // A read each: writes go on between them.
-        let read = backend
-            .spool
-            .read(move |store| tables::listed::listed_back(store, &filter, Place::END, CALLS_MAX));
-        let (calls, _) = read.await?;
+        let of_customer = backend.listed(&filter, Place::END, (CALLS_MAX, 1));
+        let (calls, _) = of_customer.await?;
         let out = |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
         let tried: Vec<&Listed> = calls.iter().filter(out).collect();
         all.push(WaitingCustomer {
@@ -80,10 +78,8 @@ pub(super) async fn profiles(
 
 pub(super) async fn trunks(backend: &DaemonBackend) -> Result<Vec<TrunkView>, Refusal> {
     let today = super::figures::day_begun(backend, clock::now().wall, 0);
-    let read = backend
-        .spool
-        .read(move |store| tables::trunk_calls::trunk_calls(store, today));
-    let took = read.await?;
+    let took = backend.read(move |store| tables::trunk_calls::trunk_calls(store, today));
+    let took = took.await?;
     let trunks = backend.handler.rules.trunks.iter().map(|trunk| {
         let own = took.iter().filter(|it| {
             it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
