@@ -34,7 +34,7 @@ fn run() -> Result<(), Failure> {
     let environment = Environment::of_process();
     let mut command = match read(std::env::args_os(), &environment)? {
         CommandLine::Command(command) => *command,
-        CommandLine::Show(text) => return print(text.as_bytes()),
+        CommandLine::Show(text) => return print(text),
     };
     // Before a thread: the kernel knows users by thread.
     let needs = command.needs();

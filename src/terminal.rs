@@ -56,9 +56,9 @@ pub(crate) async fn nobody_reads() {
 }
 
 /// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.
-pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::of(Code::Failed, error))
         }

@@ -11,10 +11,8 @@ use tracing::Level;
 
 /// The values of a flag that may be repeated; an empty one, as from a variable, is none.
 pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
-    texts
-        .iter()
-        .map(|text| text.trim())
-        .filter(|text| !text.is_empty())
+    let texts = texts.iter().map(|text| text.trim());
+    texts.filter(|text| !text.is_empty())
 }
 
 /// `500ms`, `10s`, `12h`, `1h30m`, `7d`; never zero, at most 31 days.
@@ -137,11 +135,8 @@ pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
 pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
     let read = text.parse().ok().filter(|number| bounds.contains(number));
     read.ok_or_else(|| {
-        format!(
-            "`{text}` is invalid: give a whole number from {} to {}",
-            bounds.start(),
-            bounds.end()
-        )
+        let (least, most) = (bounds.start(), bounds.end());
+        format!("`{text}` is invalid: give a whole number from {least} to {most}")
     })
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     converse(&at, asked, |_, _| Ok(())).await?;
     match at.json {
         true => json_line(&serde_json::json!(report))?,
-        false => print(report.to_text(&zone).as_bytes())?,
+        false => print(report.to_text(&zone))?,
     }
     if audit.take_in {
         let mut wanted = Vec::new();
@@ -81,13 +81,8 @@ async fn pbx_of(at: &Asking) -> Result<String, Failure> {
     let keep = |item: &Value, _: &_| {
         let sources = item["sources"].as_array().into_iter().flatten();
         let named = sources.filter_map(|source| source["pbx"].as_str());
-        known.extend(
-            item["pbxId"]
-                .as_str()
-                .into_iter()
-                .chain(named)
-                .map(str::to_owned),
-        );
+        let all = item["pbxId"].as_str().into_iter().chain(named);
+        known.extend(all.map(str::to_owned));
         Ok(())
     };
     converse(at, ControlRequest::Status, keep).await?;

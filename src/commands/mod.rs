@@ -86,9 +86,9 @@ pub async fn dispatch(
             crate::commands::init::run(*init, environment, shutdown).await
         }
         Command::State(state) => crate::commands::state::run(&state),
-        Command::Completions(shell) => print(&manual::completions(shell)),
-        Command::Licences => print(LICENCES.as_bytes()),
-        Command::Man => print(&manual::page().or_fail(Code::Failed)?),
+        Command::Completions(shell) => print(manual::completions(shell)),
+        Command::Licences => print(LICENCES),
+        Command::Man => print(manual::page().or_fail(Code::Failed)?),
     }
 }
 

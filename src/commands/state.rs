@@ -35,7 +35,7 @@ pub(crate) fn run(state: &StateMove) -> Result<(), Failure> {
             told("exported", &archive, file)
         }
     };
-    print(words.as_bytes())
+    print(words)
 }
 
 /// `exported: spool.db 81920 bytes, schema 9, of callbridge 0.1.0: /var/backups/pbx1`
@@ -46,11 +46,7 @@ fn told(verb: &str, archive: &StateArchive, place: &Path) -> String {
         1 => "",
         _ => "\nit holds the tokens of a connection: keep it as you would a password",
     };
-    format!(
-        "{verb}: {}, schema {}, of callbridge {}: {}{secret}\n",
-        parts.collect::<Vec<_>>().join(", "),
-        archive.schema,
-        safe(&archive.program),
-        place.display()
-    )
+    let (parts, schema) = (parts.collect::<Vec<_>>().join(", "), archive.schema);
+    let (program, place) = (safe(&archive.program), place.display());
+    format!("{verb}: {parts}, schema {schema}, of callbridge {program}: {place}{secret}\n")
 }

@@ -144,10 +144,8 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults)
             // `--lead var:X` on one line of an @FILE is one argument.
             if typed.contains(char::is_whitespace) {
                 let (name, value) = typed.split_once(char::is_whitespace).unwrap_or_default();
-                faults.add(
-                    &typed,
-                    format!("is one argument; write {name}={}", value.trim()),
-                );
+                let words = format!("is one argument; write {name}={}", value.trim());
+                faults.add(&typed, words);
                 return true;
             }
             let takes_value = typed == flag && flag.starts_with("--");
@@ -217,10 +215,8 @@ fn lines(path: &Path) -> Result<Vec<OsString>, Failure> {
     }
     let text = std::fs::read_to_string(path).map_err(told)?;
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    Ok(lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(OsString::from)
-        .collect())
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(OsString::from).collect())
 }
 
 /// How all of them begin.

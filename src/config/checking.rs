@@ -20,8 +20,7 @@ use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
 use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
-use callbridge_model::clock;
-use callbridge_model::{EmployeeId, LeadId, Reason, Said};
+use callbridge_model::{EmployeeId, LeadId, Reason, Said, clock};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
@@ -125,46 +124,34 @@ impl Checking<'_> {
     }
 
     fn explain(mut self, flags: ExplainFlags) -> Result<Command, Faults> {
-        let ExplainFlags {
-            file,
-            format,
-            json,
-            call,
-            picture,
-            flags,
-        } = flags;
-        let format = self.faults.read("--format", &format, str::parse::<Format>);
+        let format = self
+            .faults
+            .read("--format", &flags.format, str::parse::<Format>);
         let told = format.is_some() || !self.faults.is_empty();
-        let file = match (file, format) {
+        let file = match (flags.file, format) {
             (Some(file), Some(format)) => Some((PathBuf::from(file), format)),
             (Some(_), None) if !told => {
-                self.faults.add(
-                    "--format",
-                    "is missing: how is FILE written? ami, ami-json, …",
-                );
-                None
+                let words = "is missing: how is FILE written? ami, ami-json, …";
+                self.faults.take("--format", Err(words))
             }
-            (None, _) if call.is_none() => {
-                self.faults.add(
-                    "FILE",
-                    "is missing: a recording, or --call ID for a call kept",
-                );
-                None
+            (None, _) if flags.call.is_none() => {
+                let words = "is missing: a recording, or --call ID for a call kept";
+                self.faults.take("FILE", Err(words))
             }
             (Some(_) | None, _) => None,
         };
         let of_messages = format.is_some_and(Format::tells_whole_calls);
-        if of_messages && flags.sources.pbx_id.is_some() {
+        if of_messages && flags.flags.sources.pbx_id.is_some() {
             let words = "cannot be used with format call, whose messages each name their \
                          own PBX: remove it";
             self.faults.add("--pbx-id", words);
         }
-        let config = self.config(flags, Purpose::Explain)?;
+        let config = self.config(flags.flags, Purpose::Explain)?;
         Ok(Command::Explain(Box::new(Explain {
             file,
-            call,
-            picture: picture.map(PathBuf::from),
-            json,
+            call: flags.call,
+            picture: flags.picture.map(PathBuf::from),
+            json: flags.json,
             config,
         })))
     }
@@ -194,23 +181,12 @@ impl Checking<'_> {
 
     pub(super) fn ask(
         self,
-        request: ControlRequest,
+        request: impl Into<Option<ControlRequest>>,
         csv: bool,
         state: StateFlags,
     ) -> Result<Command, Faults> {
         let at = self.asking(state)?;
-        Ok(Command::Ask { request, csv, at })
-    }
-
-    /// What is no whole request has its fault by now.
-    fn ask_whole(
-        self,
-        request: Option<ControlRequest>,
-        state: StateFlags,
-    ) -> Result<Command, Faults> {
-        let at = self.asking(state)?;
-        let request = request.ok_or_else(Faults::default)?;
-        let csv = false;
+        let request = request.into().ok_or_else(Faults::default)?;
         Ok(Command::Ask { request, csv, at })
     }
 
@@ -278,8 +254,8 @@ impl Checking<'_> {
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
         let nothing = flags.ids.is_empty() && flags.reason.is_none() && !flags.all;
         if nothing {
-            self.faults
-                .add(command, "which letters? Give ID…, --reason R or --all");
+            let words = "which letters? Give ID…, --reason R or --all";
+            self.faults.add(command, words);
         } else if flags.all && !(flags.ids.is_empty() && flags.reason.is_none()) {
             self.faults
                 .add("--all", "cannot be used with ID or --reason; keep one");
@@ -323,7 +299,7 @@ impl Checking<'_> {
                 let phone = self.phone(phone);
                 let lead = self.lead_argument(lead.as_deref());
                 let request = lead.map(|lead| ControlRequest::LeadGive { phone, lead });
-                self.ask_whole(request, state)
+                self.ask(request, false, state)
             }
             LeadVerb::Take { phone, state } => {
                 let phone = self.phone(phone);
@@ -338,7 +314,7 @@ impl Checking<'_> {
                 let lead = self.lead_argument(lead.as_deref());
                 let items = self.items(&values);
                 let request = lead.map(|lead| ControlRequest::LeadSet { lead, items });
-                self.ask_whole(request, state)
+                self.ask(request, false, state)
             }
             LeadVerb::Check { phone, json, flags } => {
                 let phone = self.phone(phone);
@@ -369,10 +345,9 @@ impl Checking<'_> {
     /// The id of a lead, as an argument of its own.
     fn lead_argument(&mut self, lead: Option<&str>) -> Option<LeadId> {
         let missing = "is missing: the id of the lead";
+        let wrong = "is not a lead id, which has digits alone";
         match lead.map(LeadId::parse) {
-            Some(None) => self
-                .faults
-                .take("LEAD", Err("is not a lead id, which has digits alone")),
+            Some(None) => self.faults.take("LEAD", Err(wrong)),
             Some(Some(lead)) => Some(lead),
             None => self.faults.take("LEAD", Err(missing)),
         }

@@ -53,10 +53,8 @@ fn new_state(config: &Config) -> Option<Doubt> {
         it.file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
     };
-    let mut others: Vec<String> = beside
-        .filter(|it| !is_hidden(it) && it.join(FILE).is_file())
-        .map(|it| it.display().to_string())
-        .collect();
+    let others = beside.filter(|it| !is_hidden(it) && it.join(FILE).is_file());
+    let mut others: Vec<String> = others.map(|it| it.display().to_string()).collect();
     others.sort_unstable();
     let others = match others.join(", ") {
         none if none.is_empty() => String::new(),

@@ -29,6 +29,7 @@ pub(crate) use checked::{
     TokenFrom, Webhooks,
 };
 pub(crate) use checking::init::{missing as missing_answers, secret_kind};
-pub(crate) use command::{Asking, Audit, Demo, DemoPbx, Explain, Init, StateMove, StatusMode};
-pub(crate) use command::{Check, Command, CommandLine};
+pub(crate) use command::{
+    Asking, Audit, Check, Command, CommandLine, Demo, DemoPbx, Explain, Init, StateMove, StatusMode,
+};
 pub(crate) use faults::Faults;

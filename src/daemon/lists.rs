@@ -113,11 +113,8 @@ impl Lists {
             }
         }
         for it in &seen.unknown {
-            let told = before
-                .unknown
-                .iter()
-                .any(|old| old.employee_id == it.employee_id);
-            if !told {
+            let mut known = before.unknown.iter();
+            if !known.any(|old| old.employee_id == it.employee_id) {
                 let (employee, extension) = (it.employee_id, it.extension.as_deref());
                 tracing::warn!(employee, extension, "the CRM does not know an employee");
             }

@@ -1,7 +1,6 @@
 //! Who calls, told to a dialplan: the look-up's listener, its thread, and its password kept fresh.
 
-use super::tasks::Tasks;
-use super::tasks::follow;
+use super::tasks::{Tasks, follow};
 use crate::config::{Config, LookupConfig};
 use crate::{Failure, OrFail as _};
 use callbridge_intake::run::SharedPeople;

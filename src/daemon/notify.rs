@@ -3,10 +3,9 @@
 
 use super::observer::Observer;
 use callbridge_model::clock;
-use callbridge_ops::notify::Settings;
-use callbridge_ops::notify::command;
 use callbridge_ops::notify::history::{Notification, Troubles};
 use callbridge_ops::notify::waiting::{WaitingCustomer, WaitingCustomers};
+use callbridge_ops::notify::{Settings, command};
 use callbridge_spool::{Error, Handle, Store, tables};
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,7 +20,6 @@ use callbridge_page::SessionCount;
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool as spool;
 use callbridge_spool::{Error, Handle, tables};
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,11 +138,8 @@ impl Observer {
             }
         };
         let letters = self.spool.read(tables::letters::letters_by_reason).await;
-        let dead_letters: BTreeMap<String, u64> = letters
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(reason, count)| (reason.word().to_owned(), count))
-            .collect();
+        let letters = letters.unwrap_or_default().into_iter();
+        let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
         let counters = self.spool.read(|store| Ok(store.counters())).await;
         let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.ok().flatten();
         let mut requests = self.sender.borrow().requests.clone();
@@ -152,7 +148,7 @@ impl Observer {
             status,
             counters: counters.unwrap_or_default(),
             requests,
-            dead_letters,
+            dead_letters: letters.collect(),
             log_lines_lost: callbridge_ops::log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(ReceiverView::events),
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),
@@ -185,11 +181,8 @@ impl Observer {
     /// Messages heard so far on lines that are no files; `None` until each of them was up.
     pub(crate) fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
         let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
-        let lines = sources
-            .iter()
-            .zip(seen_up.iter())
-            .zip(is_file)
-            .filter(|(_, file)| !**file);
+        let lines = sources.iter().zip(seen_up.iter()).zip(is_file);
+        let lines = lines.filter(|(_, file)| !**file);
         lines
             .map(|((source, up), _)| up.then(|| source.read + source.skipped + source.unreadable))
             .sum()

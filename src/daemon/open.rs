@@ -1,18 +1,18 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
 use super::trunks::KnownTrunks;
-use crate::build_time;
 use crate::config::{Config, SourceConfig as SourceFlag};
-use crate::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _, build_time};
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::socket;
 use callbridge_crm::FieldNames;
 use callbridge_intake::gap_log::{self, GapLog};
 use callbridge_intake::identity::{self, Origin};
 use callbridge_intake::owners::{OWNER_PREFIX, Owners};
-use callbridge_intake::possibly_sent;
 use callbridge_intake::unmatched::{self, UnmatchedLog};
-use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
+use callbridge_intake::{
+    Intake, Memory as Remembered, Settings, SourceSettings, label_all, possibly_sent,
+};
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
@@ -89,10 +89,8 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     standing.await?;
     let memory = FinishedCalls::open(&dir)?;
     let directory = Arc::new(LeadDirectory::open(&dir)?);
-    let crm = config
-        .crm
-        .as_ref()
-        .map(|crm| crm.setup.address.as_str().to_owned());
+    let crm = config.crm.as_ref().map(|crm| &crm.setup.address);
+    let crm = crm.map(|address| address.as_str().to_owned());
     let target = crm.or_else(|| config.forward.as_ref().map(|it| it.url.place()));
     if let Some(address) = target {
         let bind = Op::BindAddress {
@@ -132,11 +130,8 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
 
 /// The names of fields that calls are sent by.
 pub(crate) fn names(config: &Config) -> FieldNames {
-    config
-        .crm
-        .as_ref()
-        .map(|crm| crm.fields.clone())
-        .unwrap_or_default()
+    let crm = config.crm.as_ref();
+    crm.map(|crm| crm.fields.clone()).unwrap_or_default()
 }
 
 /// What leads show of their calls, where they show anything: times in the PBX's zone.

@@ -20,11 +20,8 @@ pub(crate) struct KnownTrunks {
 }
 
 fn key(trunk: &Trunk) -> String {
-    format!(
-        "{}/{}",
-        trunk.pbx.as_deref().unwrap_or_default(),
-        trunk.name
-    )
+    let pbx = trunk.pbx.as_deref().unwrap_or_default();
+    format!("{pbx}/{}", trunk.name)
 }
 
 /// What is known by now: a new trunk since now, and one that no flag names any more forgotten.

@@ -3,19 +3,17 @@
 
 use super::outward;
 use super::tasks::Tasks;
-use crate::build_time;
 use crate::config::{Config, Webhooks as Settings};
-use crate::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _, build_time};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Code;
 use callbridge_model::number::Country;
 use callbridge_model::status::Webhooks;
 use callbridge_spool::Handle;
-use callbridge_webhook::http;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::{Events, Tally};
-use callbridge_webhook::tls;
+use callbridge_webhook::{http, tls};
 use futures_util::FutureExt as _;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

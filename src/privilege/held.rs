@@ -185,10 +185,8 @@ impl Held {
         ) {
             return Err(refused);
         }
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.listeners.lock();
+        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         let is = |held: &TcpListener| held.local_addr().is_ok_and(|at| at == address);
         let Some(at) = listeners.iter().position(is) else {
             return Err(refused);

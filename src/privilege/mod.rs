@@ -87,11 +87,8 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
             closed.display()
         )));
     }
-    let read: Vec<Option<Secret>> = needs
-        .secrets
-        .iter()
-        .map(|place| held::read(place))
-        .collect();
+    let read = needs.secrets.iter().map(|place| held::read(place));
+    let read: Vec<Option<Secret>> = read.collect();
     let by_root = Held::by_root(owner, &needs.listen, needs.file);
     become_owner(owner).map_err(|error| {
         refused(format!(

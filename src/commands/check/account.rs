@@ -218,22 +218,17 @@ fn variables(
         let what = format!("{}: not known before the first channel", names.join(", "));
         return Some(well(name, what));
     };
-    let missing: Vec<&(String, bool)> = wanted
-        .iter()
-        .filter(|(name, _)| !shown.contains(name))
-        .collect();
+    let missing = wanted.iter().filter(|(name, _)| !shown.contains(name));
+    let missing: Vec<&(String, bool)> = missing.collect();
     if missing.is_empty() {
         return Some(well(name, format!("{} is shown", names.join(", "))));
     }
     let missed: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
     let missed = missed.join(", ");
     let what = format!("channels do not show {missed}, which leads are taken from");
-    let all: BTreeSet<&str> = names
-        .iter()
-        .copied()
-        .chain(shown.iter().map(|it| &**it))
-        .collect();
-    let all = all.into_iter().collect::<Vec<_>>().join(",");
+    let mut all: BTreeSet<&str> = names.iter().copied().collect();
+    all.extend(shown.iter().map(String::as_str));
+    let all = Vec::from_iter(all).join(",");
     let todo = format!(
         "add {missed} to channelvars in [general] of manager.conf (`channelvars = {all}`; a second \
          line would replace the first), then `manager reload`"

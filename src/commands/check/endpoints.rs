@@ -76,10 +76,8 @@ fn trunk_found(
 ) -> CheckFinding {
     let name = format!("endpoint {}", trunk.endpoint);
     let endpoints = || told.iter().flat_map(|it| it.account.endpoints.names());
-    let own: BTreeSet<&str> = endpoints()
-        .filter(|it| is_of(trunk, it))
-        .map(String::as_str)
-        .collect();
+    let own = endpoints().filter(|it| is_of(trunk, it));
+    let own: BTreeSet<&str> = own.map(String::as_str).collect();
     let is_phone = |it: &&str| {
         told.iter()
             .any(|told| is_telephone(config, told, it, people))
@@ -143,29 +141,16 @@ fn near<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
 fn is_whole(trunk: &Trunk, account: &Account) -> bool {
     let wanted = technology(&trunk.endpoint);
     let sip = |it: &&str| ["PJSIP", "SIP", "IAX2"].contains(it);
-    let devices = account
-        .endpoints
-        .names()
-        .map(|it| technology(it))
-        .filter(sip);
-    let mut told = account
-        .endpoints
-        .whole
-        .iter()
-        .map(String::as_str)
-        .chain(devices);
+    let endpoints = &account.endpoints;
+    let devices = endpoints.names().map(|it| technology(it)).filter(sip);
+    let mut told = endpoints.whole.iter().map(String::as_str).chain(devices);
     told.any(|it| it.eq_ignore_ascii_case(wanted))
 }
 
 /// Endpoints that may be lines to the outside and that no trunk takes in.
 fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
-    let of_pbx = || {
-        config
-            .rules
-            .trunks
-            .iter()
-            .filter(|trunk| serves(trunk, told))
-    };
+    let trunks = &config.rules.trunks;
+    let of_pbx = || trunks.iter().filter(|trunk| serves(trunk, told));
     // One that is named as the one that was meant is named once.
     let meant = |trunk: &Trunk, endpoint: &String| {
         let mut endpoints = told.account.endpoints.names();
@@ -189,14 +174,10 @@ fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<
 /// It is named by a number, or some employee sits there.
 fn is_telephone(config: &Config, told: &PbxEndpoints<'_>, endpoint: &str, people: &People) -> bool {
     let device = endpoint.split_once('/').map_or("", |(_, device)| device);
-    let trunks = config
-        .rules
-        .trunks
-        .iter()
-        .filter(|trunk| serves(trunk, told));
+    let mut trunks = config.rules.trunks.iter();
     let extension = Extension::new(device);
-    let mut trunks = trunks;
-    is_number(endpoint) || trunks.any(|trunk| people.employee_of(&extension, trunk).is_some())
+    let knows = |trunk: &Trunk| people.employee_of(&extension, trunk).is_some();
+    is_number(endpoint) || trunks.any(|trunk| serves(trunk, told) && knows(trunk))
 }
 
 fn is_number(endpoint: &str) -> bool {

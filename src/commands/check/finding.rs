@@ -3,6 +3,7 @@
 use callbridge_model::Code;
 use callbridge_model::safe::{safe, safe_json};
 use serde_json::{Map, Value, json};
+use std::fmt::Display;
 
 /// What does not fit into words: a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,19 +27,19 @@ pub(crate) struct CheckFinding {
 }
 
 /// It is right.
-pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> CheckFinding {
+pub(crate) fn well(name: impl Into<String>, what: impl Display) -> CheckFinding {
     advice(name, what, "")
 }
 
 /// It can stay, and might be better.
 pub(crate) fn advice(
     name: impl Into<String>,
-    what: impl Into<String>,
+    what: impl Display,
     todo: impl Into<String>,
 ) -> CheckFinding {
     CheckFinding {
         name: name.into(),
-        what: what.into(),
+        what: what.to_string(),
         todo: todo.into(),
         fault: None,
         extra: None,
@@ -49,7 +50,7 @@ pub(crate) fn advice(
 pub(crate) fn fault(
     code: Code,
     name: impl Into<String>,
-    what: impl Into<String>,
+    what: impl Display,
     todo: impl Into<String>,
 ) -> CheckFinding {
     CheckFinding {

@@ -168,10 +168,8 @@ fn by(fix: Fix) -> Code {
 
 /// The directory of leads may know some from before, and learns of none.
 fn learns_nothing(config: &Config, trunk: &Trunk) -> bool {
-    let asks = trunk
-        .leads
-        .iter()
-        .any(|rule| matches!(rule, LeadRule::Directory));
+    let is_directory = |rule: &LeadRule| matches!(rule, LeadRule::Directory);
+    let asks = trunk.leads.iter().any(is_directory);
     asks && config.webhooks.is_none() && !config.lead_directory
 }
 
@@ -187,13 +185,10 @@ fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
         LeadRule::Variable(variable) => Some(variable),
         LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
     });
-    let mut of_pbx = config
-        .sources
-        .iter()
-        .filter(|source| trunk.pbx.is_none() || source.pbx.is_none() || trunk.pbx == source.pbx);
-    let carries = |source: &SourceConfig| source.url.format().has_variables();
+    let is_of = |pbx: &Option<String>| trunk.pbx.is_none() || pbx.is_none() || trunk.pbx == *pbx;
+    let carries = |it: &SourceConfig| is_of(&it.pbx) && it.url.format().has_variables();
     let (what, todo) = match by_variable {
-        Some(variable) if trunk.leads.len() == 1 && !of_pbx.any(carries) => (
+        Some(variable) if trunk.leads.len() == 1 && !config.sources.iter().any(carries) => (
             format!("lead=var:{variable}, and CEL carries no channel variables"),
             "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
         ),
@@ -260,10 +255,8 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         ),
         (FormatFit::Reads { last, .. }, None) => {
             let of = if flag.catch_up { "row" } else { "event" };
-            well(
-                name,
-                format!("can be read; its last {of} is of {}", shown(*last)),
-            )
+            let what = format!("can be read; its last {of} is of {}", shown(*last));
+            well(name, what)
         }
         (FormatFit::Empty, None) => well(name, "is empty: the PBX has written no call yet"),
         (FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown, None) => {

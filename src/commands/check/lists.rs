@@ -43,10 +43,8 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
 fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut doubtful = BTreeMap::new();
     for trunk in config.rules.trunks.iter() {
-        let entries = people
-            .employees_at(trunk)
-            .into_iter()
-            .flat_map(|it| it.iter());
+        let listed = people.employees_at(trunk).into_iter();
+        let entries = listed.flat_map(|it| it.iter());
         let meant = |extension: &str| Some((extension.to_owned(), matching::meant(extension)?));
         doubtful.extend(entries.filter_map(|(extension, _)| meant(extension.as_str())));
     }
@@ -88,7 +86,7 @@ fn findings(news: &News) -> Vec<CheckFinding> {
                     "correct the file; a callbridge that runs keeps the rows that it has read",
                 ),
             };
-            vec![fault(code, &name, error.to_string(), todo)]
+            vec![fault(code, &name, error, todo)]
         }
     };
     let Some(about) = news.about() else {

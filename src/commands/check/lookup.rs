@@ -41,8 +41,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
         Ok(secret) => secret,
         Err(error) => {
             let todo = "its first line is the password that the dialplan gives";
-            let what = error.to_string();
-            return vec![fault(Code::Configuration, "lookup", what, todo)];
+            return vec![fault(Code::Configuration, "lookup", error, todo)];
         }
     };
     let desks = Desks::of(config);

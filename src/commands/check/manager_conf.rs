@@ -86,11 +86,8 @@ impl ManagerConf {
 }
 
 fn words(value: &str) -> BTreeSet<String> {
-    let words = value.split(',').map(str::trim);
-    words
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let words = value.split(',').map(str::trim).filter(|it| !it.is_empty());
+    words.map(str::to_owned).collect()
 }
 
 fn is_true(value: &str) -> bool {

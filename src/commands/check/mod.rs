@@ -30,8 +30,7 @@ pub(crate) mod webhooks;
 
 use crate::config as cli;
 use crate::config::{Check, Config};
-use crate::privilege;
-use crate::{Failure, print};
+use crate::{Failure, print, privilege};
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
 use finding::{CheckFinding, advice, worst};
@@ -52,7 +51,7 @@ impl Findings {
                 true => finding.to_json(),
                 false => finding.to_text(self.colour),
             };
-            print(format!("{line}\n").as_bytes())?;
+            print(format!("{line}\n"))?;
             self.all.push(finding);
         }
         Ok(())
@@ -64,11 +63,8 @@ impl Findings {
             return Ok(());
         };
         let faults = self.all.iter().filter(|finding| finding.fault.is_some());
-        let words = format!(
-            "{} of {} checks found a fault",
-            faults.count(),
-            self.all.len()
-        );
+        let (faults, all) = (faults.count(), self.all.len());
+        let words = format!("{faults} of {all} checks found a fault");
         Err(Failure::new(code, words))
     }
 }

@@ -43,14 +43,11 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
         at.map_or_else(|| "before any date".to_owned(), |at| at.to_string())
     };
     if now < built {
+        let (now, built) = (shown(now), shown(built));
         return fault(
             Code::Configuration,
             "clock",
-            format!(
-                "{} is before this program was built, {}",
-                shown(now),
-                shown(built)
-            ),
+            format!("{now} is before this program was built, {built}"),
             "set this machine's clock (timedatectl set-ntp true); calls would be journaled at \
              wrong times",
         );
@@ -158,15 +155,12 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
         && !config.rebind
     {
         let bound = binding.address.unwrap_or_default();
-        found.push(fault(
-            Code::Configuration,
-            "binding",
-            format!(
-                "the state is bound to {bound}, --crm-url is {}",
-                crm.setup.address.as_str()
-            ),
-            "give the old --crm-url, another --state, or --rebind if the CRM has moved",
-        ));
+        let what = format!(
+            "the state is bound to {bound}, --crm-url is {}",
+            crm.setup.address.as_str()
+        );
+        let todo = "give the old --crm-url, another --state, or --rebind if the CRM has moved";
+        found.push(fault(Code::Configuration, "binding", what, todo));
     }
     found.extend(pbx_id(config, pbx));
     found

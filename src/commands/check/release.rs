@@ -67,17 +67,7 @@ fn named(account: &Account) -> String {
 /// Some source or catch-up of the same PBX is written by CEL.
 fn reads_cel(config: &Config, flag: &SourceConfig) -> bool {
     let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
-    same.any(|it| match it.url.format() {
-        Format::CelCsv | Format::CelAmqp => true,
-        Format::Ami
-        | Format::AmiJson
-        | Format::CdrAmqp
-        | Format::CdrCsv
-        | Format::Wazo
-        | Format::Freeswitch
-        | Format::FreeswitchCdr
-        | Format::Call => false,
-    })
+    same.any(|it| matches!(it.url.format(), Format::CelCsv | Format::CelAmqp))
 }
 
 fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Setting> {

@@ -10,8 +10,8 @@ use crate::config::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
+use callbridge_model::status::FindingKind;
 use callbridge_model::status::fleet::{FleetMember, Speech};
-use callbridge_model::status::{FindingKind, JournalField};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::status::TokenPlace;
@@ -176,7 +176,7 @@ fn unasked(why: &Unasked) -> CheckFinding {
     match why {
         Unasked::Spool(error) => {
             let todo = "repair the state folder first";
-            fault(error.exit_code(), "state", error.to_string(), todo)
+            fault(error.exit_code(), "state", error, todo)
         }
         Unasked::Restored => {
             let todo = "start `callbridge run` on it, which waits a minute first; then check again";
@@ -303,10 +303,8 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     };
     found.push(advice("token", what, todo));
     let company = info.company.to_string();
-    let application = info
-        .application
-        .map(|id| id.to_string())
-        .unwrap_or_default();
+    let application = info.application.map(|id| id.to_string());
+    let application = application.unwrap_or_default();
     found.push(match binding.fits_company(&company, &application) {
         Fit::Unbound | Fit::Same => well(
             "company",
@@ -358,11 +356,8 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
         Some(advice("journal", &todo.what, cure))
     });
     let found: Vec<CheckFinding> = found.collect();
-    let compared = status
-        .journal_fields
-        .iter()
-        .map(|it: &JournalField| it.compared)
-        .max();
+    let fields = status.journal_fields.iter();
+    let compared = fields.map(|it| it.compared).max();
     match compared {
         Some(compared) if found.is_empty() => {
             let what = format!("it shows what was sent (calls compared: {compared})");

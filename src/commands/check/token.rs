@@ -6,6 +6,7 @@ use crate::config::{Crm, TokenFrom};
 use crate::daemon::outward;
 use callbridge_model::{Code, Secret, clock};
 use callbridge_oauth::{command, scope, store};
+use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -13,28 +14,24 @@ use std::path::Path;
 pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
-    let none = || fault(Code::NoPermission, "token", "there is none", todo);
+    let refused = |what: &dyn Display, todo: &str| {
+        let finding = fault(Code::NoPermission, "token", what, todo);
+        (vec![finding], None)
+    };
     match &crm.token {
-        None => (vec![none()], None),
+        None => refused(&"there is none", todo),
         Some(TokenFrom::Connection) => connection(dir),
         Some(TokenFrom::Command(text)) => match command::run(text).await {
             Ok(token) => (Vec::new(), Some(token)),
             Err(error) => {
                 let todo = "run the command by hand, as callbridge's user, and correct it";
-                let what = error.to_string();
-                let finding = fault(Code::NoPermission, "token", what, todo);
-                (vec![finding], None)
+                refused(&error, todo)
             }
         },
         Some(TokenFrom::Place(place)) => match outward::token_source(place).read() {
             Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
-            Ok(None) => (vec![none()], None),
-            Err(error) => {
-                let todo = "put the token into its file, on a line by itself";
-                let what = error.to_string();
-                let finding = fault(Code::NoPermission, "token", what, todo);
-                (vec![finding], None)
-            }
+            Ok(None) => refused(&"there is none", todo),
+            Err(error) => refused(&error, "put the token into its file, on a line by itself"),
         },
     }
 }

@@ -200,15 +200,14 @@ fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
         found.push(well("webhook-secret", "that of the stored connection"));
     }
     if found.is_empty() {
-        found.push(advice(
-            "webhook-secret",
-            "none is given: until there is one events are answered with 503",
-            format!(
-                "give --webhook-secret-file, the credential {} or --installation-secret, or let \
-                 `connect` store the one of the connection",
-                SecretKind::Webhook.credential()
-            ),
-        ));
+        let name = "webhook-secret";
+        let what = "none is given: until there is one events are answered with 503";
+        let todo = format!(
+            "give --webhook-secret-file, the credential {} or --installation-secret, or let \
+             `connect` store the one of the connection",
+            SecretKind::Webhook.credential()
+        );
+        found.push(advice(name, what, todo));
     }
     found
 }

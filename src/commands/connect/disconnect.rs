@@ -6,9 +6,8 @@ use callbridge_admin::state_access::{close, status};
 use callbridge_model::Code;
 use callbridge_model::status::Books;
 use callbridge_oauth::exchange::TokenReply;
-use callbridge_oauth::revoke;
-use callbridge_oauth::shown_once;
 use callbridge_oauth::store::{self, Lock};
+use callbridge_oauth::{revoke, shown_once};
 use callbridge_spool as spool;
 use std::path::Path;
 
@@ -46,13 +45,10 @@ pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
     lock.remove()?;
     let rest = books(dir).await.map(|books| remains(&books));
     let rest = rest.unwrap_or_default();
-    print(
-        format!(
-            "disconnected: client {}, its tokens are revoked\n{rest}",
-            stored.client.id
-        )
-        .as_bytes(),
-    )
+    let client = &stored.client.id;
+    print(format!(
+        "disconnected: client {client}, its tokens are revoked\n{rest}"
+    ))
 }
 
 /// The exit code of a token that could not be revoked.

@@ -18,8 +18,7 @@ pub(crate) mod disconnect;
 mod verify;
 
 use crate::commands::connect::catcher::Catcher;
-use crate::commands::connect::verify::Consent;
-use crate::commands::connect::verify::TokenOwner;
+use crate::commands::connect::verify::{Consent, TokenOwner};
 use crate::config::checked::connect::Connect;
 use crate::privilege::is_open_to_all;
 use crate::terminal::StdinLines;
@@ -32,10 +31,9 @@ use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{Back, Redirect, address, pasted};
 use callbridge_oauth::exchange::{Ask, Exchange, Pair, TokenReply};
 use callbridge_oauth::keeper::end_of;
-use callbridge_oauth::revoke;
-use callbridge_oauth::scope;
 use callbridge_oauth::shown_once::ShownOnce;
 use callbridge_oauth::store::{self, Lock};
+use callbridge_oauth::{revoke, scope};
 use callbridge_ops::log::say;
 use callbridge_sender::schedule::Jitter;
 use std::convert::Infallible;
@@ -100,7 +98,7 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
     let given = match verify::whose(&connect.state, connect.setup.clone(), &new, agrees).await? {
         TokenOwner::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
         TokenOwner::Ours(whose, given) => {
-            print(format!("connected: {}\n", safe(&whose)).as_bytes())?;
+            print(format!("connected: {}\n", safe(&whose)))?;
             given
         }
         TokenOwner::Unknown(why) => {
@@ -169,7 +167,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
         &connect.scope,
         bare,
     );
-    print(format!("open: {open}\n").as_bytes())?;
+    print(format!("open: {open}\n"))?;
     let caught = catcher.is_some();
     match caught {
         true => say(

@@ -150,14 +150,10 @@ async fn bound(
 }
 
 fn named(info: &TokenInfo) -> String {
-    let id = info.application.map(|id| format!(" ({id})"));
-    format!(
-        "company {} ({}), application {}{}",
-        info.company_name,
-        info.company,
-        info.application_name,
-        id.unwrap_or_default()
-    )
+    let (company, id, application) = (&info.company_name, info.company, &info.application_name);
+    let of = info.application.map(|id| format!(" ({id})"));
+    let of = of.unwrap_or_default();
+    format!("company {company} ({id}), application {application}{of}")
 }
 
 /// Waits until the daemon has asked with the new token.

@@ -43,7 +43,7 @@ impl CallsFormat {
         let call: OneLine = typed(item)?;
         // Its colour is ours; what came from outside is made safe in its columns.
         let text = self.text(&call, started.unwrap_or_default(), zone);
-        print(format!("{text}\n").as_bytes())
+        print(format!("{text}\n"))
     }
 
     /// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`

@@ -319,12 +319,12 @@ async fn listen(
 
 /// Words for people, with whatever came from outside in them.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
-    print(format!("{}\n", safe_lines(text)).as_bytes())
+    print(format!("{}\n", safe_lines(text)))
 }
 
 /// One answer as a line of JSON.
 pub(crate) fn json_line(item: &Value) -> Result<(), Failure> {
-    print(format!("{}\n", safe_json(&item.to_string())).as_bytes())
+    print(format!("{}\n", safe_json(&item.to_string())))
 }
 
 /// One row as CSV, without formulas.

@@ -1,7 +1,8 @@
 //! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
 
-use super::conversation::show as print_item;
-use super::conversation::{converse, csv_line, follow, json_line, line, list_items, print_items};
+use super::conversation::{
+    converse, csv_line, follow, json_line, line, list_items, print_items, show as print_item,
+};
 use crate::config::Asking;
 use crate::terminal::width;
 use crate::{Failure, nobody_reads, print};
@@ -91,7 +92,7 @@ fn plain(item: &Value, name: &str) -> String {
 
 /// `dead export` as CSV
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    print(&csv_line(text::CSV_COLUMNS)?)?;
-    let show = |item: &Value, _: &Zone| print(&csv_line(text::csv_row(item))?);
+    print(csv_line(text::CSV_COLUMNS)?)?;
+    let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);
     list_items(at, ask, "", show).await
 }

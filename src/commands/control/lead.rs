@@ -20,7 +20,7 @@ use serde_json::Value;
 pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
     const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
     if csv {
-        print(&csv_line(COLUMNS)?)?;
+        print(csv_line(COLUMNS)?)?;
     }
     let show = |item: &Value, zone: &Zone| {
         if at.json {
@@ -38,7 +38,7 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
         });
         let row = [field("phone"), field("calls"), at, field("trunk")];
         if csv {
-            return print(&csv_line(row)?);
+            return print(csv_line(row)?);
         }
         let calls = if row[1] == "1" { "call, " } else { "calls," };
         line(&format!(
@@ -68,11 +68,8 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
         let leads: Vec<String> = leads.map(ToString::to_string).collect();
         let learned = item["learnedAt"].as_i64();
         let learned = learned.map_or_else(String::new, |at| zone.second(at));
-        let since = format!(
-            "{:<16}  lead {:<12}  since {learned}",
-            safe(phone),
-            leads.join(", ")
-        );
+        let (phone, leads) = (safe(phone), leads.join(", "));
+        let since = format!("{phone:<16}  lead {leads:<12}  since {learned}");
         match known_by(item) {
             Some(words) => format!("{since}  {words}"),
             None => since,
@@ -180,11 +177,8 @@ pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Resul
                 line(&format!("note: {}", safe(note)))?;
             }
         }
-        line(&format!(
-            "lead {lead}: {} (request {})",
-            text("result"),
-            text("requestId")
-        ))
+        let (result, request) = (text("result"), text("requestId"));
+        line(&format!("lead {lead}: {result} (request {request})"))
     };
     let nobody = || {
         format!(
@@ -205,7 +199,7 @@ const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tr
 /// 69 without daemon and state.
 pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<(), Failure> {
     if csv {
-        print(&csv_line(COLUMNS)?)?;
+        print(csv_line(COLUMNS)?)?;
     }
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
@@ -219,7 +213,7 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
             let [first, last] = [missed.first_at, missed.last_at].map(|at| zone.stamp(at));
             let (phone, trunk) = (missed.phone, missed.trunk);
             let row = [phone, lead, trunk, first, last, tries];
-            return print(&csv_line(row)?);
+            return print(csv_line(row)?);
         }
         if std::mem::take(&mut first) {
             let head = ["phone", "lead", "tries", "waits since", "last try", "trunk"];

@@ -22,8 +22,7 @@ use crate::config::Asking;
 use callbridge_admin::ControlRequest;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
-use conversation::print_items;
-use conversation::{json_line, list_items};
+use conversation::{json_line, list_items, print_items};
 use serde_json::Value;
 
 /// Asks, and prints the answers as the command of this request does. `shutdown` ends what follows.
@@ -70,12 +69,10 @@ pub(crate) async fn ask(
 pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let told = |item: &Value, _: &Zone| {
         let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
+        let (pbx, user, before) = (text("pbx"), text("user"), text("before"));
         format!(
-            "{} belongs to the broker's user {} (before: {}); what was refused until now is read \
-             again by `callbridge dead retry --reason unreadable`",
-            text("pbx"),
-            text("user"),
-            text("before"),
+            "{pbx} belongs to the broker's user {user} (before: {before}); what was refused until \
+             now is read again by `callbridge dead retry --reason unreadable`"
         )
     };
     print_items(at, ask, "", told).await
@@ -88,11 +85,8 @@ pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let told = |item: &Value, zone: &Zone| {
         let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
-        format!(
-            "what was forwarded from {} to {} is published again by the daemon",
-            moment("since"),
-            moment("until"),
-        )
+        let (since, until) = (moment("since"), moment("until"));
+        format!("what was forwarded from {since} to {until} is published again by the daemon")
     };
     print_items(at, ask, "", told).await
 }

@@ -56,15 +56,13 @@ pub(crate) async fn password(name: &str, role: PageRole) -> Result<(), Failure> 
         };
         Failure::new(code, unfit.to_string())
     })?;
-    print(format!("{hashed}\n").as_bytes())
+    print(format!("{hashed}\n"))
 }
 
 fn piped() -> Result<Secret, Failure> {
     let mut text = String::new();
-    let read = io::stdin()
-        .lock()
-        .take(PIPE_BYTES_MAX)
-        .read_to_string(&mut text);
+    let mut pipe = io::stdin().lock().take(PIPE_BYTES_MAX);
+    let read = pipe.read_to_string(&mut text);
     read.or_fail_at(Code::Input, "the password")?;
     let first = text.lines().next().unwrap_or_default();
     if first.is_empty() {

@@ -81,7 +81,7 @@ async fn once(at: &Asking) -> Result<OverallState, Failure> {
     let told = ask(at).await?;
     match at.json {
         true => json_line(&told.item)?,
-        false => print(told.text.as_bytes())?,
+        false => print(told.text)?,
     }
     Ok(told.verdict)
 }
@@ -143,7 +143,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
         };
     }
     drop(screen);
-    print(last.as_bytes())
+    print(last)
 }
 
 /// The other screen, no cursor, long lines cut at the edge.
@@ -173,7 +173,7 @@ impl Screen {
             _keyboard: keyboard,
             left,
         };
-        print(OPEN.as_bytes())?;
+        print(OPEN)?;
         Ok(screen)
     }
 
@@ -182,7 +182,7 @@ impl Screen {
         let size = tcgetwinsize(io::stdout()).ok();
         let rows = size.map(|size| usize::from(size.ws_row));
         let rows = rows.filter(|rows| *rows > 0).unwrap_or(ROWS);
-        print(drawn(text, rows).as_bytes())
+        print(drawn(text, rows))
     }
 
     /// Ends when a key was pressed that ends it.
@@ -197,7 +197,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // Whoever closed the terminal does not need it.
-        let _ = print(CLOSE.as_bytes());
+        let _ = print(CLOSE);
     }
 }
 

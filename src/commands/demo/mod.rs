@@ -214,10 +214,8 @@ async fn finish(
             format!("the CRM counted breaches: {violations:?}"),
         ),
     ];
-    let fault = faults
-        .into_iter()
-        .find(|(wrong, _)| *wrong)
-        .map(|(_, words)| words);
+    let fault = faults.into_iter().find(|(wrong, _)| *wrong);
+    let fault = fault.map(|(_, words)| words);
     if fault.is_none() {
         view.say("every call is in one place: the books balance")?;
     }
@@ -233,7 +231,7 @@ async fn finish(
     }
     if demo.json {
         let line = serde_json::to_string(status).or_fail(Code::Failed)?;
-        print(format!("{line}\n").as_bytes())?;
+        print(format!("{line}\n"))?;
     }
     match fault {
         None => Ok(()),
@@ -278,8 +276,8 @@ impl View {
     /// When stdout is broken.
     pub(crate) fn say(&self, words: &str) -> Result<(), Failure> {
         match self.form {
-            Form::Live { .. } | Form::Plain => print(format!("{words}\n").as_bytes()),
-            Form::Json => print(format!("{}\n", json!({ "say": words })).as_bytes()),
+            Form::Live { .. } | Form::Plain => print(format!("{words}\n")),
+            Form::Json => print(format!("{}\n", json!({ "say": words }))),
         }
     }
 
@@ -314,7 +312,7 @@ impl View {
                     format!("{} {}", line.columns(), line.stand())
                 }
             };
-            print(format!("{text}\n").as_bytes())?;
+            print(format!("{text}\n"))?;
         }
         Ok(())
     }
@@ -363,6 +361,6 @@ impl View {
             "1",
         );
         self.lines_drawn = lines;
-        print(text.as_bytes())
+        print(text)
     }
 }

@@ -181,12 +181,8 @@ fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();
     let mut words = vec![direction, callbridge_admin::explain::text::outcome(judged)];
-    words.extend(
-        record
-            .client_phone
-            .as_ref()
-            .map(|phone| phone.as_str().to_owned()),
-    );
+    let phone = record.client_phone.as_ref();
+    words.extend(phone.map(|phone| phone.as_str().to_owned()));
     let linkedid = safe(&record.linkedid);
     let mut name = format!("{linkedid}  {}", words.join(", "));
     if let Some(uuid) = record.uuid {

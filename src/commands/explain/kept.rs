@@ -23,8 +23,7 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<(), Fa
     }
     let id = explain.call.clone().unwrap_or_default();
     let at = Asking::of(&explain.config, explain.json);
-    let print =
-        |item: &Value, zone: &Zone| print(show(&typed(item)?, explain, zone, paint)?.as_bytes());
+    let print = |item: &Value, zone: &Zone| print(show(&typed(item)?, explain, zone, paint)?);
     converse(&at, ControlRequest::Call { id }, print).await?;
     Ok(())
 }

@@ -39,10 +39,8 @@ impl Endpoints {
         let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
         all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
         let more = if all.len() > NAMED_MAX { ", …" } else { "" };
-        let named = all
-            .iter()
-            .take(NAMED_MAX)
-            .map(|(endpoint, _)| safe(endpoint));
+        let named = all.iter().take(NAMED_MAX);
+        let named = named.map(|(endpoint, _)| safe(endpoint));
         named.collect::<Vec<_>>().join(", ") + more
     }
 }

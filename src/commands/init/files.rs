@@ -1,7 +1,6 @@
 //! The files: what stands in them, what is there already, and their writing, all at the end.
 
-use super::Person;
-use super::{Answers, left, pbx, written};
+use super::{Answers, Person, left, pbx, written};
 use crate::config::{TokenFrom, secret_kind};
 use crate::{Failure, OrFail as _};
 use callbridge_model::environment::{ETC, credstore};

@@ -207,7 +207,7 @@ fn place(answers: &mut Answers<'_>, shown: &pbx::ShownPbx) {
         let (zone, why) = zone::propose(here.iana_name(), local, country);
         let words = format!("zone: {zone} ({why}; --pbx-timezone gives another)\n");
         flags.sources.pbx_timezone = Some(zone);
-        let _ = print(words.as_bytes());
+        let _ = print(words);
     }
     if flags.operation.state.is_none() && etc == Path::new(ETC) {
         flags.operation.state = Some(format!("{STATES}/{name}"));
@@ -215,7 +215,7 @@ fn place(answers: &mut Answers<'_>, shown: &pbx::ShownPbx) {
     let ours = clock::now().wall.floor_seconds().get();
     if let Some(account) = shown.accounts.first() {
         let theirs = account.clock.map(|at: EventTime| at.floor_seconds().get());
-        let _ = print(format!("clock: {}\n", zone::clock(theirs, ours)).as_bytes());
+        let _ = print(format!("clock: {}\n", zone::clock(theirs, ours)));
     }
 }
 
@@ -233,12 +233,8 @@ async fn afterwards(
         person.tell(&format!("\ncallbridge check {at}"))?;
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
         let mut check = tokio::process::Command::new(program);
-        let ended = check
-            .arg("check")
-            .arg(&at)
-            .stdin(Stdio::null())
-            .status()
-            .await;
+        let check = check.args(["check", &at]).stdin(Stdio::null());
+        let ended = check.status().await;
         if !ended.is_ok_and(|status| status.success()) {
             person.tell("the faults found there remain to be corrected; the files are written")?;
         }
@@ -310,7 +306,7 @@ impl Person {
 
     /// A line, or several; with whatever came from outside in them.
     pub(crate) fn tell(&self, words: &str) -> Result<(), Failure> {
-        print(format!("{}\n", safe_lines(words)).as_bytes())
+        print(format!("{}\n", safe_lines(words)))
     }
 
     /// The answer to a question; its default for an empty line.
@@ -357,7 +353,7 @@ impl Person {
 
     /// One line that was typed, without white space around it.
     pub(crate) async fn line(&mut self, prompt: &str) -> Result<String, Failure> {
-        print(prompt.as_bytes())?;
+        print(prompt)?;
         let Some(lines) = &mut self.lines else {
             return Err(left());
         };

@@ -1,7 +1,6 @@
 //! Who is told of troubles, and of customers who wait for a call back: a chat or a mailbox.
 
-use super::Answers;
-use super::Person;
+use super::{Answers, Person};
 use crate::Failure;
 use callbridge_model::Secret;
 use callbridge_model::environment::{ETC, credstore};

@@ -1,7 +1,6 @@
 //! The PBX: whether it lets the account in, and what it shows of itself.
 
-use super::Answers;
-use super::Person;
+use super::{Answers, Person};
 use crate::Failure;
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{account, inward, manager_conf};

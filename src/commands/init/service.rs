@@ -1,7 +1,6 @@
 //! The CRM: its address and token, tried with one question (`token/info`).
 
-use super::Person;
-use super::{Answers, pbx};
+use super::{Answers, Person, pbx};
 use crate::commands::ScratchFolder;
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{place, service};

@@ -1,7 +1,6 @@
 //! Which endpoints are trunks: proposed with the reason for each, and agreed on.
 
-use super::Person;
-use super::{Answers, pbx};
+use super::{Answers, Person, pbx};
 use crate::Failure;
 use callbridge_asterisk::survey::EndpointList;
 use callbridge_model::Code;

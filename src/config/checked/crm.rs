@@ -24,10 +24,8 @@ pub(super) fn check(
     let url = flags.crm_url.as_deref();
     let forwards = flags.forward.is_some();
     if needed && url.is_none() && !forwards {
-        faults.add(
-            "--crm-url",
-            "is missing: give the CRM's address, --forward, or --dry-run",
-        );
+        let words = "is missing: give the CRM's address, --forward, or --dry-run";
+        faults.add("--crm-url", words);
     }
     if url.is_some() && forwards {
         faults.add("--forward", "stands in place of --crm-url: keep one");
@@ -39,10 +37,8 @@ pub(super) fn check(
     let fields = fields(&flags.field, faults);
     let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
     if proxy.is_some() && own.as_ref().is_some_and(Address::is_plain) {
-        faults.add(
-            "--crm-proxy",
-            "would be given the token in clear: with an http:// --crm-url no proxy is used",
-        );
+        let words = "would be given the token in clear: with an http:// --crm-url no proxy is used";
+        faults.add("--crm-proxy", words);
     }
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
     let tokens = (needed && !forwards, connected);
@@ -102,13 +98,11 @@ fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> R
     let loopback = address.is_some_and(Address::is_loopback);
     if rate.exceeds_service() && !loopback {
         let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
-        faults.add(
-            &format!("--rate {text}"),
-            format!(
-                "up to {most} requests in 60 s, and the service allows {service} to a token; \
-                 more is for a CRM on this machine alone"
-            ),
+        let words = format!(
+            "up to {most} requests in 60 s, and the service allows {service} to a token; \
+             more is for a CRM on this machine alone"
         );
+        faults.add(&format!("--rate {text}"), words);
     }
     rate
 }
@@ -155,10 +149,8 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     for [one, other] in [[0, 1], [0, 2], [1, 2]] {
         let ((one, name), (other, same)) = (named[one], named[other]);
         if let Some(name) = name.filter(|_| name == same) {
-            faults.add(
-                "--field",
-                format!("{one} and {other} are both called `{name}`"),
-            );
+            let words = format!("{one} and {other} are both called `{name}`");
+            faults.add("--field", words);
         }
     }
     names
@@ -209,10 +201,8 @@ pub(super) fn token(
         Err(_) => "--token-command",
     };
     if let (Ok(_), Some(_)) = (&place, command) {
-        faults.add(
-            "--token-command",
-            format!("{source} gives a token, too: keep one of them"),
-        );
+        let words = format!("{source} gives a token, too: keep one of them");
+        faults.add("--token-command", words);
     }
     let given = place.is_ok() || command.is_some();
     if given && connected {

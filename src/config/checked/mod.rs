@@ -3,7 +3,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`typed`] | the way from [`Flags`](super::flags::Flags) to a [`Config`] |
+//! | [`typed`] | the way from [`Flags`] to a [`Config`] |
 //! | `sources` | `--source` and its secrets; `--catch-up`; the id of the PBX that nothing names |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | [`connect`](mod@connect) | the flags of `connect` |
@@ -180,10 +180,8 @@ impl Config {
             all.push(("the CRM (token)".to_owned(), place));
         }
         if let Some(webhooks) = &self.webhooks {
-            let own = webhooks
-                .application
-                .iter()
-                .chain(webhooks.installations.values());
+            let own = webhooks.application.iter();
+            let own = own.chain(webhooks.installations.values());
             all.extend(own.map(|it| ("webhooks".to_owned(), it)));
         }
         let passwords = self.page.iter().flat_map(|it| &it.passwords);
@@ -262,10 +260,8 @@ pub(super) fn standby(
         callbridge_fleet::lease::queue::name,
     )?;
     if flags.crm.forward.is_some() {
-        faults.add(
-            "--standby",
-            "is a sender's: a collector forwards the calls of its own PBX; remove it",
-        );
+        let words = "is a sender's: a collector forwards the calls of its own PBX; remove it";
+        faults.add("--standby", words);
     }
     if flags.operation.dry_run {
         faults.add(

@@ -50,10 +50,8 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
         );
     }
     if needs && flags.source.is_empty() {
-        faults.add(
-            "--source",
-            "is missing: give the PBX, as ami://USER@HOST or file:///PATH",
-        );
+        let words = "is missing: give the PBX, as ami://USER@HOST or file:///PATH";
+        faults.add("--source", words);
     }
     let files = catch_up(flags, &sources, faults);
     sources.extend(files);
@@ -78,14 +76,12 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
             place(other).is_some_and(|(kind, theirs)| kind == manager && theirs != own)
         });
         if let Some(other) = other {
-            faults.add(
-                &format!("--source {}", source.url),
-                format!(
-                    "is it another PBX than {}? Calls of two PBXs may have the same ids: give each \
-                     pbx=NAME of its own, or both the same name if they are one PBX",
-                    other.url
-                ),
+            let words = format!(
+                "is it another PBX than {}? Calls of two PBXs may have the same ids: give each \
+                 pbx=NAME of its own, or both the same name if they are one PBX",
+                other.url
             );
+            faults.add(&format!("--source {}", source.url), words);
         }
     }
 }
@@ -141,29 +137,16 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
     };
-    let same = |source: &&SourceConfig| match &source.url.transport {
+    let same = |source: &SourceConfig| match &source.url.transport {
         Transport::File { path: other, .. } => path == other,
-        Transport::Ami { .. }
-        | Transport::Esl { .. }
-        | Transport::WebSocket { .. }
-        | Transport::Amqp(_) => false,
+        _ => false,
     };
-    if sources.iter().any(|source| same(&source)) {
+    if sources.iter().any(same) {
         return Some("is a --source, too: a file is read in one of both ways".to_owned());
     }
-    match format {
-        Format::CelCsv | Format::CdrCsv | Format::FreeswitchCdr => None,
-        Format::Ami
-        | Format::AmiJson
-        | Format::CelAmqp
-        | Format::CdrAmqp
-        | Format::Wazo
-        | Format::Freeswitch
-        | Format::Call => Some(
-            "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr"
-                .to_owned(),
-        ),
-    }
+    let tells_calls = [Format::CelCsv, Format::CdrCsv, Format::FreeswitchCdr].contains(format);
+    let words = "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr";
+    (!tells_calls).then(|| words.to_owned())
 }
 
 /// The PBX that a file without `pbx=` is of.

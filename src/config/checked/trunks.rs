@@ -34,10 +34,8 @@ fn check(
         }
     }
     if *needs && flags.trunk.is_empty() && messages != Messages::All {
-        faults.add(
-            "--trunk",
-            "is missing: without one every call looks internal",
-        );
+        let words = "is missing: without one every call looks internal";
+        faults.add("--trunk", words);
     }
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
     (trunks.unwrap_or_default(), without_trunk)
@@ -126,11 +124,8 @@ fn known_pbxs(
                 .any(|source| source.pbx.as_deref() == Some(pbx))
     };
     let named = |trunk: &Trunk| Some((trunk.name.clone(), trunk.pbx.clone()?));
-    for (name, pbx) in trunks
-        .iter()
-        .filter_map(named)
-        .filter(|(_, pbx)| !known(pbx))
-    {
+    let named = trunks.iter().filter_map(named);
+    for (name, pbx) in named.filter(|(_, pbx)| !known(pbx)) {
         let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
         faults.add(&format!("--trunk {name}"), words);
     }

@@ -1,7 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{BrokerTarget, Config};
-use super::{crm, lookup, page, sources, standby, trunks, webhooks};
+use super::{BrokerTarget, Config, crm, lookup, page, sources, standby, trunks, webhooks};
 use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
 use crate::config::{Faults, arguments};
 use crate::values;
@@ -213,10 +212,8 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     }
     let folders = services.read_dir().into_iter().flatten().flatten();
     let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
-    let running: Vec<PathBuf> = folders
-        .map(|it| it.path())
-        .filter(|it| listens(it))
-        .collect();
+    let running = folders.map(|it| it.path()).filter(|it| listens(it));
+    let running: Vec<PathBuf> = running.collect();
     match <[PathBuf; 1]>::try_from(running) {
         Ok([only]) => only,
         Err(_) => usual,

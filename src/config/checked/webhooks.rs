@@ -48,17 +48,13 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Secr
         };
         let digits = (1..=20).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_digit());
         if !digits {
-            faults.add(
-                &flag,
-                format!("`{id}` is not the id of an installation: digits"),
-            );
+            let words = format!("`{id}` is not the id of an installation: digits");
+            faults.add(&flag, words);
         } else if file.is_empty() {
             faults.add(&flag, "its file is missing");
         } else if all.contains_key(id) {
-            faults.add(
-                &flag,
-                "that installation has a file already; it may have more lines",
-            );
+            let words = "that installation has a file already; it may have more lines";
+            faults.add(&flag, words);
         } else {
             all.insert(id.to_owned(), SecretPlace::File(PathBuf::from(file)));
         }

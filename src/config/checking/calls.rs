@@ -12,25 +12,13 @@ use std::path::Path;
 
 impl Checking<'_> {
     pub(super) fn calls(mut self, flags: CallsFlags) -> Result<Command, Faults> {
-        let CallsFlags {
-            today,
-            from,
-            to,
-            phone,
-            trunk,
-            state,
-            internal,
-            follow,
-            json,
-            pbx_timezone,
-        } = flags;
         // In which zone they are meant is known where they are looked up.
         let utc = TimeZone::UTC;
         let date = |text: &str| dates::date(text, &utc);
-        self.faults.read("--from", &from, date);
+        self.faults.read("--from", &flags.from, date);
         let end = |text: &str| dates::date_end(text, &utc);
-        self.faults.read("--to", &to, end);
-        if today && (from.is_some() || to.is_some()) {
+        self.faults.read("--to", &flags.to, end);
+        if flags.today && (flags.from.is_some() || flags.to.is_some()) {
             let words = "cannot be used with --from or --to; keep one";
             self.faults.add("--today", words);
         }
@@ -39,29 +27,29 @@ impl Checking<'_> {
                          more";
             TypedNumber::read(text, []).ok_or_else(|| format!("`{text}` {words}"))
         };
-        self.faults.read("--phone", &phone, number);
-        let (state, folder) = self.state_or_folder(state);
-        if internal && (phone.is_some() || trunk.is_some() || state.is_some()) {
+        self.faults.read("--phone", &flags.phone, number);
+        let (state, folder) = self.state_or_folder(flags.state);
+        if flags.internal && (flags.phone.is_some() || flags.trunk.is_some() || state.is_some()) {
             let words = "such calls have no --phone, no --trunk and no --state";
             self.faults.add("--internal", words);
         }
         let at = self.asking(StateFlags {
             state: folder,
-            json,
-            pbx_timezone,
+            json: flags.json,
+            pbx_timezone: flags.pbx_timezone,
         })?;
         let zone = at.zone.as_ref().and_then(|zone| zone.iana_name());
         let which = CallsQuery {
-            today,
-            from,
-            to,
-            phone,
-            trunk,
+            today: flags.today,
+            from: flags.from,
+            to: flags.to,
+            phone: flags.phone,
+            trunk: flags.trunk,
             state,
-            internal,
+            internal: flags.internal,
             zone: zone.map(str::to_owned),
         };
-        let (past, csv) = (true, false);
+        let (past, follow, csv) = (true, flags.follow, false);
         let request = ControlRequest::Calls {
             which,
             past,

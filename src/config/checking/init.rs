@@ -17,18 +17,12 @@ const NAME: &str = "pbx1";
 
 /// `init`, checked.
 pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Command, Faults> {
-    let InitFlags {
-        name,
-        etc,
-        yes,
-        flags,
-    } = flags;
-    let name = name.unwrap_or_else(|| NAME.to_owned());
+    let name = flags.name.unwrap_or_else(|| NAME.to_owned());
     if !is_name(&name) {
         let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
         checking.faults.add("--name", format!("`{name}`: {words}"));
     }
-    let etc = PathBuf::from(etc.unwrap_or_else(|| ETC.to_owned()));
+    let etc = PathBuf::from(flags.etc.unwrap_or_else(|| ETC.to_owned()));
     if !etc.is_absolute() {
         let words = "is not an absolute path: the service does not start in this folder";
         checking.faults.add("--etc", words);
@@ -37,30 +31,27 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
     let environment = environment.beside(&etc.join(format!("{name}.flags")));
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !asks {
-        for question in missing(&flags, &environment) {
+        for question in missing(&flags.flags, &environment) {
             let (flag, words) = question.flag();
             checking.faults.add(flag, words);
         }
     }
     // Their values are looked at as they will be, and what is not given yet is no fault.
-    Checking::new(&environment, checking.faults).config(flags.clone(), Purpose::Explain)?;
+    Checking::new(&environment, checking.faults).config(flags.flags.clone(), Purpose::Explain)?;
     Ok(Command::Init(Box::new(Init {
         name,
         etc,
-        yes,
+        yes: flags.yes,
         asks,
-        flags,
+        flags: flags.flags,
     })))
 }
 
 /// The questions that no flag, variable or credential answers.
 pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
     let mut missing = Vec::new();
-    let source = flags
-        .sources
-        .source
-        .first()
-        .map(|url| SourceUrl::parse(url));
+    let source = flags.sources.source.first();
+    let source = source.map(|url| SourceUrl::parse(url));
     // One that is given has an account, or needs none, or is a fault of its own.
     if source.is_none() {
         missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]);

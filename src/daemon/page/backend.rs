@@ -257,11 +257,8 @@ impl Backend for DaemonBackend {
 
     fn pbx(&self) -> String {
         let sources = self.observer.sources.borrow();
-        let named = sources
-            .iter()
-            .map(|it| &*it.pbx)
-            .filter(|it| !it.is_empty());
-        let named: Vec<&str> = named.collect::<BTreeSet<_>>().into_iter().collect();
-        named.join(", ")
+        let named = sources.iter().map(|it| &*it.pbx);
+        let named: BTreeSet<&str> = named.filter(|it| !it.is_empty()).collect();
+        Vec::from_iter(named).join(", ")
     }
 }

@@ -2,8 +2,7 @@
 
 pub(crate) mod backend;
 
-use super::tasks::follow;
-use super::tasks::{has_stopped, until};
+use super::tasks::{follow, has_stopped, until};
 use crate::config::{Config, PageConfig};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};

@@ -2,8 +2,7 @@
 
 use super::DaemonBackend;
 use callbridge_admin::explain::picture;
-use callbridge_admin::explain::story::Paint;
-use callbridge_admin::explain::story::{self, Times};
+use callbridge_admin::explain::story::{self, Paint, Times};
 use callbridge_admin::explain::text::{self, Depth, Explained};
 use callbridge_admin::kept_call::KeptCall;
 use callbridge_admin::refusal::Refusal;
@@ -186,10 +185,9 @@ pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallVi
     let open = open.await?;
     let now = clock::now().wall;
     let calls = callbridge_intake::under_way::under_way(&backend.intake, &open);
-    let mut calls: Vec<OpenCallView> = calls
-        .into_iter()
-        .map(|(pbx, call)| open_call(backend, pbx, &call, now))
-        .collect();
+    let calls = calls.into_iter();
+    let calls = calls.map(|(pbx, call)| open_call(backend, pbx, &call, now));
+    let mut calls: Vec<OpenCallView> = calls.collect();
     calls.sort_by_key(|call| call.since);
     calls.truncate(OPEN_MAX);
     Ok(calls)

@@ -141,15 +141,9 @@ async fn past_days(
 ) -> Result<Vec<Bar>, Refusal> {
     {
         let week = backend.week.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = week
-            .at
-            .is_some_and(|at| now.saturating_sub(at) < DAYS_EVERY);
-        let same = week
-            .bars
-            .iter()
-            .map(|bar| bar.from)
-            .eq(from.iter().copied());
-        if young && same {
+        let age = week.at.map(|at| now.saturating_sub(at));
+        let same = week.bars.iter().map(|bar| &bar.from).eq(from);
+        if same && age.is_some_and(|age| age < DAYS_EVERY) {
             return Ok(week.bars.clone());
         }
     }

@@ -40,10 +40,9 @@ pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>
     })?;
     let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
     let said = String::from_utf8_lossy(&ended.stdout);
-    let found: Vec<CheckFinding> = said
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
+    let found = said.lines();
+    let found = found.filter_map(|line| serde_json::from_str(line).ok());
+    let found: Vec<CheckFinding> = found.collect();
     if found.is_empty() {
         let words = String::from_utf8_lossy(&ended.stderr);
         let words = words.trim().chars().take(2_000).collect::<String>();
