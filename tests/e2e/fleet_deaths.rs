@@ -123,7 +123,7 @@ async fn collectors_the_broker_and_the_sender_die_in_turn_and_every_call_is_jour
             }
             ShortFault::FrozenSender => {
                 sender.until("some are taken", taken).await;
-                sender.signal(Signal::STOP);
+                sender.freeze().await;
                 wait::pass(RATE.window * 2).await;
                 sender.signal(Signal::CONT);
             }

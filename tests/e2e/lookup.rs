@@ -297,7 +297,7 @@ async fn whoever_is_stopped_answers_nobody_and_whoever_is_killed_is_gone_at_once
     let program = place.run(&crm.url(), &[&source, TRUNK, "--lookup=127.0.0.1:0"]);
     let at = address(&program).await;
     becomes(at, "phone=901110001", &json!({"known": "no"})).await;
-    program.signal(Signal::STOP);
+    program.freeze().await;
     let waits = async {
         tokio::time::timeout(Duration::from_millis(200), operations::get(at, "/caller")).await
     };

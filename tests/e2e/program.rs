@@ -297,6 +297,19 @@ impl Program {
         kill_process(pid.expect("an id"), signal).expect("it hears");
     }
 
+    /// SIGSTOP, until each thread stands still: before the one that takes the signal has run, the
+    /// others go on, and answer.
+    pub async fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.id());
+        let stands = |thread: std::io::Result<fs::DirEntry>| {
+            let stat = thread.and_then(|it| fs::read_to_string(it.path().join("stat")));
+            stat.is_ok_and(|it| it.rsplit_once(") ").is_some_and(|it| it.1.starts_with('T')))
+        };
+        let all = async || fs::read_dir(&threads).expect("threads").all(stands);
+        until("each thread stands still", all).await;
+    }
+
     /// SIGTERM, and its end in time and in order.
     pub async fn terminate(self) {
         self.stops_at(Signal::TERM).await;

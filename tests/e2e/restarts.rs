@@ -189,7 +189,7 @@ impl Scene {
 
     /// Nothing of it runs for a while; what the switch says meanwhile is heard late.
     async fn stands_still(&self, program: &Program, events: &[String], channels: &mut Channels) {
-        program.signal(Signal::STOP);
+        program.freeze().await;
         let goes_on = clock::now().wall.plus(STANDSTILL);
         let meanwhile = events.iter().take_while(|it| self.at(it) < goes_on).count();
         let (late, rest) = events.split_at(meanwhile);

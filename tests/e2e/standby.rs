@@ -82,7 +82,7 @@ async fn a_frozen_holder_and_a_killed_one_are_followed_by_the_standby_and_no_win
     holds(&mut first, CALLS).await;
     let some = |it: &Status| it.books.journaled + it.books.submitted > 5;
     first.until("some are sent", some).await;
-    first.signal(Signal::STOP);
+    first.freeze().await;
     holds(&mut second, CALLS).await;
     first.signal(Signal::CONT);
     first
