@@ -234,6 +234,13 @@ pub enum Outcome {
     Skipped,
 }
 
+impl Outcome {
+    /// The call is kept, to be sent or as a letter.
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Self::Journal | Self::DeadLetter)
+    }
+}
+
 /// Why a call is a dead letter. The words are stored and shown: never change one.
 #[derive(
     Clone,

@@ -41,10 +41,9 @@ impl Finished {
             reason,
             ..
         } = &self.judged;
-        let kept = matches!(outcome, Outcome::Journal | Outcome::DeadLetter);
         // Without a uuid no row can be made of it, not even a letter.
         let stored = record.uuid.is_some();
-        if kept && !stored {
+        if outcome.is_kept() && !stored {
             return Err(Error::NoUuid {
                 linkedid: record.linkedid.clone(),
             });

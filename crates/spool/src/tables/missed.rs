@@ -8,7 +8,7 @@ use crate::db::count;
 use crate::finished::{Finished, rang};
 use crate::{Db, Error, MissedCustomer};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
-use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_model::{Judged, LeadId, Phone, Reason};
 use std::time::Duration;
 
 /// Somebody who did not call for so long does not wait any more.
@@ -34,13 +34,8 @@ enum Meaning {
 
 impl Finished {
     fn meaning(&self) -> Meaning {
-        let Judged {
-            record,
-            outcome,
-            reason,
-            ..
-        } = &self.judged;
-        let kept = matches!(outcome, Outcome::Journal | Outcome::DeadLetter);
+        let Judged { record, reason, .. } = &self.judged;
+        let kept = self.judged.outcome.is_kept();
         match record.direction {
             // A start that cannot be says nothing of before and after.
             _ if *reason == Some(Reason::InvalidEpoch) => Meaning::Nothing,

@@ -20,7 +20,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
     let linkedid = format!("{T0}.{}", n * 2);
     let number = format!("99890{n:07}");
     let id = |text: &str| UniqueId::new(text).expect("not empty");
-    let kept = matches!(outcome, Outcome::Journal | Outcome::DeadLetter);
+    let kept = outcome.is_kept();
     let start = T0 + i64::from(n);
     let record = CallRecord {
         uuid: kept.then(|| CallUuid(uuid::Uuid::from_u128(u128::from(n) + 1))),
