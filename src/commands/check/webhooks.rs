@@ -264,7 +264,7 @@ async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFind
     if let Err(error) = held.listener(addr).await
         && !daemon
     {
-        let todo = "give --page an page_address of this machine that nobody else uses";
+        let todo = "give --page an address of this machine that nobody else uses";
         return refused(format!("{addr}: {error}"), todo);
     }
     let how = match (&page.tls, page.behind_proxy.is_some()) {
