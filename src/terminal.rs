@@ -69,7 +69,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
 /// A line is no longer than this.
 const LINE_MAX: u64 = 16 * 1024;
 
-/// Lines of stdin, read_lines by one reader for whoever asks.
+/// Lines of stdin, read by one reader for whoever asks.
 #[derive(Debug)]
 pub(crate) struct StdinLines {
     lines: mpsc::Receiver<String>,

@@ -145,10 +145,8 @@ pub(super) fn name_left_files(folder: &Path, owner: Owner) {
         return;
     };
     let is_roots = |entry: &DirEntry| {
-        let name_left_files = entry.file_name();
-        let ours = OURS
-            .iter()
-            .any(|it| name_left_files.to_string_lossy().starts_with(it));
+        let name = entry.file_name();
+        let ours = OURS.iter().any(|it| name.to_string_lossy().starts_with(it));
         ours && entry
             .metadata()
             .is_ok_and(|about| about.uid() == 0 && !about.is_symlink())

@@ -160,7 +160,8 @@ fn a_standby_needs_a_stream_a_crm_and_a_token_that_every_machine_may_use() {
     for (flags, words) in [
         (
             &file[..],
-            "--standby: needs calls that each machine can read",
+            "--standby: needs calls that each machine can read: --source \
+             'amqp://USER@HOST/VHOST?stream=S&format=call'",
         ),
         (
             &[stream, crm[0], crm[1], token, "--standby="],

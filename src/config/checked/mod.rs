@@ -274,7 +274,7 @@ pub(super) fn standby(
         faults.add(
             "--standby",
             "needs calls that each machine can read: --source \
-             'amqp://USERHOST/VHOST?stream=S&format=call'",
+             'amqp://USER@HOST/VHOST?stream=S&format=call'",
         );
     }
     if matches!(
