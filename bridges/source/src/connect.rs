@@ -1,11 +1,10 @@
 //! Opens a TCP line, plain or TLS, and says in words why it could not.
 
 use crate::error::{Error, LineError};
-use crate::tls::{self, TlsRefusal};
+use crate::tls;
 use crate::url::TcpEndpoint;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -33,6 +32,14 @@ impl Target {
         Error::Line { endpoint, error }
     }
 
+    pub(crate) fn not_that(&self, words: String) -> Error {
+        self.error(LineError::NotThat(words))
+    }
+
+    pub(crate) fn no_right(&self, words: String) -> Error {
+        self.error(LineError::Right(words))
+    }
+
     pub(crate) fn closed(&self, words: impl Into<String>) -> Error {
         self.error(LineError::Closed(words.into()))
     }
@@ -50,10 +57,8 @@ impl Target {
 
     /// A failure of an open or opening line in words; a TLS refusal by its name.
     pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
-        match TlsRefusal::of(&self.endpoint.host, error) {
-            Some(refusal) => Error::Tls(refusal),
-            None => self.error(LineError::Connect(words(error))),
-        }
+        let refusal = tls::refusal(&self.endpoint.host, error);
+        refusal.unwrap_or_else(|| self.error(LineError::Connect(words(error))))
     }
 
     /// Opens the line, within the time allowed.
@@ -63,7 +68,10 @@ impl Target {
             if !self.endpoint.tls {
                 return Ok(Box::new(tcp) as Stream);
             }
-            let config = client(self.ca_file.clone()).await?;
+            // Roots are files, and a live line's thread is not to wait for them.
+            let ca_file = self.ca_file.clone();
+            let read = tokio::task::spawn_blocking(move || tls::client(ca_file.as_deref()));
+            let config = read.await.unwrap_or_else(|why| Err(tls::failed("", why)))?;
             let name = tls::server_name(&self.endpoint.host)?;
             let connector = tokio_rustls::TlsConnector::from(config);
             match connector.connect(name, tcp).await {
@@ -81,21 +89,6 @@ impl Target {
         // What we write are single short actions; none of them is to wait for another.
         let _ = tcp.set_nodelay(true);
         Ok(tcp)
-    }
-}
-
-/// Reads the roots away from the runtime's threads: they are files, and a live line is not to
-/// wait for them.
-pub(crate) async fn client(
-    ca_file: Option<PathBuf>,
-) -> Result<Arc<rustls::ClientConfig>, TlsRefusal> {
-    let read = move || tls::client(ca_file.as_deref().map(Path::new));
-    match tokio::task::spawn_blocking(read).await {
-        Ok(config) => config,
-        Err(why) => Err(TlsRefusal::Other {
-            host: String::new(),
-            why: why.to_string(),
-        }),
     }
 }
 

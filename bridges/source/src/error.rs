@@ -1,11 +1,20 @@
 //! Why a source is down: what, where, and what to do. None of these ends a source; it tries again.
 
-use crate::fix::Fix;
 use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
 use callbridge_freeswitch::dialogue::SocketRefusal;
-use std::path::PathBuf;
 use std::time::Duration;
+
+/// Whose hand mends an error; `check` makes its exit code of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fix {
+    /// The other side, or the way there: it may pass by itself (sysexits 69).
+    Remote,
+    /// A secret or a right (77).
+    Secret,
+    /// Flags or files of ours (78).
+    Settings,
+}
 
 /// What goes wrong on a line over the network.
 #[derive(Debug, thiserror::Error)]
@@ -22,10 +31,10 @@ pub enum LineError {
     /// The switch does not let us in.
     #[error("{0}")]
     Esl(SocketRefusal),
-    /// The broker does not let us in, in its words.
-    #[error("login refused ({0}); check the user in the URL and its secret")]
-    Login(String),
-    /// What answers there is something else: what it said, and what to do.
+    /// The broker does not let us in, or its user lacks a right: what it said, and what to do.
+    #[error("{0}")]
+    Right(String),
+    /// What is there is not what was asked for: what it said, and what to do.
     #[error("{0}")]
     NotThat(String),
     /// No byte came for this long.
@@ -53,36 +62,13 @@ pub enum Error {
         /// What went wrong and what to do.
         error: LineError,
     },
-    /// The TLS greeting was refused, by us or by the other side.
-    #[error(transparent)]
-    Tls(#[from] crate::tls::TlsRefusal),
-    /// No secret is known.
-    #[error("no secret: give secret-file=PATH in the URL or the variable {variable}")]
-    NoSecret {
-        /// The environment variable for this kind of source.
-        variable: &'static str,
-    },
-    /// The secret's file cannot be read.
-    #[error("secret-file={}: {why}", path.display())]
-    SecretFile {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        why: String,
-    },
-    /// A queue that cannot be consumed.
-    #[error("{0}")]
-    Queue(String),
-    /// A right that the broker's user lacks.
-    #[error("{0}")]
-    Right(String),
-    /// A file that cannot be read.
-    #[error("{}: {why}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why not, and what to do.
-        why: String,
+    /// Anything else, in words that name the fault and its cure.
+    #[error("{words}")]
+    Fault {
+        /// The words.
+        words: String,
+        /// Whose hand mends it.
+        fix: Fix,
     },
     /// Consumption is held back by the intake.
     #[error("paused: there is no room to keep what would be read")]
@@ -97,13 +83,17 @@ fn seconds(time: Duration) -> String {
 }
 
 impl Error {
+    pub(crate) fn fault(fix: Fix, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self::Fault { words, fix }
+    }
+
     /// Whose hand mends it.
     pub const fn fix(&self) -> Fix {
         match self {
             Self::Line { error, .. } => error.fix(),
-            Self::Queue(_) | Self::File { .. } | Self::Paused | Self::Gone(_) => Fix::Remote,
-            Self::Tls(refusal) => refusal.fix(),
-            Self::NoSecret { .. } | Self::SecretFile { .. } | Self::Right(_) => Fix::Secret,
+            Self::Fault { fix, .. } => *fix,
+            Self::Paused | Self::Gone(_) => Fix::Remote,
         }
     }
 }
@@ -116,7 +106,7 @@ impl LineError {
             Self::Esl(
                 SocketRefusal::Password | SocketRefusal::Address | SocketRefusal::BadSecret,
             )
-            | Self::Login(_) => Fix::Secret,
+            | Self::Right(_) => Fix::Secret,
             _ => Fix::Remote,
         }
     }

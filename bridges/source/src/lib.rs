@@ -25,7 +25,6 @@ mod counts;
 mod error;
 mod esl;
 mod file;
-mod fix;
 mod item;
 mod line;
 mod live;
@@ -33,7 +32,7 @@ mod ring;
 mod session;
 mod settings;
 mod source;
-pub mod tls;
+mod tls;
 pub mod url;
 mod verdict;
 mod websocket;
@@ -41,9 +40,8 @@ mod websocket;
 pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
 pub use counts::{Counts, CountsNow};
-pub use error::{Error, LineError};
+pub use error::{Error, Fix, LineError};
 pub use file::sample;
-pub use fix::Fix;
 pub use item::{
     FilePosition, Frame, Item, MessageMark, Position, Publisher, SourceId, StreamPosition,
 };

@@ -2,8 +2,9 @@
 
 use crate::backoff::Bounds;
 use crate::url::SourceUrl;
-use crate::{Error, EventTime};
+use crate::{Error, EventTime, Fix};
 use secrecy::SecretString;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,21 +40,22 @@ impl Secret {
     /// The secret now; `variable` is what to name when there is none.
     pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
         match self {
-            Self::None => Err(Error::NoSecret { variable }),
+            Self::None => Err(Error::fault(
+                Fix::Secret,
+                format!("no secret: give secret-file=PATH in the URL or the variable {variable}"),
+            )),
             Self::Value(value) => Ok(value.clone()),
             Self::File(path) => {
-                let fault = |why: String| Error::SecretFile {
-                    path: path.clone(),
-                    why,
+                let fault = |why: &dyn Display| {
+                    let words = format!("secret-file={}: {why}", path.display());
+                    Error::fault(Fix::Secret, words)
                 };
-                let text = std::fs::read_to_string(path).map_err(|why| fault(why.to_string()))?;
+                let text = std::fs::read_to_string(path).map_err(|why| fault(&why))?;
                 // Editors put the mark of UTF-8 before it.
                 let text = text.trim_start_matches('\u{feff}');
                 let line = text.lines().next().unwrap_or_default().trim();
                 if line.is_empty() {
-                    return Err(fault(
-                        "its first line is empty; write the secret there".into(),
-                    ));
+                    return Err(fault(&"its first line is empty; write the secret there"));
                 }
                 Ok(SecretString::from(line))
             }

@@ -19,7 +19,7 @@ pub use stream::{
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::connect::Target;
-use crate::error::{Error, LineError};
+use crate::error::Error;
 use crate::session::{Access, Context, Stop};
 use crate::settings::StreamFrom;
 use crate::url::QueueSource;
@@ -323,7 +323,7 @@ impl Session<'_> {
         let (queue, properties) = (&self.source.queue, &delivery.properties);
         let place = stream::place(queue, properties, &delivery.data).ok_or_else(|| {
             let words = "a message of the stream says no offset: is it a stream?";
-            self.target.error(LineError::NotThat(words.to_owned()))
+            self.target.not_that(words.to_owned())
         })?;
         let last = self.place.as_ref().map(|last| last.offset);
         let skips = &context.access.settings.streams.skip;

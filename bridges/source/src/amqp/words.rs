@@ -29,13 +29,14 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
 pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     let (user, vhost) = (&broker.user, &broker.vhost);
     match reply(error) {
-        Some((ACCESS_REFUSED, said)) => target.error(LineError::Login(said)),
-        Some((NOT_ALLOWED, said)) => Error::Right(format!(
-            "{}: {said}; make the virtual host and give the user its rights: rabbitmqctl \
-             add_vhost {vhost} && rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'",
-            target.endpoint
+        Some((ACCESS_REFUSED, said)) => target.no_right(format!(
+            "login refused ({said}); check the user in the URL and its secret"
         )),
-        Some((_, said)) => target.error(LineError::NotThat(said)),
+        Some((NOT_ALLOWED, said)) => target.no_right(format!(
+            "{said}; make the virtual host and give the user its rights: rabbitmqctl add_vhost \
+             {vhost} && rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'"
+        )),
+        Some((_, said)) => target.not_that(said),
         None => lost(target, broker, error),
     }
 }
@@ -56,33 +57,37 @@ pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Er
 /// Why the queue could not be had.
 pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
-    let (vhost, endpoint) = (&broker.vhost, &target.endpoint);
+    let vhost = &broker.vhost;
     match reply(error) {
-        Some((NOT_FOUND, said)) if said.contains("no exchange") => Error::Queue(format!(
-            "{endpoint}: {said}; make the exchange, or correct exchange= in the URL"
+        Some((NOT_FOUND, said)) if said.contains("no exchange") => target.not_that(format!(
+            "{said}; make the exchange, or correct exchange= in the URL"
         )),
-        Some((NOT_FOUND, _)) => Error::Queue(format!(
-            "{endpoint}: there is no {} {queue} in virtual host {vhost}; make it: {}, or give \
-             declare=yes",
-            if source.is_stream { "stream" } else { "queue" },
-            match source.is_stream {
-                true => declare_stream_command(vhost, queue),
-                false => declare_command(vhost, queue),
-            }
-        )),
+        Some((NOT_FOUND, _)) => {
+            let (kind, command) = match source.is_stream {
+                true => ("stream", declare_stream_command(vhost, queue)),
+                false => ("queue", declare_command(vhost, queue)),
+            };
+            target.not_that(format!(
+                "there is no {kind} {queue} in virtual host {vhost}; make it: {command}, or give \
+                 declare=yes"
+            ))
+        }
         Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
-        Some((_, said)) => Error::Queue(format!("{endpoint}: queue {queue}: {said}")),
+        Some((_, said)) => target.not_that(format!("queue {queue}: {said}")),
         None => lost(target, broker, error),
+    }
+}
+
+fn admin(vhost: &str) -> String {
+    match vhost {
+        "/" => "rabbitmqadmin".to_owned(),
+        _ => format!("rabbitmqadmin --vhost={vhost}"),
     }
 }
 
 /// The command that makes a durable queue.
 pub fn declare_command(vhost: &str, queue: &str) -> String {
-    if vhost == "/" {
-        format!("rabbitmqadmin declare queue name={queue} durable=true")
-    } else {
-        format!("rabbitmqadmin --vhost={vhost} declare queue name={queue} durable=true")
-    }
+    format!("{} declare queue name={queue} durable=true", admin(vhost))
 }
 
 /// The command that makes a stream.
@@ -96,10 +101,7 @@ pub fn declare_stream_command(vhost: &str, stream: &str) -> String {
 
 /// The commands that make an exchange, and bind a queue or stream to it with its name as key.
 pub fn route_commands(vhost: &str, exchange: &str, queue: &str) -> String {
-    let admin = match vhost {
-        "/" => "rabbitmqadmin".to_owned(),
-        _ => format!("rabbitmqadmin --vhost={vhost}"),
-    };
+    let admin = admin(vhost);
     format!(
         "{admin} declare exchange name={exchange} type=direct && {admin} declare binding \
          source={exchange} destination={queue} routing_key={queue}"
@@ -107,33 +109,30 @@ pub fn route_commands(vhost: &str, exchange: &str, queue: &str) -> String {
 }
 
 fn right(target: &Target, broker: &Broker, said: &str) -> Error {
-    Error::Right(format!(
-        "{}: {said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
-        target.endpoint, broker.user
+    target.no_right(format!(
+        "{said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
+        broker.user
     ))
 }
 
 /// Somebody else consumes the queue.
 pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Error {
-    Error::Queue(format!(
-        "{}: queue {} has another consumer ({said}); there can be one only: stop the other, or \
-         wait until the broker notices that it has died",
-        target.endpoint, source.queue
+    target.not_that(format!(
+        "queue {} has another consumer ({said}); there can be one only: stop the other, or wait \
+         until the broker notices that it has died",
+        source.queue
     ))
 }
 
 /// Why the queue could not be consumed.
 pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
-    let QueueSource { broker, queue, .. } = source;
-    let endpoint = &target.endpoint;
     match reply(error) {
         Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => {
             occupied(target, source, &said)
         }
-        Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
-        Some((NOT_IMPLEMENTED, said)) => Error::Queue(format!(
-            "{endpoint}: queue {queue} cannot have an exclusive consumer ({said}); use a classic \
-             durable queue"
+        Some((NOT_IMPLEMENTED, said)) => target.not_that(format!(
+            "queue {} cannot have an exclusive consumer ({said}); use a classic durable queue",
+            source.queue
         )),
         Some(_) | None => finding(target, source, error),
     }

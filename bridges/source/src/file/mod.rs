@@ -58,9 +58,9 @@ pub(crate) async fn probe(path: &Path, format: Format) -> Result<(), Error> {
         file.read(&mut [0])
     });
     let read = read.await.unwrap_or_else(|error| Err(error.into()));
-    read.map(drop).map_err(|error| Error::File {
-        path: path.to_owned(),
-        why: opening::words(&error),
+    read.map(drop).map_err(|error| {
+        let why = opening::words(&error);
+        Error::fault(Fix::Remote, format!("{}: {why}", path.display()))
     })
 }
 

@@ -133,13 +133,13 @@ impl LiveLine for WebSocketLine {
 
 fn refused(target: &Target, path: &str, trouble: &Trouble) -> Error {
     match trouble {
-        Trouble::Http(answer) => target.error(LineError::NotThat(format!(
+        Trouble::Http(answer) => target.not_that(format!(
             "no WebSocket at {path} (HTTP {}); check host, port and path of the URL",
             answer.status().as_u16()
-        ))),
+        )),
         Trouble::Io(error) => target.failed(error),
-        other => target.error(LineError::NotThat(format!(
+        other => target.not_that(format!(
             "does not answer as a WebSocket ({other}); check host, port and path of the URL"
-        ))),
+        )),
     }
 }
