@@ -18,71 +18,65 @@ use tokio::time::timeout;
 
 const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 
-/// The event socket of one switch.
-pub(crate) struct EventSocket {
-    endpoint: TcpEndpoint,
-    /// The process of the switch that was heard last.
-    core: Option<Vec<u8>>,
-}
-
-/// A line to it.
+/// A line to the event socket of a switch.
 struct SocketLine {
     tcp: TcpLine,
     reader: FrameReader,
     dialogue: Dialogue,
 }
 
-impl EventSocket {
-    pub(crate) fn new(endpoint: TcpEndpoint) -> Self {
-        Self {
-            endpoint,
-            core: None,
+/// One connection, from opening to its end; why it ended. `core`: the process of the switch that was
+/// heard last.
+pub(crate) async fn session(
+    endpoint: &TcpEndpoint,
+    core: &mut Option<Vec<u8>>,
+    context: &mut Context,
+) -> Error {
+    match SocketLine::open(endpoint, &context.access, core.clone(), &[]).await {
+        Ok(mut line) => {
+            let error = listen(&mut line, context).await;
+            *core = line.dialogue.core().map(<[u8]>::to_vec);
+            error
         }
+        Err(error) => error,
     }
+}
 
-    /// One connection, from opening to its end; why it ended.
-    pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        let mut line = match self.open(&context.access, &[]).await {
-            Ok(line) => line,
-            Err(error) => return error,
-        };
-        let error = listen(&mut line, context).await;
-        self.core = line.dialogue.core().map(<[u8]>::to_vec);
-        error
-    }
+/// Logs in and leaves.
+pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(), Error> {
+    let line = SocketLine::open(endpoint, access, None, &[]).await;
+    line.map(drop)
+}
 
-    /// Logs in and leaves.
-    pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
-        self.open(access, &[]).await.map(drop)
-    }
-
-    /// Logs in and asks what the switch is, as far as it answers.
-    pub(crate) async fn survey(&self, access: &Access) -> Result<SwitchFacts, Error> {
-        let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
-        let mut line = self.open(access, &QUESTIONS).await?;
-        let answered = line.until(|heard| {
-            if let Heard::Answer(body) = heard {
-                survey.hear(body);
-            }
-            survey.is_answered()
-        });
-        // Of what is not answered in time nothing is known.
-        match timeout(access.settings.connect_within, answered).await {
-            Ok(Err(error)) => Err(error),
-            Ok(Ok(())) | Err(_) => Ok(survey.facts()),
+/// Logs in and asks what the switch is, as far as it answers.
+pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<SwitchFacts, Error> {
+    let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
+    let mut line = SocketLine::open(endpoint, access, None, &QUESTIONS).await?;
+    let answered = line.until(|heard| {
+        if let Heard::Answer(body) = heard {
+            survey.hear(body);
         }
+        survey.is_answered()
+    });
+    // Of what is not answered in time nothing is known.
+    match timeout(access.settings.connect_within, answered).await {
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(())) | Err(_) => Ok(survey.facts()),
     }
+}
 
+impl SocketLine {
     /// A line that is logged in, and asks these questions in place of what goes on.
     async fn open(
-        &self,
+        endpoint: &TcpEndpoint,
         access: &Access,
+        core: Option<Vec<u8>>,
         survey: &'static [&'static str],
-    ) -> Result<SocketLine, Error> {
-        let target = access.target(&self.endpoint);
-        let dialogue = Dialogue::new(access.secret.read(SECRET)?, self.core.clone(), survey);
+    ) -> Result<Self, Error> {
+        let target = access.target(endpoint);
+        let dialogue = Dialogue::new(access.secret.read(SECRET)?, core, survey);
         let dialogue = dialogue.map_err(|refusal| target.error(LineError::Esl(refusal)))?;
-        let mut line = SocketLine {
+        let mut line = Self {
             tcp: TcpLine::open(target.clone()).await?,
             reader: FrameReader::default(),
             dialogue,
@@ -91,9 +85,7 @@ impl EventSocket {
         target.in_time(logged_in).await?;
         Ok(line)
     }
-}
 
-impl SocketLine {
     /// What the next whole frame means; nothing until more has come in.
     ///
     /// # Errors

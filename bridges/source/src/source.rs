@@ -70,16 +70,11 @@ impl Source {
         let access = &self.access;
         match &self.url.transport {
             Transport::Ami { endpoint, user } => {
-                let ami = ami::Ami::new(endpoint.clone(), user.clone());
-                return ami.survey(access).await.map(Some);
+                return ami::survey(endpoint, user, access).await.map(Some);
             }
-            Transport::Esl { endpoint } => {
-                let socket = esl::EventSocket::new(endpoint.clone());
-                socket.probe(access).await?;
-            }
+            Transport::Esl { endpoint } => esl::probe(endpoint, access).await?,
             Transport::WebSocket { endpoint, path } => {
-                let socket = websocket::Socket::new(endpoint.clone(), path.clone());
-                socket.probe(access).await?;
+                websocket::probe(endpoint, path, access).await?;
             }
             Transport::Amqp(queue) => amqp::probe(queue, access).await?,
             Transport::File { path, format, .. } => file::probe(path, *format).await?,
@@ -95,8 +90,7 @@ impl Source {
         let Transport::Esl { endpoint } = &self.url.transport else {
             return Ok(None);
         };
-        let socket = esl::EventSocket::new(endpoint.clone());
-        socket.survey(&self.access).await.map(Some)
+        esl::survey(endpoint, &self.access).await.map(Some)
     }
 
     /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is
@@ -149,19 +143,43 @@ async fn work(
     verdicts: VerdictReader,
     stop: Stop,
 ) -> Result<(), crate::Gone> {
-    let mut sessions = match Sessions::new(transport, start, verdicts) {
-        Sessions::File(mut tail) => return tail.run(context, stop).await,
-        live => live,
+    let mut queue = match (transport, start) {
+        (Transport::File { path, format, from }, start) => {
+            let start = match start {
+                Some(Position::File(position)) => Some(position),
+                Some(Position::Stream(_)) | None => None,
+            };
+            let tail = file::Tail::new(path.clone(), *format, from.clone(), start, verdicts);
+            return tail.run(context, stop).await;
+        }
+        (Transport::Amqp(queue), Some(Position::Stream(start))) => {
+            Some(amqp::Consumer::new(queue, Some(start), verdicts))
+        }
+        (Transport::Amqp(queue), _) => Some(amqp::Consumer::new(queue, None, verdicts)),
+        _ => None,
     };
+    let (mut unfiltered, mut core) = (false, None);
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
-        let error = match &mut sessions {
-            Sessions::Ami(ami) => until(&stop, ami.session(context)).await,
-            Sessions::Esl(socket) => until(&stop, socket.session(context)).await,
-            Sessions::WebSocket(socket) => until(&stop, socket.session(context)).await,
+        let error = match transport {
+            Transport::Ami { endpoint, user } => {
+                until(
+                    &stop,
+                    ami::session(endpoint, user, &mut unfiltered, context),
+                )
+                .await
+            }
+            Transport::Esl { endpoint } => {
+                until(&stop, esl::session(endpoint, &mut core, context)).await
+            }
+            Transport::WebSocket { endpoint, path } => {
+                until(&stop, websocket::session(endpoint, path, context)).await
+            }
             // Stops by itself: what it has given is still to be acknowledged.
-            Sessions::Amqp(queue) => queue.session(context, stop.clone()).await,
-            Sessions::File(_) => None,
+            Transport::Amqp(_) | Transport::File { .. } => match &mut queue {
+                Some(queue) => queue.session(context, stop.clone()).await,
+                None => None,
+            },
         };
         let Some(error) = error else {
             return Ok(());
@@ -234,47 +252,6 @@ async fn until(stop: &Stop, session: impl Future<Output = Error>) -> Option<Erro
     tokio::select! {
         error = session => Some(error),
         () = stop.told() => None,
-    }
-}
-
-enum Sessions {
-    Ami(ami::Ami),
-    Esl(esl::EventSocket),
-    WebSocket(websocket::Socket),
-    Amqp(Box<amqp::Consumer>),
-    File(Box<file::Tail>),
-}
-
-impl Sessions {
-    fn new(transport: &Transport, start: Option<Position>, verdicts: VerdictReader) -> Self {
-        match transport {
-            Transport::Ami { endpoint, user } => {
-                Self::Ami(ami::Ami::new(endpoint.clone(), user.clone()))
-            }
-            Transport::Esl { endpoint } => Self::Esl(esl::EventSocket::new(endpoint.clone())),
-            Transport::WebSocket { endpoint, path } => {
-                Self::WebSocket(websocket::Socket::new(endpoint.clone(), path.clone()))
-            }
-            Transport::Amqp(queue) => {
-                let start = start.and_then(|start| match start {
-                    Position::Stream(position) => Some(position),
-                    Position::File(_) => None,
-                });
-                Self::Amqp(Box::new(amqp::Consumer::new(
-                    queue.clone(),
-                    start,
-                    verdicts,
-                )))
-            }
-            Transport::File { path, format, from } => {
-                let start = start.and_then(|start| match start {
-                    Position::File(position) => Some(position),
-                    Position::Stream(_) => None,
-                });
-                let tail = file::Tail::new(path.clone(), *format, from.clone(), start, verdicts);
-                Self::File(Box::new(tail))
-            }
-        }
     }
 }
 

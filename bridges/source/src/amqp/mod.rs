@@ -47,8 +47,8 @@ const HELD_BYTES_MAX: u64 = 16 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 
 /// The consumer of one queue.
-pub(crate) struct Consumer {
-    source: QueueSource,
+pub(crate) struct Consumer<'a> {
+    source: &'a QueueSource,
     /// Of a stream: the last message that was given to the ring.
     place: Option<StreamPosition>,
     /// The stream is another one than was read: it begins with its first message, wherever else
@@ -59,9 +59,9 @@ pub(crate) struct Consumer {
     turn: usize,
 }
 
-impl Consumer {
+impl<'a> Consumer<'a> {
     pub(crate) fn new(
-        source: QueueSource,
+        source: &'a QueueSource,
         start: Option<StreamPosition>,
         verdicts: VerdictReader,
     ) -> Self {
@@ -86,7 +86,7 @@ impl Consumer {
             () = self.verdicts.paused(false) => {}
             () = stop.told() => return None,
         }
-        let login = login(&self.source, &context.access);
+        let login = login(self.source, &context.access);
         let settings = &context.access.settings;
         let bodies = Bodies::new(BodyLimits {
             one: MESSAGE_BYTES_MAX as u64,
@@ -94,7 +94,7 @@ impl Consumer {
         });
         let (line, prefetch) = (login.open_limited(self.turn, &bodies), settings.prefetch);
         let opened = tokio::select! {
-            opened = open(line, &login, &self.source, prefetch) => opened,
+            opened = open(line, &login, self.source, prefetch) => opened,
             () = stop.told() => return None,
         };
         let (connection, target, channel) = match opened {
@@ -102,7 +102,7 @@ impl Consumer {
             Err(error) => return Some(error),
         };
         let mut session = Session {
-            source: &self.source,
+            source: self.source,
             attached: Attached::at(&self.source.queue, None, &[]),
             place: &mut self.place,
             is_replaced: &mut self.is_replaced,

@@ -86,7 +86,7 @@ impl Tail {
     }
 
     /// Follows until told to stop.
-    pub(crate) async fn run(&mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
+    pub(crate) async fn run(mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
         tokio::select! {
             gone = self.follow(context) => gone,
             () = stop.told() => Ok(()),

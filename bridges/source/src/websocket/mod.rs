@@ -23,12 +23,7 @@ use unmask::{Filter, Unmasked};
 /// broken, and the connection ends.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-pub(crate) struct Socket {
-    endpoint: TcpEndpoint,
-    path: String,
-}
-
-/// A line to it.
+/// A line to a gateway.
 struct WebSocketLine {
     target: Target,
     socket: WebSocketStream<Join<Unmasked<ReadHalf<Stream>>, WriteHalf<Stream>>>,
@@ -38,50 +33,48 @@ struct WebSocketLine {
     ping: bool,
 }
 
-impl Socket {
-    pub(crate) fn new(endpoint: TcpEndpoint, path: String) -> Self {
-        Self { endpoint, path }
+/// One connection, from opening to its end; why it ended.
+pub(crate) async fn session(endpoint: &TcpEndpoint, path: &str, context: &mut Context) -> Error {
+    match open(endpoint, path, &context.access).await {
+        Ok(mut line) => listen(&mut line, context).await,
+        Err(error) => error,
     }
+}
 
-    /// One connection, from opening to its end; why it ended.
-    pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        match self.open(&context.access).await {
-            Ok(mut line) => listen(&mut line, context).await,
-            Err(error) => error,
-        }
-    }
+/// Opens the line and leaves.
+pub(crate) async fn probe(
+    endpoint: &TcpEndpoint,
+    path: &str,
+    access: &Access,
+) -> Result<(), Error> {
+    let mut line = open(endpoint, path, access).await?;
+    // An orderly end; whether the other side takes it so makes no difference.
+    let _ = timeout(line.target.within, line.socket.close(None)).await;
+    Ok(())
+}
 
-    /// Opens the line and leaves.
-    pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
-        let mut line = self.open(access).await?;
-        // An orderly end; whether the other side takes it so makes no difference.
-        let _ = timeout(line.target.within, line.socket.close(None)).await;
-        Ok(())
-    }
-
-    async fn open(&self, access: &Access) -> Result<WebSocketLine, Error> {
-        let target = access.target(&self.endpoint);
-        let (stream, write) = tokio::io::split(target.open().await?);
-        let filter = Filter::new();
-        let stream = tokio::io::join(Unmasked { stream, filter }, write);
-        let scheme = if self.endpoint.tls { "wss" } else { "ws" };
-        let url = format!("{scheme}://{}{}", self.endpoint, self.path);
-        let config = WebSocketConfig::default()
-            .read_buffer_size(16 << 10)
-            .write_buffer_size(0)
-            .max_message_size(Some(MESSAGE_BYTES_MAX))
-            .max_frame_size(Some(MESSAGE_BYTES_MAX));
-        let greeting = client_async_with_config(url, stream, Some(config));
-        let refused = |trouble| refused(&target, &self.path, &trouble);
-        let greeted = async { greeting.await.map_err(refused) };
-        let (socket, _answer) = target.in_time(greeted).await?;
-        Ok(WebSocketLine {
-            target,
-            socket,
-            received: None,
-            ping: false,
-        })
-    }
+async fn open(endpoint: &TcpEndpoint, path: &str, access: &Access) -> Result<WebSocketLine, Error> {
+    let target = access.target(endpoint);
+    let (stream, write) = tokio::io::split(target.open().await?);
+    let filter = Filter::new();
+    let stream = tokio::io::join(Unmasked { stream, filter }, write);
+    let scheme = if endpoint.tls { "wss" } else { "ws" };
+    let url = format!("{scheme}://{endpoint}{path}");
+    let config = WebSocketConfig::default()
+        .read_buffer_size(16 << 10)
+        .write_buffer_size(0)
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let greeting = client_async_with_config(url, stream, Some(config));
+    let refused = |trouble| refused(&target, path, &trouble);
+    let greeted = async { greeting.await.map_err(refused) };
+    let (socket, _answer) = target.in_time(greeted).await?;
+    Ok(WebSocketLine {
+        target,
+        socket,
+        received: None,
+        ping: false,
+    })
 }
 
 impl LiveLine for WebSocketLine {

@@ -1,6 +1,5 @@
-//! AMI over TCP and TLS: the login, and what proves that events of calls come.
-
-mod survey;
+//! AMI over TCP and TLS: the login, what proves that events of calls come, and the questions of
+//! `check`.
 
 use crate::Item;
 use crate::connect::Target;
@@ -12,28 +11,20 @@ use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use callbridge_asterisk::hearing::{Hearing, MissingRight};
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
+use callbridge_asterisk::survey::{Account, Survey};
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
-/// A manager user of one PBX.
-pub(crate) struct Ami {
-    endpoint: TcpEndpoint,
-    user: String,
-    /// The PBX reads filters in another way: it is asked for none any more.
-    unfiltered: bool,
-}
+/// For the answers to what is asked together.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// For our own event, after all answers.
+const ECHO_WITHIN: Duration = Duration::from_secs(1);
+/// Where channels live: for an event of one.
+const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a line is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// To hear calls.
-    Listen,
-    /// To ask what the account may do and hear, and to leave.
-    Survey,
-}
-
-/// A line to it.
+/// A line that is logged in to a PBX.
 struct AmiLine {
     tcp: TcpLine,
     framer: Framer,
@@ -45,53 +36,86 @@ struct AmiLine {
     unfiltered: bool,
 }
 
-impl Ami {
-    pub(crate) fn new(endpoint: TcpEndpoint, user: String) -> Self {
-        Self {
-            endpoint,
-            user,
-            unfiltered: false,
+/// One connection, from opening to its end; why it ended. `unfiltered`: the PBX reads filters in
+/// another way, and is asked for none any more.
+pub(crate) async fn session(
+    endpoint: &TcpEndpoint,
+    user: &str,
+    unfiltered: &mut bool,
+    context: &mut Context,
+) -> Error {
+    let error = match AmiLine::open(endpoint, user, &context.access, !*unfiltered).await {
+        Ok(mut line) => {
+            line.unfiltered = *unfiltered;
+            listen(&mut line, context).await
+        }
+        Err(error) => error,
+    };
+    if let Error::Line { error, .. } = &error {
+        let torn = matches!(error, LineError::Ami(LoginError::FilterTorn { .. }));
+        *unfiltered |= torn || matches!(error, LineError::Deaf);
+    }
+    error
+}
+
+/// A line of its own that asks what the account may do and hear, and which endpoints there are.
+pub(crate) async fn survey(
+    endpoint: &TcpEndpoint,
+    user: &str,
+    access: &Access,
+) -> Result<Account, Error> {
+    let mut line = AmiLine::open(endpoint, user, access, false).await?;
+    let mut survey = Survey::new(line.login.banner());
+    let answered = Survey::is_answered;
+    line.outgoing.extend(survey.begin(&mut line.login));
+    line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
+    for question in survey.ask(&mut line.login) {
+        line.outgoing.extend(question);
+    }
+    line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
+    let echoed = Survey::is_echoed;
+    line.survey(&mut survey, ECHO_WITHIN, echoed).await?;
+    if survey.may_hear_more() {
+        let settled = Survey::is_settled;
+        line.survey(&mut survey, EVENT_WITHIN, settled).await?;
+        if let Some(again) = survey.list(&mut line.login) {
+            line.outgoing.extend(again);
+            line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
         }
     }
+    line.outgoing.extend(line.login.logoff());
+    line.send(line.tcp.target.within).await?;
+    Ok(survey.account())
+}
 
-    /// One connection, from opening to its end; why it ended.
-    pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        let error = match self.open(&context.access, Purpose::Listen).await {
-            Ok(mut line) => listen(&mut line, context).await,
-            Err(error) => error,
-        };
-        if let Error::Line { error, .. } = &error {
-            let torn = matches!(error, LineError::Ami(LoginError::FilterTorn { .. }));
-            self.unfiltered |= torn || matches!(error, LineError::Deaf);
-        }
-        error
-    }
-
-    /// A line that is logged in.
-    async fn open(&self, access: &Access, purpose: Purpose) -> Result<AmiLine, Error> {
-        let target = access.target(&self.endpoint);
+impl AmiLine {
+    async fn open(
+        endpoint: &TcpEndpoint,
+        user: &str,
+        access: &Access,
+        filter: bool,
+    ) -> Result<Self, Error> {
+        let target = access.target(endpoint);
         let secret = access.secret.read("CALLBRIDGE_AMI_SECRET")?;
         let settings = Settings {
-            plain_allowed: self.endpoint.tls || self.endpoint.is_loopback(),
-            filter: purpose == Purpose::Listen && !self.unfiltered,
+            plain_allowed: endpoint.tls || endpoint.is_loopback(),
+            filter,
         };
-        let login = Login::new(&self.user, secret, settings);
+        let login = Login::new(user, secret, settings);
         let login = login.map_err(|error| target.error(LineError::Ami(error)))?;
-        let mut line = AmiLine {
+        let mut line = Self {
             tcp: TcpLine::open(target).await?,
             framer: Framer::new(Format::Ami),
             login,
             outgoing: Outgoing::default(),
             accepted: Bytes::new(),
             hearing: Hearing::default(),
-            unfiltered: self.unfiltered,
+            unfiltered: false,
         };
         line.tcp.target.clone().in_time(line.log_in()).await?;
         Ok(line)
     }
-}
 
-impl AmiLine {
     async fn log_in(&mut self) -> Result<(), Error> {
         loop {
             while let Some(frame) = self.framer.next() {
@@ -113,6 +137,31 @@ impl AmiLine {
             }
             self.send(self.tcp.target.within).await?;
             self.receive().await?;
+        }
+    }
+
+    /// Sends what is asked, and reads until that is so, or for this long.
+    async fn survey(
+        &mut self,
+        survey: &mut Survey,
+        within: Duration,
+        enough: fn(&Survey) -> bool,
+    ) -> Result<(), Error> {
+        self.send(self.tcp.target.within).await?;
+        let until = Instant::now() + within;
+        loop {
+            while let Some(frame) = self.framer.next() {
+                if let Frame::Message(frame) = frame {
+                    survey.hear(frame);
+                }
+            }
+            if enough(survey) {
+                return Ok(());
+            }
+            match timeout_at(until, self.receive()).await {
+                Ok(received) => received?,
+                Err(_) => return Ok(()),
+            }
         }
     }
 }
