@@ -11,17 +11,24 @@
 //! `declare=yes`, `heartbeat=`. `%2F` and the like stand for their characters; `+` is a plus.
 
 mod address;
-mod fault;
 mod parse;
 
 pub use address::Address;
 pub use callbridge_formats::Format;
-pub use fault::UrlFault;
 
 use crate::EventTime;
 use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::path::PathBuf;
+
+/// One fault of a `--source`, `--dead-letter-queue` or `--forward` URL, which is shown as it was
+/// given, its password masked: what is wrong, and its cure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url}: {words}")]
+pub struct UrlFault {
+    url: String,
+    words: String,
+}
 
 /// A TCP endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Text → checked URL, or every fault of it.
 
-use super::fault::FaultKind;
 use super::{Broker, BrokerUrl, Format, From, QueueSource, SourceUrl, TcpEndpoint, Transport};
 use super::{UrlDate, UrlFault, decoded};
 use crate::EventTime;
@@ -146,7 +145,7 @@ impl UrlReader {
             }),
             Err(why) => Err(vec![UrlFault {
                 url: shown,
-                kind: FaultKind::NotUrl(why.to_string(), example),
+                words: format!("not a URL ({why}); give {example}"),
             }]),
         }
     }
@@ -167,22 +166,27 @@ impl UrlReader {
         Ok(url)
     }
 
-    fn unknown_scheme(mut self, known: &'static str) -> Vec<UrlFault> {
-        self.fault(FaultKind::Scheme(self.url.scheme().to_owned(), known));
+    fn unknown_scheme(mut self, known: &str) -> Vec<UrlFault> {
+        let scheme = self.url.scheme();
+        self.fault(format!("unknown scheme {scheme}; give one of {known}"));
         self.faults
     }
 
-    fn fault(&mut self, kind: FaultKind) {
+    fn fault(&mut self, words: String) {
         let url = self.shown.clone();
-        self.faults.push(UrlFault { url, kind });
+        self.faults.push(UrlFault { url, words });
     }
 
-    fn missing(&mut self, part: &'static str, cure: impl Into<String>) {
-        self.fault(FaultKind::Missing(part, cure.into()));
+    fn missing(&mut self, part: &str, cure: &str) {
+        self.fault(format!("{part} is missing; {cure}"));
     }
 
-    fn needless(&mut self, part: &'static str, cure: &'static str) {
-        self.fault(FaultKind::Needless(part, cure));
+    fn needless(&mut self, part: &str, cure: &str) {
+        self.fault(format!("{part} has no meaning here; {cure}"));
+    }
+
+    fn invalid(&mut self, key: &str, value: &str, allowed: &str) {
+        self.fault(format!("{key}={value} is invalid; give {allowed}"));
     }
 
     /// What is shown of a URL without a fault.
@@ -193,9 +197,13 @@ impl UrlReader {
         }
     }
 
-    fn check_password(&mut self, variable: &'static str) {
+    /// A password inside the URL could be read by every user of the machine.
+    fn check_password(&mut self, variable: &str) {
         if self.url.password().is_some() {
-            self.fault(FaultKind::Password(variable));
+            self.fault(format!(
+                "a password in the URL can be read by every user of this machine; remove it and \
+                 give secret-file=PATH or {variable}"
+            ));
         }
     }
 
@@ -206,13 +214,13 @@ impl UrlReader {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (decoded(key), decoded(value));
             if !known.contains(&key.as_str()) {
-                let scheme = self.url.scheme().to_owned();
-                self.fault(FaultKind::Key { key, scheme, known });
+                let (scheme, known) = (self.url.scheme(), known.join("=, "));
+                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}="));
             } else if value.is_empty() {
                 let cure = format!("write {key}=VALUE, or leave {key} out");
-                self.missing("a value", cure);
+                self.missing("a value", &cure);
             } else if self.keys.insert(key.clone(), value).is_some() {
-                self.fault(FaultKind::Twice(key));
+                self.fault(format!("{key}= is given twice; keep one"));
             }
         }
     }
@@ -228,20 +236,20 @@ impl UrlReader {
     /// A value as `read` understands it, or a fault.
     fn value<T>(
         &mut self,
-        key: &'static str,
-        allowed: &'static str,
+        key: &str,
+        allowed: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
         let text = self.take(key)?;
         let value = read(&text);
         if value.is_none() {
-            self.fault(FaultKind::Value(key, text, allowed));
+            self.invalid(key, &text, allowed);
         }
         value
     }
 
     /// `yes`, `no`, or left out.
-    fn is_yes(&mut self, key: &'static str) -> bool {
+    fn is_yes(&mut self, key: &str) -> bool {
         let word = self.value(key, "yes or no", |text| match text {
             "yes" => Some(true),
             "no" => Some(false),
@@ -256,7 +264,7 @@ impl UrlReader {
         let named = |text: &str| formats.iter().copied().find(|it| it.name() == text);
         let found = self.value("format", allowed, named);
         if found.is_none() && self.faults.len() == before {
-            self.missing("format=", format!("give {allowed}"));
+            self.missing("format=", &format!("give {allowed}"));
         }
         found.unwrap_or(formats[0])
     }
@@ -272,12 +280,12 @@ impl UrlReader {
         let user = decoded(self.url.username());
         if user.is_empty() {
             let cure = format!("write {}://USER@HOST", self.url.scheme());
-            self.missing("the user", cure);
+            self.missing("the user", &cure);
         }
         user
     }
 
-    fn check_no_user(&mut self, cure: &'static str) {
+    fn check_no_user(&mut self, cure: &str) {
         if !self.url.username().is_empty() {
             self.needless("the user", cure);
         }
@@ -311,7 +319,13 @@ impl UrlReader {
         let endpoint = self.endpoint(false, 8021);
         let clear = self.is_yes("clear");
         if endpoint.is_clear() && !endpoint.host.is_empty() && !clear {
-            self.fault(FaultKind::Clear(endpoint.host.clone()));
+            let host = &endpoint.host;
+            self.fault(format!(
+                "the event socket knows no TLS, and its password would cross the network to \
+                 {host} in the clear; add clear=yes if that way is protected (a VPN), else forward \
+                 the port to this machine (ssh -L 8021:127.0.0.1:8021 {host}) and give \
+                 esl://127.0.0.1"
+            ));
         }
         Transport::Esl { endpoint }
     }
@@ -385,19 +399,12 @@ impl UrlReader {
         (name, is_stream)
     }
 
-    fn check_name(
-        &mut self,
-        key: &'static str,
-        name: &str,
-        missing: &'static str,
-        cure: &'static str,
-    ) {
+    fn check_name(&mut self, key: &str, name: &str, missing: &str, cure: &str) {
         if name.is_empty() {
             self.missing(missing, cure);
         }
         if name.len() > 255 {
-            let allowed = "a name of at most 255 bytes";
-            self.fault(FaultKind::Value(key, name.to_owned(), allowed));
+            self.invalid(key, name, "a name of at most 255 bytes");
         }
     }
 
