@@ -1,7 +1,6 @@
 //! Call detail records: AMI's `Cdr` event and the bodies of asterisk-cdr-amqp.
 
 use crate::cdr_time::is_time;
-use crate::json::{self, Members};
 use crate::mend::Scratch;
 use crate::text::{JsonText, RawValue, epoch, known, same, seconds};
 use callbridge_call::{Cdr, PbxEvent};
@@ -71,22 +70,17 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
     let Some((members, mut repaired)) = scratch.object(message) else {
         return Decoded::Unreadable(Unreadable::NotJson);
     };
-    match tell(texts(members), &mut repaired) {
+    let mut texts = Vec::with_capacity(members.len());
+    for (key, value) in members {
+        value.into_texts(|text| texts.push((JsonText(key.clone()), JsonText(text))));
+    }
+    match tell(texts.into_iter(), &mut repaired) {
         // A channel event of another module, or of ARI: no record is without times and outcome.
         Ok(PbxEvent::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
         told => Decoded::of(told, repaired),
     }
-}
-
-/// The members of an object as pairs of text.
-pub(crate) fn texts<'a>(
-    members: Members<'a>,
-) -> impl Iterator<Item = (JsonText<'a>, JsonText<'a>)> {
-    let flat = json::flatten(members);
-    flat.into_iter()
-        .map(|(key, value)| (JsonText(key), JsonText(value.into_text())))
 }
 
 /// What calls need of a record.

@@ -3,8 +3,8 @@
 use crate::ami1::{self, Old};
 use crate::cel::CelRow;
 use crate::cel_time::CelClock;
-use crate::key::{Key, Side, joining_sides};
-use crate::text::{RawValue, add_variable, epoch, known, number, strip};
+use crate::key::Key;
+use crate::text::{RawValue, add_variable, epoch, known, number, same, strip};
 use crate::{cdr, key};
 use callbridge_call::Unreadable;
 use callbridge_call::event::{ChannelState, Text};
@@ -22,8 +22,9 @@ pub(crate) enum Rule {
     Dial {
         begins: bool,
     },
-    /// Channels of several calls come together.
-    Joined(Side),
+    /// Channels of several calls come together: what the keys of the event's main channel begin
+    /// with, then those of all that come to it.
+    Joined(&'static [u8], &'static [&'static [u8]]),
     /// As AMI 1.x tells it.
     Old(Old),
     Cel,
@@ -101,10 +102,20 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"DialBegin" => Rule::Dial { begins: true },
         b"DialEnd" => Rule::Dial { begins: false },
         b"Cdr" => Rule::Cdr,
-        b"LocalBridge" => Rule::Joined(Side::LocalOne),
-        b"Pickup" => Rule::Joined(Side::Picker),
-        b"AttendedTransfer" => Rule::Joined(Side::OrigTransferer),
-        b"BlindTransfer" => Rule::Joined(Side::Transferer),
+        b"LocalBridge" => Rule::Joined(b"LocalOne", &[b"LocalTwo"]),
+        b"Pickup" => Rule::Joined(b"", &[b"Target"]),
+        // The Local halves of an attended transfer link its two bridges.
+        b"AttendedTransfer" => Rule::Joined(
+            b"OrigTransferer",
+            &[
+                b"SecondTransferer",
+                b"Transferee",
+                b"TransferTarget",
+                b"LocalOne",
+                b"LocalTwo",
+            ],
+        ),
+        b"BlindTransfer" => Rule::Joined(b"Transferer", &[b"Transferee"]),
         b"FullyBooted" => Rule::Mark(Mark::FullyBooted { uptime: None }),
         b"Shutdown" => Rule::Mark(Mark::Shutdown),
         b"CoreShowChannel" => Rule::Plain(Plain::Listed),
@@ -124,7 +135,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     let event = match rule {
         Rule::Plain(plain) => tell_plain(plain, pairs, mended),
         Rule::Dial { begins } => tell_dial(begins, pairs, mended),
-        Rule::Joined(side) => tell_joined(side, pairs, mended),
+        Rule::Joined(main, others) => tell_joined(main, others, pairs, mended),
         Rule::Cel => CelRow::from_pairs(pairs, mended).tell(clock),
         Rule::Old(old) => return Ok(ami1::tell(old, pairs, mended).map(PbxEvent::Channel)),
         Rule::Cdr => return cdr::tell(pairs, mended).map(Some),
@@ -143,7 +154,7 @@ fn with_uptime<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
 ) -> Mark {
     match mark {
         Mark::FullyBooted { .. } => {
-            let told = pairs.find(|(name, _)| crate::text::same(name.as_ref(), b"Uptime"));
+            let told = pairs.find(|(name, _)| same(name.as_ref(), b"Uptime"));
             let seconds = told.and_then(|(_, value)| number::<u64>(value.as_ref()));
             Mark::FullyBooted {
                 uptime: seconds.map(Duration::from_secs),
@@ -194,11 +205,11 @@ fn tell_plain<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
         match key {
             Key::Timestamp => at = epoch(value.as_ref()),
             Key::StateDesc => state = state_of(value.as_ref()),
-            Key::State if state == ChannelState::Unknown => state = state_number(value.as_ref()),
+            Key::State if state == ChannelState::Unknown => state = state_of(value.as_ref()),
             Key::Cause => cause = number(value.as_ref()),
             Key::BridgeUniqueid => bridge = known(value, mended),
             Key::BridgeTechnology => technology = known(value, mended),
-            _ if plain == Plain::Listed && crate::text::same(name.as_ref(), b"BridgeId") => {
+            _ if plain == Plain::Listed && same(name.as_ref(), b"BridgeId") => {
                 bridge = known(value, mended);
             }
             _ => {}
@@ -255,10 +266,13 @@ fn tell_dial<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
 /// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
 /// share a bridge already; its target is dialled, and that is told by other events.
 fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
-    main: Side,
+    main: &[u8],
+    others: &[&[u8]],
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
 ) -> ChannelEvent<'a> {
+    // Of LocalBridge before Asterisk 12.
+    let numbered = main == b"LocalOne";
     let mut channel = ChannelRef::default();
     let (mut at, mut with, mut failed) = (None::<EventTime>, Vec::new(), false);
     for (name, value) in pairs {
@@ -267,28 +281,23 @@ fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
             at = epoch(value.as_ref());
             continue;
         }
-        if crate::text::same(name, b"Result") {
+        if same(name, b"Result") {
             failed = value.as_ref() != b"Success";
             continue;
         }
-        // Of LocalBridge before Asterisk 12.
-        let numbered = name.strip_suffix(b"1").filter(|_| main == Side::LocalOne);
-        if let Some(rest) = numbered {
+        if let Some(rest) = name.strip_suffix(b"1").filter(|_| numbered) {
             describe(&mut channel, key::of(rest), value, mended);
             continue;
         }
-        if main == Side::LocalOne && crate::text::same(name, b"Uniqueid2") {
+        if numbered && same(name, b"Uniqueid2") {
             with.push(known(value, mended));
             continue;
         }
-        let others = joining_sides(main)
-            .iter()
-            .find_map(|side| strip(name, side.prefix()));
-        if let Some(rest) = others {
+        if let Some(rest) = others.iter().find_map(|side| strip(name, side)) {
             if key::of(rest) == Key::Uniqueid && !value.as_ref().is_empty() {
                 with.push(known(value, mended));
             }
-        } else if let Some(rest) = strip(name, main.prefix()) {
+        } else if let Some(rest) = strip(name, main) {
             describe(&mut channel, key::of(rest), value, mended);
         }
     }
@@ -300,26 +309,14 @@ fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-/// `ChannelStateDesc`
-fn state_of(words: &[u8]) -> ChannelState {
-    match words {
-        b"Down" | b"Rsrvd" => ChannelState::Down,
-        b"Ring" => ChannelState::Ring,
-        b"Pre-ring" => ChannelState::PreRing,
-        b"Ringing" | b"Dialing" | b"Dialing Offhook" => ChannelState::Ringing,
-        b"Up" => ChannelState::Up,
-        _ => ChannelState::Unknown,
-    }
-}
-
-/// `ChannelState`, for the events that lack the words.
-fn state_number(digits: &[u8]) -> ChannelState {
-    match digits {
-        b"0" | b"1" => ChannelState::Down,
-        b"4" => ChannelState::Ring,
-        b"9" => ChannelState::PreRing,
-        b"3" | b"5" | b"8" => ChannelState::Ringing,
-        b"6" => ChannelState::Up,
+/// `ChannelStateDesc`; `ChannelState` in the events that lack the words.
+fn state_of(text: &[u8]) -> ChannelState {
+    match text {
+        b"Down" | b"Rsrvd" | b"0" | b"1" => ChannelState::Down,
+        b"Ring" | b"4" => ChannelState::Ring,
+        b"Pre-ring" | b"9" => ChannelState::PreRing,
+        b"Ringing" | b"Dialing" | b"Dialing Offhook" | b"3" | b"5" | b"8" => ChannelState::Ringing,
+        b"Up" | b"6" => ChannelState::Up,
         _ => ChannelState::Unknown,
     }
 }

@@ -2,13 +2,12 @@
 //! stepped over, and an event without a rule ends the reading at its name.
 
 use crate::event::{Rule, rule};
-use crate::json::{Json, MemberName};
+use crate::json::{Json, JsonVisitor, MemberName, OnObject};
 use crate::key::is_needless;
 use crate::text::same;
 use callbridge_call::event::Text;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;
-use std::fmt;
 
 /// Room for the pairs of a dial event.
 const PAIRS: usize = 32;
@@ -48,11 +47,9 @@ impl<'a> Collected<'a> {
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut collected = Self::default();
         let mut json = serde_json::Deserializer::from_str(text);
-        let whole = json.deserialize_map(Level {
-            to: &mut collected,
-            is_data: false,
-        });
-        let whole = whole.and_then(|()| json.end());
+        let (to, is_data) = (&mut collected, false);
+        let whole = json.deserialize_map(JsonVisitor(Level { to, is_data }));
+        let whole = whole.and_then(|_| json.end());
         if collected.head == Head::Nothing && collected.enveloped {
             collected.head = collected.named();
         }
@@ -108,125 +105,44 @@ struct Level<'c, 'a> {
     is_data: bool,
 }
 
-impl<'de> Visitor<'de> for Level<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with an AMI message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl<'de> OnObject<'de> for Level<'_, 'de> {
+    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
+        let Self { to, is_data } = self;
+        if is_data {
+            // What stood beside it is the envelope's.
+            to.enveloped = true;
+            to.pairs.clear();
+            to.head = Head::Nothing;
+            if to.named() == Head::Needless {
+                to.head = Head::Needless;
+                return Ok(Json::Null);
+            }
+        }
         while let Some(MemberName(key)) = map.next_key()? {
             // AMI has no name with an escape in it: such a one is nobody's.
             let Cow::Borrowed(key) = key else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            if !self.is_data && self.to.of_envelope(key) {
+            if !is_data && to.of_envelope(key) {
                 let value = map.next_value::<Json<'de>>()?;
-                self.to.envelope(key, value.into_text());
-            } else if is_needless(key.as_bytes()) || (self.to.enveloped && !self.is_data) {
+                to.envelope(key, value.into_text());
+            } else if is_needless(key.as_bytes()) || (to.enveloped && !is_data) {
                 map.next_value::<IgnoredAny>()?;
+            } else if !is_data && key == "data" {
+                let (is_data, to) = (true, &mut *to);
+                let value = map.next_value_seed(JsonVisitor(Level { to, is_data }))?;
+                if !to.enveloped {
+                    value.into_texts(|text| to.take(key, text));
+                }
             } else {
-                let (to, is_envelope) = (&mut *self.to, !self.is_data && key == "data");
-                map.next_value_seed(Value {
-                    to,
-                    key,
-                    is_envelope,
-                })?;
+                let value = map.next_value::<Json<'de>>()?;
+                value.into_texts(|text| to.take(key, text));
             }
-            if self.to.head == Head::Needless {
+            if to.head == Head::Needless {
                 return Err(A::Error::custom(""));
             }
         }
-        Ok(())
-    }
-}
-
-/// The value of one member.
-struct Value<'c, 'a> {
-    to: &'c mut Collected<'a>,
-    key: &'a str,
-    is_envelope: bool,
-}
-
-impl Value<'_, '_> {
-    fn scalar<E>(self, text: String) -> Result<(), E> {
-        self.to.take(self.key, Cow::Owned(text));
-        Ok(())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Value<'_, 'de> {
-    type Value = ();
-
-    #[inline]
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Value<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value of an AMI message")
-    }
-
-    #[inline]
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<(), E> {
-        self.to.take(self.key, Cow::Borrowed(text));
-        Ok(())
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.scalar(text.to_owned())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.scalar(String::new())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.scalar(value.to_string())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.scalar(value.to_string())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.scalar(value.to_string())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.scalar(value.to_string())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(value) = seq.next_element::<Json<'de>>()? {
-            self.to.take(self.key, value.into_text());
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if self.is_envelope {
-            // What stood beside it is the envelope's.
-            self.to.enveloped = true;
-            self.to.pairs.clear();
-            self.to.head = Head::Nothing;
-            if self.to.named() == Head::Needless {
-                self.to.head = Head::Needless;
-                return Ok(());
-            }
-            let (to, is_data) = (self.to, true);
-            return Level { to, is_data }.visit_map(map);
-        }
-        while let Some((name, value)) = map.next_entry::<Cow<'de, str>, Json<'de>>()? {
-            let pair = format!("{name}={}", value.into_text());
-            self.to.take(self.key, Cow::Owned(pair));
-        }
-        Ok(())
+        Ok(Json::Null)
     }
 }

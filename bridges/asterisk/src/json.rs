@@ -3,7 +3,7 @@
 
 use callbridge_call::event::Text;
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -37,40 +37,58 @@ impl<'a> Json<'a> {
             Self::Null | Self::Array(_) | Self::Object(_) => Cow::Borrowed(""),
         }
     }
-}
 
-/// The pairs of an object as AMI would write them: an array is a repeated key, an object under
-/// `ChanVariable` (Wazo) the variables by name.
-pub(crate) fn flatten(members: Members<'_>) -> Members<'_> {
-    let plain = |value: &Json<'_>| matches!(value, Json::Text(_) | Json::Scalar(_));
-    if members.iter().all(|(_, value)| plain(value)) {
-        return members;
-    }
-    let mut flat = Vec::with_capacity(members.len() + 8);
-    for (key, value) in members {
-        match value {
-            Json::Array(values) => {
-                flat.extend(values.into_iter().map(|value| (key.clone(), value)));
-            }
-            Json::Object(inner) => flat.extend(inner.into_iter().map(|(name, value)| {
-                let text = format!("{name}={}", value.into_text());
-                (key.clone(), Json::Text(Cow::Owned(text)))
-            })),
-            Json::Null | Json::Text(_) | Json::Scalar(_) => flat.push((key, value)),
+    /// The texts that AMI would write under the member's name: an array is a repeated key, an
+    /// object under `ChanVariable` (Wazo) the variables by name.
+    #[inline]
+    pub(crate) fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
+        match self {
+            Self::Array(values) => values.into_iter().for_each(|it| take(it.into_text())),
+            Self::Object(members) => members.into_iter().for_each(|(name, value)| {
+                take(Cow::Owned(format!("{name}={}", value.into_text())));
+            }),
+            plain => take(plain.into_text()),
         }
     }
-    flat
 }
 
 impl<'de> Deserialize<'de> for Json<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor)
+        deserializer.deserialize_any(JsonVisitor(MembersOf))
     }
 }
 
-struct JsonVisitor;
+/// What is made of an object's members.
+pub(crate) trait OnObject<'de> {
+    /// What stands for the object.
+    fn read<A: MapAccess<'de>>(self, map: A) -> Result<Json<'de>, A::Error>;
+}
 
-impl<'de> Visitor<'de> for JsonVisitor {
+/// All of them, kept.
+struct MembersOf;
+
+impl<'de> OnObject<'de> for MembersOf {
+    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
+        let mut members = Vec::with_capacity(8);
+        while let Some(MemberName(key)) = map.next_key()? {
+            members.push((key, map.next_value()?));
+        }
+        Ok(Json::Object(members))
+    }
+}
+
+/// Reads a value.
+pub(crate) struct JsonVisitor<O>(pub O);
+
+impl<'de, O: OnObject<'de>> DeserializeSeed<'de> for JsonVisitor<O> {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, O: OnObject<'de>> Visitor<'de> for JsonVisitor<O> {
     type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,12 +132,8 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(Json::Array(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
-        let mut members = Vec::with_capacity(8);
-        while let Some(MemberName(key)) = map.next_key()? {
-            members.push((key, map.next_value()?));
-        }
-        Ok(Json::Object(members))
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Json<'de>, A::Error> {
+        self.0.read(map)
     }
 }
 
@@ -146,10 +160,10 @@ mod tests {
         let members = Json::object(
             br#"{"Event":"Hangup","ChanVariable":{"LEAD_ID":"4001","N":5},"X":["a","b"]}"#,
         );
-        let flat: Vec<String> = flatten(members.expect("object"))
-            .into_iter()
-            .map(|(key, value)| format!("{key}: {}", value.into_text()))
-            .collect();
+        let mut flat = Vec::new();
+        for (key, value) in members.expect("object") {
+            value.into_texts(|text| flat.push(format!("{key}: {text}")));
+        }
         let expected = [
             "Event: Hangup",
             "ChanVariable: LEAD_ID=4001",

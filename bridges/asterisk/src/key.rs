@@ -62,66 +62,37 @@ pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
 /// The key with this name, compared without case.
 #[inline]
 pub(crate) fn of(name: &[u8]) -> Key {
-    let either = |one: &[u8], key, two: &[u8], other| {
-        if is(name, one) {
-            key
-        } else if is(name, two) {
-            other
-        } else {
-            Key::Other
-        }
-    };
-    let only = |one: &[u8], key| if is(name, one) { key } else { Key::Other };
-    match name.len() {
-        5 => match either(b"Exten", Key::Exten, b"Cause", Key::Cause) {
-            Key::Other => only(b"State", Key::StateDesc),
-            key => key,
-        },
-        7 => either(b"Channel", Key::Channel, b"Context", Key::Context),
-        8 => match either(b"Uniqueid", Key::Uniqueid, b"Linkedid", Key::Linkedid) {
-            Key::Other => only(b"CallerID", Key::CallerIdNum),
-            key => key,
-        },
-        9 => only(b"Timestamp", Key::Timestamp),
-        10 => either(
-            b"DialString",
-            Key::DialString,
-            b"DialStatus",
-            Key::DialStatus,
-        ),
-        11 => only(b"CallerIDNum", Key::CallerIdNum),
-        12 => either(
-            b"ChanVariable",
-            Key::ChanVariable,
-            b"ChannelState",
-            Key::State,
-        ),
-        14 => only(b"BridgeUniqueid", Key::BridgeUniqueid),
-        16 => {
-            let key = either(
-                b"ChannelStateDesc",
-                Key::StateDesc,
-                b"BridgeTechnology",
-                Key::BridgeTechnology,
-            );
-            if key == Key::Other {
-                old_variable(name)
-            } else {
-                key
-            }
-        }
-        15 | 17.. => old_variable(name),
-        _ => Key::Other,
-    }
+    let found = |other: &[u8], key| is(name, other).then_some(key);
+    let key =
+        match name.len() {
+            5 => found(b"Exten", Key::Exten)
+                .or_else(|| found(b"Cause", Key::Cause))
+                .or_else(|| found(b"State", Key::StateDesc)),
+            7 => found(b"Channel", Key::Channel).or_else(|| found(b"Context", Key::Context)),
+            8 => found(b"Uniqueid", Key::Uniqueid)
+                .or_else(|| found(b"Linkedid", Key::Linkedid))
+                .or_else(|| found(b"CallerID", Key::CallerIdNum)),
+            9 => found(b"Timestamp", Key::Timestamp),
+            10 => found(b"DialString", Key::DialString)
+                .or_else(|| found(b"DialStatus", Key::DialStatus)),
+            11 => found(b"CallerIDNum", Key::CallerIdNum),
+            12 => found(b"ChanVariable", Key::ChanVariable)
+                .or_else(|| found(b"ChannelState", Key::State)),
+            14 => found(b"BridgeUniqueid", Key::BridgeUniqueid),
+            16 => found(b"ChannelStateDesc", Key::StateDesc)
+                .or_else(|| found(b"BridgeTechnology", Key::BridgeTechnology))
+                .or_else(|| old_variable(name)),
+            15 | 17.. => old_variable(name),
+            _ => None,
+        };
+    key.unwrap_or(Key::Other)
 }
 
 /// Before Asterisk 12: `ChanVariable(PJSIP/x): a=b`.
 #[inline]
-fn old_variable(name: &[u8]) -> Key {
-    match name.split_at_checked(12) {
-        Some((start, [b'(', ..])) if is(start, b"ChanVariable") => Key::ChanVariable,
-        Some(_) | None => Key::Other,
-    }
+fn old_variable(name: &[u8]) -> Option<Key> {
+    let (start, rest) = name.split_at_checked(12)?;
+    (rest.first() == Some(&b'(') && is(start, b"ChanVariable")).then_some(Key::ChanVariable)
 }
 
 /// Keys of long or numerous values that no rule reads, with or without a prefix of one word.
@@ -150,56 +121,6 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
         return name.len() > 9 && !name.last_chunk::<3>().is_some_and(number);
     }
     name.len() >= 8 && WORDS.contains(&head)
-}
-/// What a channel is in an event that names several: the prefix of its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// Of `Pickup`: the channel that picked up.
-    Picker,
-    /// Of `Pickup`: the channel that was ringing.
-    Target,
-    OrigTransferer,
-    SecondTransferer,
-    Transferer,
-    Transferee,
-    TransferTarget,
-    LocalOne,
-    LocalTwo,
-}
-
-impl Side {
-    /// What its keys begin with.
-    pub(crate) const fn prefix(self) -> &'static [u8] {
-        match self {
-            Self::Picker => b"",
-            Self::Target => b"Target",
-            Self::OrigTransferer => b"OrigTransferer",
-            Self::SecondTransferer => b"SecondTransferer",
-            Self::Transferer => b"Transferer",
-            Self::Transferee => b"Transferee",
-            Self::TransferTarget => b"TransferTarget",
-            Self::LocalOne => b"LocalOne",
-            Self::LocalTwo => b"LocalTwo",
-        }
-    }
-}
-
-/// Who comes together with the main channel of an event. The Local halves of an attended
-/// transfer link its two bridges.
-pub(crate) const fn joining_sides(main: Side) -> &'static [Side] {
-    match main {
-        Side::Picker => &[Side::Target],
-        Side::OrigTransferer => &[
-            Side::SecondTransferer,
-            Side::Transferee,
-            Side::TransferTarget,
-            Side::LocalOne,
-            Side::LocalTwo,
-        ],
-        Side::Transferer => &[Side::Transferee],
-        Side::LocalOne => &[Side::LocalTwo],
-        _ => &[],
-    }
 }
 
 #[cfg(test)]
