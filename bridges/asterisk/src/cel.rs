@@ -1,9 +1,11 @@
-//! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`].
+//! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`]; the bodies of
+//! asterisk-cel-amqp.
 
 use crate::cel_time::CelClock;
 use crate::json::{Json, Members};
 use crate::key::is;
-use crate::text::{RawValue, epoch, known, number};
+use crate::mend::Scratch;
+use crate::text::{JsonText, RawValue, epoch, known, number};
 use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use callbridge_call::{Decoded, Unreadable};
@@ -169,6 +171,41 @@ impl<'a> CelRow<'a> {
         }
         Decoded::of(Ok(callbridge_call::PbxEvent::Channel(event)), repaired)
     }
+}
+
+/// Decodes a body of asterisk-cel-amqp. The module's own misspelling (`peer_acount`) stands in a member that no call
+/// depends on; `extra` is an object or a text that holds one.
+pub(crate) fn decode_amqp<'a>(
+    body: &'a [u8],
+    scratch: &'a mut Scratch,
+    clock: &mut CelClock,
+) -> Decoded<'a> {
+    let Some((members, repaired)) = scratch.object(body) else {
+        return Decoded::Unreadable(Unreadable::NotJson);
+    };
+    let row = of_members(members);
+    if row.event.is_empty() {
+        return Decoded::Unreadable(Unreadable::NoEvent);
+    }
+    row.decoded(clock, repaired)
+}
+
+fn of_members(members: Members<'_>) -> CelRow<'_> {
+    let (mut row, mut mended) = (CelRow::default(), false);
+    for (name, value) in members {
+        match (Field::named(&name), value) {
+            (None, Json::Object(caller)) if name.eq_ignore_ascii_case("caller_id") => {
+                let number = caller.into_iter().find(|(name, _)| name == "num");
+                if let Some((_, number)) = number {
+                    row.set(Field::Number, JsonText(number.into_text()), &mut mended);
+                }
+            }
+            (None, _) => {}
+            (Some(Field::Extra), Json::Object(members)) => row.extra = Extra::Members(members),
+            (Some(field), value) => row.set(field, JsonText(value.into_text()), &mut mended),
+        }
+    }
+    row
 }
 
 /// Bridges as CEL told them before Asterisk 12.

@@ -5,12 +5,31 @@ use crate::cdr_time::CdrClock;
 use crate::cel_columns::Columns;
 use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
-use crate::format::AsteriskFormat;
 use crate::mend::Scratch;
-use crate::{ami, ami_json, cdr, cel_amqp};
+use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::PbxEvent;
 use callbridge_call::{Decoded, Unreadable};
 use std::collections::BTreeSet;
+
+/// What Asterisk, or a gateway beside it, writes; names and traits of all formats stand in
+/// `callbridge-formats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AsteriskFormat {
+    /// AMI as Asterisk speaks it on TCP port 5038.
+    Ami,
+    /// AMI as JSON: amiws's envelope, or an event as one flat object.
+    AmiJson,
+    /// Rows of `cel_custom`.
+    CelCsv,
+    /// Message bodies of asterisk-cel-amqp.
+    CelAmqp,
+    /// Message bodies of asterisk-cdr-amqp.
+    CdrAmqp,
+    /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
+    CdrCsv,
+    /// Message bodies of Wazo's bus: an AMI event each, in an envelope.
+    Wazo,
+}
 
 /// Bytes of a variable's name, as Asterisk has them at most.
 pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
@@ -71,7 +90,7 @@ impl AsteriskDecoder {
             ),
             AsteriskFormat::CelCsv => self.rows.decode(message, &mut self.clock),
             AsteriskFormat::CelAmqp => {
-                cel_amqp::decode(message, &mut self.scratch, &mut self.clock)
+                cel::decode_amqp(message, &mut self.scratch, &mut self.clock)
             }
             AsteriskFormat::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
             AsteriskFormat::CdrCsv => self.cdr_rows.decode(message),

@@ -7,11 +7,10 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`format`](mod@format) | which formats there are |
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
 //! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
-//! | `cel`, `cel_columns`, `cel_csv`, `cel_amqp` | channel event logging |
+//! | `cel`, `cel_columns`, `cel_csv` | channel event logging |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
@@ -26,14 +25,12 @@ mod cdr;
 mod cdr_csv;
 mod cdr_time;
 mod cel;
-mod cel_amqp;
 mod cel_columns;
 mod cel_csv;
 mod cel_time;
 mod csv_record;
 pub mod decoder;
 mod event;
-pub mod format;
 mod frame_json;
 pub mod hearing;
 mod json;
@@ -48,7 +45,6 @@ mod text;
 
 pub use ami::is_banner;
 pub use cel_columns::{Columns, MissingColumn};
-pub use decoder::{AsteriskDecoder, DecoderSettings};
+pub use decoder::{AsteriskDecoder, AsteriskFormat, DecoderSettings};
 pub use event::DECODED;
-pub use format::AsteriskFormat;
 pub use pairs::Pairs;

@@ -21,12 +21,17 @@ use callbridge_call::framing::Outgoing;
 pub use facts::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::BTreeSet;
 
-/// Lists of endpoints, each with the technology that it tells whole.
-const LISTS: [(&str, &str); 4] = [
-    ("PJSIPShowEndpoints", "PJSIP"),
-    ("SIPpeers", "SIP"),
-    ("IAXpeers", "IAX2"),
-    ("DeviceStateList", ""),
+/// What is asked beside the list of commands and the channels. Of endpoints each list is told whole
+/// of its technology.
+const QUESTIONS: [(&str, Question); 8] = [
+    ("UserEvent", Question::Echo),
+    ("CoreSettings", Question::Settings),
+    ("QueueSummary", Question::Queues),
+    ("PJSIPShowEndpoints", Question::Endpoints("PJSIP")),
+    ("SIPpeers", Question::Endpoints("SIP")),
+    ("IAXpeers", Question::Endpoints("IAX2")),
+    ("DeviceStateList", Question::Endpoints("")),
+    ("ExtensionStateList", Question::Hints),
 ];
 /// Endpoints kept; a PBX with more is told of by these.
 pub(crate) const ENDPOINTS_MAX: usize = 20_000;
@@ -120,36 +125,19 @@ impl Survey {
 
     /// The first question.
     pub fn begin(&mut self, login: &mut Login) -> Outgoing {
-        self.asks(login, Question::Commands, &[("Action", "ListCommands")])
+        self.asks(login, "ListCommands", Question::Commands)
     }
 
     /// What else to ask, once the first is answered: only what the account may do. Where the PBX
     /// did not say, the answer to each tells.
     pub fn ask(&mut self, login: &mut Login) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
-        if self.may("UserEvent") {
-            self.account.echoed = Some(false);
-            let own = [("Action", "UserEvent"), ("UserEvent", "CallbridgeCheck")];
-            outgoing.push(self.asks(login, Question::Echo, &own));
-        }
-        if self.may("CoreSettings") {
-            let settings = [("Action", "CoreSettings")];
-            outgoing.push(self.asks(login, Question::Settings, &settings));
-        }
-        // Later releases tell of a queue's telephones by themselves.
-        if self.account.is_old() && self.may("QueueSummary") {
-            let queues = [("Action", "QueueSummary")];
-            outgoing.push(self.asks(login, Question::Queues, &queues));
-        }
-        for (action, technology) in LISTS {
-            if self.may(action) {
-                let asked = Question::Endpoints(technology);
-                outgoing.push(self.asks(login, asked, &[("Action", action)]));
+        for (action, asked) in QUESTIONS {
+            // Later releases tell of a queue's telephones by themselves.
+            let is_told = asked == Question::Queues && !self.account.is_old();
+            if !is_told && self.may(action) {
+                outgoing.push(self.asks(login, action, asked));
             }
-        }
-        if self.may("ExtensionStateList") {
-            let hints = [("Action", "ExtensionStateList")];
-            outgoing.push(self.asks(login, Question::Hints, &hints));
         }
         outgoing.extend(self.list(login));
         outgoing
@@ -158,9 +146,9 @@ impl Survey {
     /// Asks for the channels (again).
     pub fn list(&mut self, login: &mut Login) -> Option<Outgoing> {
         self.listing.clear();
-        let channels = [("Action", "CoreShowChannels")];
-        self.may("CoreShowChannels")
-            .then(|| self.asks(login, Question::Channels, &channels))
+        let action = "CoreShowChannels";
+        self.may(action)
+            .then(|| self.asks(login, action, Question::Channels))
     }
 
     /// Whether it may be asked. What is said of no action is asked, but for an event of our own.
@@ -171,8 +159,13 @@ impl Survey {
         }
     }
 
-    fn asks(&mut self, login: &mut Login, asked: Question, pairs: &[(&str, &str)]) -> Outgoing {
-        let (id, outgoing) = login.asks(pairs);
+    fn asks(&mut self, login: &mut Login, action: &str, asked: Question) -> Outgoing {
+        let mut pairs = vec![("Action", action)];
+        if asked == Question::Echo {
+            self.account.echoed = Some(false);
+            pairs.push((action, "CallbridgeCheck"));
+        }
+        let (id, outgoing) = login.asks(&pairs);
         self.waiting.push((id, asked));
         outgoing
     }
