@@ -124,7 +124,7 @@ fn a_message_on_a_source_of_the_wrong_format_is_refused_and_named() {
     for (name, written, looks) in FILES {
         let bytes = std::fs::read(at(name)).expect("a file");
         let of = written.parse::<Format>().expect("a format");
-        for format in Format::ALL.into_iter().filter(|format| *format != of) {
+        for &format in Format::ALL.iter().filter(|format| **format != of) {
             // Wazo's messages carry AMI's pairs: one by one they cannot be told apart.
             if of == Format::Wazo && format == Format::AmiJson {
                 continue;

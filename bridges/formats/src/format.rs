@@ -1,7 +1,6 @@
 //! The formats of all PBXs, under the names the command line gives them.
 
 use callbridge_asterisk::AsteriskFormat;
-use std::fmt;
 use std::str::FromStr;
 
 /// What the bytes of a source are.
@@ -18,7 +17,20 @@ use std::str::FromStr;
 /// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a body a line | yes | epoch |
 /// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON line a leg | yes | epoch |
 /// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
     Ami,
@@ -27,8 +39,10 @@ pub enum Format {
     /// Rows of `cel_custom`.
     CelCsv,
     /// Message bodies of asterisk-cel-amqp.
+    #[strum(serialize = "asterisk-cel")]
     CelAmqp,
     /// Message bodies of asterisk-cdr-amqp.
+    #[strum(serialize = "asterisk-cdr")]
     CdrAmqp,
     /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
     CdrCsv,
@@ -57,33 +71,11 @@ pub enum Framing {
 
 impl Format {
     /// Every format, in the order of the table above.
-    pub const ALL: [Self; 10] = [
-        Self::Ami,
-        Self::AmiJson,
-        Self::CelCsv,
-        Self::CelAmqp,
-        Self::CdrAmqp,
-        Self::CdrCsv,
-        Self::Wazo,
-        Self::Freeswitch,
-        Self::FreeswitchCdr,
-        Self::Call,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name on the command line and in `format=`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ami => "ami",
-            Self::AmiJson => "ami-json",
-            Self::CelCsv => "cel-csv",
-            Self::CelAmqp => "asterisk-cel",
-            Self::CdrAmqp => "asterisk-cdr",
-            Self::CdrCsv => "cdr-csv",
-            Self::Wazo => "wazo",
-            Self::Freeswitch => "freeswitch",
-            Self::FreeswitchCdr => "freeswitch-cdr",
-            Self::Call => "call",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// How its messages are told apart.
@@ -139,12 +131,6 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// A format's name that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -157,8 +143,8 @@ impl FromStr for Format {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let found = Self::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or_else(|| UnknownFormat(name.to_owned()))
+        let found = Self::ALL.iter().find(|format| format.name() == name);
+        found.copied().ok_or_else(|| UnknownFormat(name.to_owned()))
     }
 }
 
@@ -169,7 +155,7 @@ mod tests {
     #[test]
     fn every_format_is_read_back_from_its_name() {
         for format in Format::ALL {
-            assert_eq!(format.to_string().parse(), Ok(format));
+            assert_eq!(format.to_string().parse().as_ref(), Ok(format));
         }
         assert!("AMI".parse::<Format>().is_err());
     }

@@ -10,11 +10,10 @@
 //! | [`format`](mod@format) | the formats' names and traits |
 //! | [`framer`], `split` | a stream to messages |
 //! | [`decoder`] | the one entry for all of them |
-//! | [`likeness`], `fit` | what bytes in the wrong format look like |
+//! | [`likeness`] | what bytes in the wrong format look like |
 //! | [`message`] | a finished call as a JSON message |
 
 pub mod decoder;
-mod fit;
 pub mod format;
 pub mod framer;
 pub mod likeness;
@@ -22,10 +21,9 @@ pub mod message;
 mod split;
 
 pub use decoder::Decoder;
-pub use fit::FormatFit;
 pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames};
-pub use likeness::Likeness;
+pub use likeness::{FormatFit, Likeness};
 
 pub use callbridge_asterisk::DecoderSettings;
 pub use callbridge_call::framing::MESSAGE_BYTES_MAX;

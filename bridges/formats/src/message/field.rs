@@ -1,9 +1,21 @@
 //! The fields of a message.
 
-use std::fmt;
-
-/// A field of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A field of a message, in the order of the documents.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "camelCase")]
 pub enum MessageField {
     /// The PBX that the call was made at.
     Pbx,
@@ -11,6 +23,12 @@ pub enum MessageField {
     Id,
     /// `INBOUND`, `OUTBOUND` or `INTERNAL`.
     Direction,
+    /// The name of a `--trunk`.
+    Trunk,
+    /// The customer's number.
+    Phone,
+    /// The number that the customer dialled.
+    Did,
     /// When it began.
     StartedAt,
     /// How long it lasted.
@@ -19,12 +37,6 @@ pub enum MessageField {
     Answered,
     /// For how long they talked.
     TalkSec,
-    /// The customer's number.
-    Phone,
-    /// The number that the customer dialled.
-    Did,
-    /// The name of a `--trunk`.
-    Trunk,
     /// The extension that the call is put down to.
     Extension,
     /// Each extension that talked with the customer, in that order.
@@ -46,71 +58,12 @@ pub enum MessageField {
 }
 
 impl MessageField {
-    /// Every field, in the order of the documents.
-    pub const ALL: [Self; 19] = [
-        Self::Pbx,
-        Self::Id,
-        Self::Direction,
-        Self::Trunk,
-        Self::Phone,
-        Self::Did,
-        Self::StartedAt,
-        Self::DurationSec,
-        Self::Answered,
-        Self::TalkSec,
-        Self::Extension,
-        Self::Extensions,
-        Self::LeadId,
-        Self::EmployeeId,
-        Self::Variables,
-        Self::UserFields,
-        Self::Incomplete,
-        Self::Estimate,
-        Self::Version,
-    ];
+    /// Every field.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Its name in the JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pbx => "pbx",
-            Self::Id => "id",
-            Self::Direction => "direction",
-            Self::StartedAt => "startedAt",
-            Self::DurationSec => "durationSec",
-            Self::Answered => "answered",
-            Self::TalkSec => "talkSec",
-            Self::Phone => "phone",
-            Self::Did => "did",
-            Self::Trunk => "trunk",
-            Self::Extension => "extension",
-            Self::Extensions => "extensions",
-            Self::LeadId => "leadId",
-            Self::EmployeeId => "employeeId",
-            Self::Variables => "variables",
-            Self::UserFields => "userFields",
-            Self::Incomplete => "incomplete",
-            Self::Estimate => "estimate",
-            Self::Version => "version",
-        }
-    }
-
-    /// The field of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.name() == name)
-    }
-
-    /// No message is without it. (`phone` is needed unless a lead is given, and `talkSec` where
-    /// the call was answered.)
-    pub const fn is_needed(self) -> bool {
-        matches!(
-            self,
-            Self::Pbx
-                | Self::Id
-                | Self::Direction
-                | Self::StartedAt
-                | Self::DurationSec
-                | Self::Answered
-        )
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// What it may be, as it goes on after "it may be".
@@ -153,11 +106,5 @@ impl MessageField {
             Self::Incomplete | Self::Estimate => "true or false",
             Self::Version => "1, or left out",
         }
-    }
-}
-
-impl fmt::Display for MessageField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

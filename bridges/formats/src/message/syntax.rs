@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut object = Object::default();
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let Some(field) = MessageField::named(&name) else {
+            let Ok(field) = name.parse() else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
@@ -99,7 +99,7 @@ fn last_key(bytes: &[u8]) -> Option<MessageField> {
             b'}' | b']' => depth = depth.saturating_sub(1),
             b':' if depth == 1 => {
                 let name = text.take().and_then(|it| std::str::from_utf8(it).ok());
-                last = name.and_then(MessageField::named);
+                last = name.and_then(|name| name.parse().ok());
             }
             _ => {}
         }

@@ -20,7 +20,7 @@ pub struct ResolvedIds<'a> {
 /// The message of a finished call of this PBX, as one line.
 pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String {
     let mut message = Map::new();
-    for field in MessageField::ALL {
+    for &field in MessageField::ALL {
         if let Some(value) = value_of(field, pbx, call, settled) {
             message.insert(field.name().to_owned(), value);
         }
