@@ -190,7 +190,7 @@ impl LiveLine for AmiLine {
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         while let Some(frame) = self.framer.next() {
             let Frame::Message(bytes) = frame else {
-                feed.counts.too_long();
+                feed.counts.count(|it| it.too_long += 1);
                 continue;
             };
             // Also after the login: what became of the filters is heard of here.

@@ -49,10 +49,18 @@ impl Target {
         &self,
         answer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        match tokio::time::timeout(self.within, answer).await {
-            Ok(answered) => answered,
-            Err(_) => Err(self.error(LineError::TimedOut(self.within))),
-        }
+        let answered = tokio::time::timeout(self.within, answer).await;
+        answered.unwrap_or_else(|_| Err(self.error(LineError::TimedOut(self.within))))
+    }
+
+    /// What is sent to whoever does not take it within this time is lost with the line.
+    pub(crate) async fn or_silent(
+        &self,
+        within: Duration,
+        sending: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let sent = tokio::time::timeout(within, sending).await;
+        sent.unwrap_or_else(|_| Err(self.error(LineError::Silent(within))))
     }
 
     /// A failure of an open or opening line in words; a TLS refusal by its name.

@@ -27,26 +27,7 @@ impl Counts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, count: impl FnOnce(&mut CountsNow)) {
+    pub(crate) fn count(&self, count: impl FnOnce(&mut CountsNow)) {
         count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    pub(crate) fn frame(&self, bytes: usize) {
-        self.count(|counts| {
-            counts.frames += 1;
-            counts.bytes += bytes as u64;
-        });
-    }
-
-    pub(crate) fn overflow(&self) {
-        self.count(|counts| counts.overflow += 1);
-    }
-
-    pub(crate) fn reconnect(&self) {
-        self.count(|counts| counts.reconnects += 1);
-    }
-
-    pub(crate) fn too_long(&self) {
-        self.count(|counts| counts.too_long += 1);
     }
 }

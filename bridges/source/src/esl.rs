@@ -161,7 +161,7 @@ impl LiveLine for SocketLine {
                     feed.gap(format!("events are missing: {words}")).await?;
                     list_ended = list_ends;
                 }
-                Heard::TooLong => feed.counts.too_long(),
+                Heard::TooLong => feed.counts.count(|it| it.too_long += 1),
             }
             if list_ended {
                 feed.mark(Mark::ListEnd).await?;

@@ -3,7 +3,7 @@
 
 use crate::ring::{Gone, Ring};
 use crate::settings::Clock;
-use crate::{Counts, FilePosition, Fix, Frame, Item, Position, Publisher, SourceId};
+use crate::{Counts, Fix, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
 use callbridge_call::Mark;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl SourceFeed {
         silent: Duration,
     ) -> Result<(), Gone> {
         if self.up.take().is_some() {
-            self.counts.reconnect();
+            self.counts.count(|it| it.reconnects += 1);
         }
         if self.told.as_ref() == Some(&why) {
             tracing::debug!(source = %self.shown, reason = %why, "source is still down");
@@ -122,14 +122,22 @@ impl SourceFeed {
         self.ring.tell(self.id, item).await
     }
 
-    fn frame(&self, bytes: Bytes, position: Option<Position>) -> Frame {
+    fn frame(&self, bytes: Bytes) -> Frame {
         Frame {
             seq: self.seq + 1,
             arrived: (self.clock)(),
             bytes,
-            position,
+            position: None,
             publisher: None,
         }
+    }
+
+    fn given(&mut self, bytes: usize) {
+        self.seq += 1;
+        self.counts.count(|it| {
+            it.frames += 1;
+            it.bytes += bytes as u64;
+        });
     }
 
     /// Gives a frame without waiting; with no room it is dropped, and the run of dropped ones is
@@ -140,10 +148,9 @@ impl SourceFeed {
             full = !self.tell_dropped();
         }
         if !full {
-            let frame = self.frame(bytes, None);
+            let frame = self.frame(bytes);
             if self.ring.offer(self.id, frame)? {
-                self.seq += 1;
-                self.counts.frame(length);
+                self.given(length);
                 return Ok(());
             }
         }
@@ -151,7 +158,7 @@ impl SourceFeed {
             tracing::error!(source = %self.shown, "the buffer is full: frames are dropped");
         }
         self.dropped += 1;
-        self.counts.overflow();
+        self.counts.count(|it| it.overflow += 1);
         Ok(())
     }
 
@@ -188,32 +195,17 @@ impl SourceFeed {
     pub(crate) async fn give(
         &mut self,
         bytes: Bytes,
-        position: Option<FilePosition>,
-    ) -> Result<u64, Gone> {
-        let frame = self.frame(bytes, position.map(Position::File));
-        self.give_frame(frame).await
-    }
-
-    /// The same of a broker's message.
-    pub(crate) async fn give_message(
-        &mut self,
-        bytes: Bytes,
         position: Option<Position>,
         publisher: Option<Box<Publisher>>,
     ) -> Result<u64, Gone> {
+        let length = bytes.len();
         let frame = Frame {
+            position,
             publisher,
-            ..self.frame(bytes, position)
+            ..self.frame(bytes)
         };
-        self.give_frame(frame).await
-    }
-
-    async fn give_frame(&mut self, frame: Frame) -> Result<u64, Gone> {
-        let length = frame.bytes.len();
-        let seq = frame.seq;
         self.ring.give(self.id, frame).await?;
-        self.seq = seq;
-        self.counts.frame(length);
-        Ok(seq)
+        self.given(length);
+        Ok(self.seq)
     }
 }

@@ -9,7 +9,7 @@ use callbridge_call::framing::{Outgoing, ReadBuffer};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 const READ_BYTES: usize = 32 << 10;
 
@@ -96,14 +96,12 @@ impl TcpLine {
         if bytes.bytes().is_empty() {
             return Ok(());
         }
+        let stream = &mut self.stream;
         let sending = async {
-            self.stream.write_all(bytes.bytes()).await?;
-            self.stream.flush().await
+            stream.write_all(bytes.bytes()).await?;
+            stream.flush().await
         };
-        match timeout(within, sending).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.target.failed(&error)),
-            Err(_) => Err(self.target.error(LineError::Silent(within))),
-        }
+        let sending = async { sending.await.map_err(|error| self.target.failed(&error)) };
+        self.target.or_silent(within, sending).await
     }
 }

@@ -97,7 +97,7 @@ pub(crate) trait Outbox {
 
     /// Opens a line on which all may be published.
     async fn open(&self, turn: usize) -> Result<ConfirmedLine, Error> {
-        Ok(ConfirmedLine::open_from(&self.destination().login, turn).await?)
+        Ok(ConfirmedLine::open(&self.destination().login, turn).await?)
     }
 
     /// Waits until something may be due; whether the spool goes on.
@@ -281,7 +281,7 @@ impl<O: Outbox> Drain<O> {
         for item in due {
             let (body, properties) = self.outbox.message(&item);
             let (exchange, body) = (to.exchange.as_deref(), body.as_bytes());
-            match line.publish_by(exchange, &to.queue, body, properties).await {
+            match line.publish(exchange, &to.queue, body, properties).await {
                 Ok(confirm) => under_way.push((item, confirm)),
                 Err(error) => {
                     ended = Err(self.outbox.failed(&error));

@@ -48,7 +48,7 @@ impl Forwarder {
 
     /// Logs in, and makes the stream where that is wished.
     async fn open(&self, turn: usize) -> Result<ConfirmedLine, Error> {
-        let line = ConfirmedLine::open_from(&self.to.login, turn).await?;
+        let line = ConfirmedLine::open(&self.to.login, turn).await?;
         if self.declare {
             let made = timeout(self.to.login.within, line.declare_calls(&self.to.queue)).await;
             let made = made.map_err(|_| Error::no_answer())?;
@@ -120,7 +120,7 @@ impl Forwarder {
             let key = exchange.as_ref().map_or(NOWHERE, |_| queue);
             let properties = outcomes::properties(&login.broker.user);
             let nothing = Outcomes::default().write();
-            let sent = line.publish_by(exchange.as_deref(), key, nothing.as_bytes(), properties);
+            let sent = line.publish(exchange.as_deref(), key, nothing.as_bytes(), properties);
             sent.await?.await
         });
         match probed.await.ok_or_else(Error::no_answer)? {

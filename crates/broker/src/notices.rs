@@ -64,7 +64,7 @@ impl Queue {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
-        let line = ConfirmedLine::open(&self.to.login).await?;
+        let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let asked = line.last(async |line| {
             let found = line.finds(&self.to.queue).await;

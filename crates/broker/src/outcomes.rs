@@ -74,7 +74,7 @@ impl OutcomePublisher {
     }
 
     async fn may_write(&self, body: &[u8]) -> Result<Result<(), lapin::Error>, Error> {
-        let line = ConfirmedLine::open(&self.to.login).await?;
+        let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let asked = line.last(async |line| line.may_write(NOWHERE, body).await);
         asked.await.ok_or_else(Error::no_answer)
     }

@@ -87,7 +87,7 @@ impl WordsStream {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn open(&self) -> Result<ConfirmedLine, Error> {
-        let line = ConfirmedLine::open(&self.login).await?;
+        let line = ConfirmedLine::open(&self.login, 0).await?;
         if self.declare {
             let name = self.name();
             let mut arguments = stream_arguments(KEPT, KEPT_BYTES);
@@ -119,7 +119,7 @@ impl WordsStream {
         let properties = own_properties(&self.login.broker.user, CONTENT_TYPE.to_owned())
             .with_timestamp(u64::try_from(at).unwrap_or(0));
         let published = async {
-            let sent = line.publish_by(self.exchange.as_deref(), stream, body, properties);
+            let sent = line.publish(self.exchange.as_deref(), stream, body, properties);
             sent.await?.await
         };
         match timeout(self.login.within, published).await {

@@ -110,7 +110,7 @@ impl EventPublisher {
     async fn keep_publishing(&mut self, line: &mut Option<ConfirmedLine>) {
         let mut backoff = Backoff::new(BOUNDS);
         for turn in 0.. {
-            let (why, up) = match ConfirmedLine::open_from(&self.login, turn).await {
+            let (why, up) = match ConfirmedLine::open(&self.login, turn).await {
                 Ok(opened) => {
                     let opened = line.insert(opened);
                     let Some(why) = self.serve(opened).await else {

@@ -8,9 +8,15 @@
 //! What is left out is replaced by heartbeats, so that a long body on a slow line does not look
 //! like a line that is dead.
 
+use crate::connect::Stream;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker, ready};
+use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
+
+const READ_BYTES: usize = 64 << 10;
 
 /// Lengths of cut bodies that wait to be asked for. Nobody asks on a line that only publishes.
 const CUT_MAX: usize = 4_096;
@@ -61,30 +67,33 @@ impl Bodies {
     /// A message was taken. Where it was cut: how long it had been.
     pub(super) fn taken(&self, length: usize) -> Option<u64> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
-        let mut held = self.lock();
-        held.bytes = held.bytes.saturating_sub(length);
-        let cut = match length > self.limits.one {
-            true => held.cut.pop_front(),
-            false => None,
-        };
-        let line = held.line.take();
-        drop(held);
-        line.into_iter().for_each(Waker::wake);
-        cut
+        self.freed(|held| {
+            held.bytes = held.bytes.saturating_sub(length);
+            let was_cut = length > self.limits.one;
+            was_cut.then(|| held.cut.pop_front()).flatten()
+        })
     }
 
     /// All that was held was thrown away.
     pub(super) fn cleared(&self) {
+        self.freed(|held| {
+            held.bytes = 0;
+            held.cut.clear();
+        });
+    }
+
+    /// There is room again, for which the line may wait.
+    fn freed<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.lock();
-        held.bytes = 0;
-        held.cut.clear();
+        let freed = free(&mut held);
         let line = held.line.take();
         drop(held);
         line.into_iter().for_each(Waker::wake);
+        freed
     }
 
     /// Whether more may be read; if not, the line is woken when it may.
-    pub(super) fn has_room(&self, line: &Waker) -> bool {
+    fn has_room(&self, line: &Waker) -> bool {
         let mut held = self.lock();
         let room = held.bytes < self.limits.all;
         if !room {
@@ -107,7 +116,7 @@ impl Bodies {
 
 /// Cuts the bodies in the bytes that a broker writes.
 #[derive(Debug)]
-pub(super) struct Cutter {
+struct Cutter {
     bodies: Bodies,
     /// The beginning of a frame that is not understood yet.
     begun: Vec<u8>,
@@ -121,7 +130,7 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    pub(super) fn new(bodies: Bodies) -> Self {
+    fn new(bodies: Bodies) -> Self {
         Self {
             bodies,
             begun: Vec::new(),
@@ -133,7 +142,7 @@ impl Cutter {
     }
 
     /// Takes what was read, and adds what stays of it.
-    pub(super) fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) {
+    fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) {
         while !read.is_empty() {
             if self.keep > 0 {
                 stays.extend_from_slice(split(&mut read, &mut self.keep));
@@ -210,6 +219,58 @@ fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     *part -= taken.len() as u64;
     *read = rest;
     taken
+}
+
+/// What is read of the line, with its bodies cut.
+pub(super) struct LimitedLine {
+    line: ReadHalf<Stream>,
+    bodies: Bodies,
+    cutter: Cutter,
+    read: Box<[u8]>,
+    /// What stays of what was read, and how much of it was given on.
+    stays: Vec<u8>,
+    given: usize,
+}
+
+impl LimitedLine {
+    pub(super) fn new(line: ReadHalf<Stream>, bodies: Bodies) -> Self {
+        Self {
+            line,
+            cutter: Cutter::new(bodies.clone()),
+            bodies,
+            read: vec![0; READ_BYTES].into(),
+            stays: Vec::new(),
+            given: 0,
+        }
+    }
+}
+
+impl AsyncRead for LimitedLine {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let it = self.get_mut();
+        while it.given == it.stays.len() {
+            it.stays.clear();
+            it.given = 0;
+            if !it.bodies.has_room(cx.waker()) {
+                return Poll::Pending;
+            }
+            let mut read = ReadBuf::new(&mut it.read);
+            ready!(Pin::new(&mut it.line).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            it.cutter.cut(read.filled(), &mut it.stays);
+        }
+        let ready = &it.stays[it.given..];
+        let length = ready.len().min(buffer.remaining());
+        buffer.put_slice(&ready[..length]);
+        it.given += length;
+        Poll::Ready(Ok(()))
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Opens a broker's line. lapin sees no URL of ours: only what it needs, taken apart.
 
-use super::bodies::{Bodies, BodyLimits};
-use super::limited::LimitedLine;
+use super::bodies::{Bodies, BodyLimits, LimitedLine};
 use super::{transport, words};
 use crate::connect::Target;
 use crate::error::Error;

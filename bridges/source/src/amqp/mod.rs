@@ -5,7 +5,6 @@
 pub mod attached;
 mod bodies;
 mod connect;
-mod limited;
 pub mod publish;
 mod stream;
 mod tags;
@@ -32,7 +31,7 @@ use futures_util::StreamExt;
 use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
-    QueueBindOptions, QueueDeclareOptions,
+    QueueBindOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Connection};
@@ -314,7 +313,7 @@ impl Session<'_> {
         let cut_from = self.bodies.taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
             delivery.data.truncate(KEPT_BYTES);
-            context.line.counts.too_long();
+            context.line.counts.count(|it| it.too_long += 1);
         }
         if !self.source.is_stream {
             self.give(context, delivery, None, cut_from).await?;
@@ -363,7 +362,7 @@ impl Session<'_> {
             Box::new(publisher)
         });
         let position = place.clone().map(Position::Stream);
-        let mut giving = std::pin::pin!(context.line.give_message(bytes, position, publisher));
+        let mut giving = std::pin::pin!(context.line.give(bytes, position, publisher));
         loop {
             tokio::select! {
                 seq = &mut giving => {
@@ -465,13 +464,8 @@ async fn queue(
     let refused = |error: lapin::Error| words::finding(target, source, &error);
     let name = || ShortString::from(source.queue.clone());
     let mut channel = connection.create_channel().await.map_err(lost)?;
-    let passive = QueueDeclareOptions {
-        passive: true,
-        ..QueueDeclareOptions::default()
-    };
-    let found = channel.queue_declare(name(), passive, FieldTable::default());
     let mut consumers = 0;
-    match found.await {
+    match stream::find(&channel, &source.queue).await {
         Ok(found) => consumers = found.consumer_count(),
         Err(error) if source.declare && words::is_not_found(&error) => {
             // The refusal has closed the channel.

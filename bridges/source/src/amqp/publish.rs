@@ -1,9 +1,9 @@
 //! A line to a broker on which each message is confirmed: what has no confirm is published again.
 
-use super::stream::{KEPT, KEPT_BYTES, arguments, declare};
+use super::stream::{KEPT, KEPT_BYTES, arguments, declare, find};
 use super::{Login, words};
 use crate::error::Error;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
 use std::time::Duration;
@@ -20,20 +20,12 @@ pub struct ConfirmedLine {
 }
 
 impl ConfirmedLine {
-    /// Logs in and asks for confirms.
+    /// Logs in and asks for confirms, beginning with another of the broker's nodes each `turn`: a
+    /// node that was cut from the others lets in, and confirms nothing.
     ///
     /// # Errors
     /// What is wrong and what to do.
-    pub async fn open(login: &Login) -> Result<Self, Error> {
-        Self::open_from(login, 0).await
-    }
-
-    /// The same, beginning with another of the broker's nodes each `turn`: a node that was cut from
-    /// the others lets in, and confirms nothing.
-    ///
-    /// # Errors
-    /// What is wrong and what to do.
-    pub async fn open_from(login: &Login, turn: usize) -> Result<Self, Error> {
+    pub async fn open(login: &Login, turn: usize) -> Result<Self, Error> {
         let (connection, target) = login.open_node_from(turn).await?;
         let opening = async {
             let channel = connection.create_channel().await?;
@@ -72,7 +64,7 @@ impl ConfirmedLine {
                 let channel = self.connection.create_channel().await?;
                 declare(&channel, stream, arguments).await
             }
-            found => found,
+            found => found.map(drop),
         }
     }
 
@@ -89,7 +81,7 @@ impl ConfirmedLine {
     /// # Errors
     /// The broker's words where it is not.
     pub async fn finds(&self, name: &str) -> Result<(), lapin::Error> {
-        find(&self.channel, name).await
+        find(&self.channel, name).await.map(drop)
     }
 
     /// Whether messages may be written: one is published to where no queue is, and comes back.
@@ -97,7 +89,7 @@ impl ConfirmedLine {
     /// # Errors
     /// The broker's words where they may not.
     pub async fn may_write(&self, nowhere: &str, body: &[u8]) -> Result<(), lapin::Error> {
-        let sent = self.publish(nowhere, body, BasicProperties::default());
+        let sent = self.publish(None, nowhere, body, BasicProperties::default());
         sent.await?.await.map(drop)
     }
 
@@ -106,24 +98,12 @@ impl ConfirmedLine {
         self.since.elapsed()
     }
 
-    /// Sends one message to a queue or stream of this name; it is taken when it is confirmed.
+    /// Sends one message to a queue or stream of this name, by way of an exchange to which it is
+    /// bound with its name as key if one is given; it is taken when it is confirmed.
     ///
     /// # Errors
     /// When the line is lost.
     pub async fn publish(
-        &self,
-        queue: &str,
-        body: &[u8],
-        properties: BasicProperties,
-    ) -> Result<PublisherConfirm, lapin::Error> {
-        self.publish_by(None, queue, body, properties).await
-    }
-
-    /// The same by way of an exchange, to which the queue is bound with its name as key.
-    ///
-    /// # Errors
-    /// When the line is lost.
-    pub async fn publish_by(
         &self,
         exchange: Option<&str>,
         queue: &str,
@@ -155,8 +135,8 @@ impl ConfirmedLine {
         properties: BasicProperties,
     ) -> Result<(), String> {
         let words = |error: lapin::Error| error.to_string();
-        let sent = self.publish(queue, body, properties).await.map_err(words)?;
-        let confirmation = sent.await.map_err(words)?;
+        let sent = self.publish(None, queue, body, properties).await;
+        let confirmation = sent.map_err(words)?.await.map_err(words)?;
         refusal(&confirmation).map_or(Ok(()), Err)
     }
 
@@ -170,15 +150,6 @@ impl ConfirmedLine {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
-}
-
-async fn find(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
-    let passive = QueueDeclareOptions {
-        passive: true,
-        ..QueueDeclareOptions::default()
-    };
-    let found = channel.queue_declare(name.into(), passive, FieldTable::default());
-    found.await.map(drop)
 }
 
 /// What stands around a message that is told as `user`, which the broker holds to the login:

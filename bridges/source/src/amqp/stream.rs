@@ -3,10 +3,9 @@
 use crate::item::hash;
 use crate::settings::StreamFrom;
 use crate::{MessageMark, Publisher, StreamPosition};
-use lapin::BasicProperties;
-use lapin::Channel;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Queue};
 use smol_str::SmolStr;
 use std::time::Duration;
 
@@ -79,6 +78,16 @@ pub fn arguments(kept: &str, bytes: i64) -> FieldTable {
     arguments.insert("x-max-age".into(), text(kept));
     arguments.insert("x-max-length-bytes".into(), AMQPValue::LongLongInt(bytes));
     arguments
+}
+
+/// A queue or stream that is there; a refusal closes the channel.
+pub(super) async fn find(channel: &Channel, name: &str) -> Result<Queue, lapin::Error> {
+    let passive = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let found = channel.queue_declare(name.into(), passive, FieldTable::default());
+    found.await
 }
 
 /// Makes a durable queue or stream that is missing; a refusal closes the channel.

@@ -1,7 +1,6 @@
 //! A file that grows: `cel_custom`'s CSV, a recording of AMI. Looked at four times a second; its
 //! place is in every frame, so that a restart goes on where the spool's commit was.
 
-mod cut;
 mod folder;
 mod follow;
 mod opened;
@@ -13,7 +12,7 @@ pub use opening::sample;
 
 use crate::session::{Context, Stop};
 use crate::url::{Format, From};
-use crate::{Error, FilePosition, Fix, Gone, Item, VerdictReader};
+use crate::{Error, FilePosition, Fix, Gone, Item, Position, VerdictReader};
 use folder::RecordFolder;
 use follow::{Follower, Sight};
 use std::io::Read as _;
@@ -129,11 +128,12 @@ impl Tail {
                 *end = End::Unseen;
                 for (record, position) in frames {
                     if record.is_empty() {
-                        line.counts.too_long();
+                        line.counts.count(|it| it.too_long += 1);
                         continue;
                     }
                     self.verdicts.paused(false).await;
-                    line.give(record, Some(position)).await?;
+                    let position = Some(Position::File(position));
+                    line.give(record, position, None).await?;
                 }
                 Ok(())
             }

@@ -4,7 +4,7 @@
 mod unmask;
 
 use crate::connect::{NO_REASON, Stream, Target};
-use crate::error::{Error, LineError};
+use crate::error::Error;
 use crate::line::SourceFeed;
 use crate::live::{LiveLine, listen};
 use crate::session::{Access, Context};
@@ -56,7 +56,7 @@ pub(crate) async fn probe(
 async fn open(endpoint: &TcpEndpoint, path: &str, access: &Access) -> Result<WebSocketLine, Error> {
     let target = access.target(endpoint);
     let (stream, write) = tokio::io::split(target.open().await?);
-    let filter = Filter::new();
+    let filter = Filter::default();
     let stream = tokio::io::join(Unmasked { stream, filter }, write);
     let scheme = if endpoint.tls { "wss" } else { "ws" };
     let url = format!("{scheme}://{endpoint}{path}");
@@ -116,11 +116,10 @@ impl LiveLine for WebSocketLine {
         if !std::mem::take(&mut self.ping) {
             return Ok(());
         }
-        match timeout(within, self.socket.send(Message::Ping(Bytes::new()))).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
-            Err(_) => Err(self.target.error(LineError::Silent(within))),
-        }
+        let sending = self.socket.send(Message::Ping(Bytes::new()));
+        let closed = |trouble: Trouble| self.target.closed(trouble.to_string());
+        let sending = async { sending.await.map_err(closed) };
+        self.target.or_silent(within, sending).await
     }
 }
 

@@ -18,95 +18,56 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
 /// Where in the stream the next byte lies. Pure: any split of the stream gives the same bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct Filter(State);
-
-#[derive(Clone, Debug)]
-enum State {
-    /// In the HTTP answer; how much of the closing CR LF CR LF has passed.
-    Http { matched: u8 },
-    /// At the first byte of a frame.
-    First,
-    /// At its second byte.
-    Second,
-    /// In the extended length: bytes to come, length so far, key bytes that follow.
-    Length { left: u8, length: u64, key: u8 },
-    /// In key and payload: bytes to come.
-    Payload { left: u64 },
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// The HTTP answer is over: frames follow.
+    upgraded: bool,
+    /// The last bytes of the answer, then what has come of a frame's head.
+    head: Vec<u8>,
+    /// Bytes of the frame's key and payload that are to come.
+    left: u64,
 }
 
 impl Filter {
-    pub(crate) fn new() -> Self {
-        Self(State::Http { matched: 0 })
-    }
-
     /// Passes bytes on, in place.
-    pub(crate) fn pass(&mut self, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
-            if let State::Payload { left } = &mut self.0 {
-                let skip = usize::try_from(*left).unwrap_or(usize::MAX);
-                let skip = skip.min(bytes.len());
-                *left -= skip as u64;
-                if *left == 0 {
-                    self.0 = State::First;
-                }
-                bytes = &mut bytes[skip..];
-                continue;
-            }
-            self.step(&mut bytes[0]);
-            bytes = &mut bytes[1..];
+    pub(crate) fn pass(&mut self, bytes: &mut [u8]) {
+        let mut at = 0;
+        loop {
+            let rest = bytes.len() - at;
+            let skip = usize::try_from(self.left).map_or(rest, |left| left.min(rest));
+            self.left -= skip as u64;
+            at += skip;
+            let Some(byte) = bytes.get_mut(at) else {
+                return;
+            };
+            self.step(byte);
+            at += 1;
         }
     }
 
     fn step(&mut self, byte: &mut u8) {
-        self.0 = match self.0 {
-            State::Http { matched } => match (matched, *byte) {
-                (3, b'\n') => State::First,
-                (0 | 2, b'\r') | (1, b'\n') => State::Http {
-                    matched: matched + 1,
-                },
-                (_, b'\r') => State::Http { matched: 1 },
-                (_, _) => State::Http { matched: 0 },
-            },
-            State::First => {
-                if *byte & 0x0f == TEXT {
-                    *byte = *byte & 0xf0 | BINARY;
-                }
-                State::Second
+        if !self.upgraded {
+            self.head.push(*byte);
+            self.upgraded = self.head.ends_with(b"\r\n\r\n");
+            match self.upgraded {
+                true => self.head.clear(),
+                false => drop(self.head.drain(..self.head.len().saturating_sub(3))),
             }
-            State::Second => {
-                let key = if *byte & 0x80 == 0 { 0 } else { 4 };
-                let length = 0;
-                match *byte & 0x7f {
-                    126 => State::Length {
-                        left: 2,
-                        length,
-                        key,
-                    },
-                    127 => State::Length {
-                        left: 8,
-                        length,
-                        key,
-                    },
-                    length => payload(u64::from(length), key),
-                }
-            }
-            State::Length { left, length, key } => {
-                let length = length << 8 | u64::from(*byte);
-                match left.saturating_sub(1) {
-                    0 => payload(length, key),
-                    left => State::Length { left, length, key },
-                }
-            }
-            State::Payload { left } => State::Payload { left },
+            return;
+        }
+        if self.head.is_empty() && *byte & 0x0f == TEXT {
+            *byte = *byte & 0xf0 | BINARY;
+        }
+        self.head.push(*byte);
+        let length = match self.head[1..] {
+            [second, a, b] if second & 0x7f == 126 => u64::from(u16::from_be_bytes([a, b])),
+            [_, a, b, c, d, e, f, g, h] => u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            [second] if second & 0x7f < 126 => u64::from(second & 0x7f),
+            _ => return,
         };
-    }
-}
-
-fn payload(length: u64, key: u8) -> State {
-    match length.saturating_add(u64::from(key)) {
-        0 => State::First,
-        left => State::Payload { left },
+        let key = if self.head[1] & 0x80 == 0 { 0 } else { 4 };
+        self.left = length.saturating_add(key);
+        self.head.clear();
     }
 }
 
@@ -181,7 +142,7 @@ mod tests {
                 }
             }
         }
-        Filter::new().pass(&mut stream);
+        Filter::default().pass(&mut stream);
         assert!(stream == wanted);
     }
 
@@ -196,10 +157,10 @@ mod tests {
                 stream.extend(frame(first, &vec![0x81; length], masked));
             }
             let mut whole = stream.clone();
-            Filter::new().pass(&mut whole);
+            Filter::default().pass(&mut whole);
             let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             cuts.sort_unstable();
-            let (mut filter, mut from) = (Filter::new(), 0);
+            let (mut filter, mut from) = (Filter::default(), 0);
             for cut in cuts.into_iter().chain([stream.len()]) {
                 filter.pass(&mut stream[from..cut]);
                 from = cut;
@@ -209,7 +170,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            Filter(State::First).pass(&mut bytes);
+            let (head, left) = (Vec::new(), 0);
+            Filter { upgraded: true, head, left }.pass(&mut bytes);
         }
     }
 }

@@ -156,7 +156,7 @@ impl LeaseQueue {
     /// the broker's nodes: one may let us in and be cut off from the others, so that nothing there
     /// is ever confirmed.
     pub(crate) async fn open(&self, turn: usize) -> Result<LeaseLine, Error> {
-        let line = ConfirmedLine::open_from(&self.login, turn).await?;
+        let line = ConfirmedLine::open(&self.login, turn).await?;
         let options = QueueDeclareOptions {
             durable: true,
             ..QueueDeclareOptions::default()
@@ -202,7 +202,7 @@ impl LeaseLine {
     pub(crate) async fn publish(&self, body: &[u8]) -> Result<PublisherConfirm, Error> {
         let user = &self.queue.login.broker.user;
         let properties = own_properties(user, "application/json".to_owned());
-        let sent = self.line.publish(&self.queue.name, body, properties);
+        let sent = self.line.publish(None, &self.queue.name, body, properties);
         self.queue.answered("publish to the queue", sent).await
     }
 
