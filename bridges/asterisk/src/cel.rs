@@ -2,11 +2,11 @@
 //! asterisk-cel-amqp.
 
 use crate::cel_time::CelClock;
-use crate::json::{Json, Members};
 use crate::key::is;
 use crate::mend::Scratch;
 use crate::text::{JsonText, RawValue, epoch, known, number};
 use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
+use callbridge_call::json::{Json, Members};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use callbridge_call::{Decoded, Unreadable};
 use std::borrow::Cow;

@@ -2,10 +2,10 @@
 //! stepped over, and an event without a rule ends the reading at its name.
 
 use crate::event::{Rule, rule};
-use crate::json::{Json, JsonVisitor, MemberName, OnObject};
 use crate::key::is_needless;
 use crate::text::same;
 use callbridge_call::event::Text;
+use callbridge_call::json::{Json, JsonVisitor, MemberName, OnObject};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;
 
@@ -115,7 +115,7 @@ impl<'de> OnObject<'de> for Level<'_, 'de> {
             to.head = Head::Nothing;
             if to.named() == Head::Needless {
                 to.head = Head::Needless;
-                return Ok(Json::Null);
+                return Ok(Json::Text(Text::default()));
             }
         }
         while let Some(MemberName(key)) = map.next_key()? {
@@ -143,6 +143,6 @@ impl<'de> OnObject<'de> for Level<'_, 'de> {
                 return Err(A::Error::custom(""));
             }
         }
-        Ok(Json::Null)
+        Ok(Json::Text(Text::default()))
     }
 }

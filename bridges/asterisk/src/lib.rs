@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
-//! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
+//! | `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_columns`, `cel_csv` | channel event logging |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
@@ -33,7 +33,6 @@ pub mod decoder;
 mod event;
 mod frame_json;
 pub mod hearing;
-mod json;
 mod key;
 mod local_time;
 pub mod login;

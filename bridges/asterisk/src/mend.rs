@@ -1,7 +1,7 @@
 //! JSON that is not quite: amiws lets bad bytes pass, writes `\v`, swallows a quote after half a
 //! character, and cuts a frame off where a value ends in half a character.
 
-use crate::json::{Json, Members};
+use callbridge_call::json::{Json, Members};
 
 /// Containers deeper than this are cut off; no PBX nests more than three.
 const DEPTH_MAX: usize = 32;

@@ -11,6 +11,7 @@
 //! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: what comes in |
 //! | [`decoded`] | what became of one message: an event, nothing, or why it cannot be read |
 //! | [`framing`] | where a message ends, in the words of every splitter; the buffer before it |
+//! | [`json`] | JSON as pairs, borrowed, for the readers of all PBXs |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |
@@ -32,6 +33,7 @@ pub mod decoded;
 pub mod event;
 mod facts;
 pub mod framing;
+pub mod json;
 pub mod reconcile;
 pub mod records;
 mod resolve;

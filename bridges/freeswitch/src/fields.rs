@@ -4,7 +4,8 @@ use crate::block::{self, Pairs};
 use crate::rule::{self, EventRule, Need};
 use callbridge_call::Unreadable;
 use callbridge_call::event::Text;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use callbridge_call::json::{Json, MemberName};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -286,13 +287,13 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key_seed(TextSeed)? {
+        while let Some(MemberName(key)) = map.next_key()? {
             let (known, variable) = (Header::of(&key), variable(&key, self.wanted));
             if known.is_none() && variable.is_none() {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let text = map.next_value_seed(TextSeed)?;
+            let text = text_of(map.next_value()?);
             if variable.is_some() && !text.is_empty() {
                 let name = match &key {
                     Cow::Borrowed(key) => Cow::Borrowed(&key[VARIABLE.len()..]),
@@ -312,67 +313,14 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
     }
 }
 
-/// A member's name or value as text, borrowed where nothing is escaped. A list is written as plain
-/// events write it, `ARRAY::a|:b`; what is no scalar is nothing.
-struct TextSeed;
-
-impl<'de> DeserializeSeed<'de> for TextSeed {
-    type Value = Text<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Text<'de>, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for TextSeed {
-    type Value = Text<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, or a list of texts")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Text<'de>, E> {
-        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Text<'de>, E> {
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Text<'de>, E> {
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Text<'de>, E> {
-        Ok(Cow::Owned(value.to_string()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
-        let mut list = String::from("ARRAY::");
-        let mut more = false;
-        while let Some(text) = seq.next_element_seed(Self)? {
-            if std::mem::replace(&mut more, true) {
-                list.push_str("|:");
-            }
-            list.push_str(&text);
+/// A value as text. A list is written as plain events write it, `ARRAY::a|:b`; what is no scalar is
+/// nothing.
+fn text_of(value: Json<'_>) -> Text<'_> {
+    match value {
+        Json::Array(list) => {
+            let list: Vec<Text<'_>> = list.into_iter().map(text_of).collect();
+            Cow::Owned(format!("ARRAY::{}", list.join("|:")))
         }
-        Ok(Cow::Owned(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text<'de>, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Cow::Borrowed(""))
+        plain => plain.into_text(),
     }
 }

@@ -1,47 +1,47 @@
 //! JSON as a list of pairs: order and repeated keys survive, texts are borrowed where they hold
 //! no escape. A struct would refuse repeated keys, a map would keep only the last.
 
-use callbridge_call::event::Text;
+use crate::event::Text;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
 /// Members of an object, in order, with every repeated key.
-pub(crate) type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
+pub type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
 
+/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Json<'a> {
-    Null,
+pub enum Json<'a> {
+    /// A text; a number or a boolean in the words of JSON; nothing of null.
     Text(Text<'a>),
-    /// A number or a boolean, in the words of JSON.
-    Scalar(String),
+    /// Its elements.
     Array(Vec<Json<'a>>),
+    /// Its members.
     Object(Members<'a>),
 }
 
 impl<'a> Json<'a> {
     /// An object out of bytes; `None` if they are no JSON object.
-    pub(crate) fn object(bytes: &'a [u8]) -> Option<Members<'a>> {
+    pub fn object(bytes: &'a [u8]) -> Option<Members<'a>> {
         match serde_json::from_slice(bytes) {
             Ok(Json::Object(members)) => Some(members),
             Ok(_) | Err(_) => None,
         }
     }
 
-    /// A scalar's text; empty for null, arrays and objects.
-    pub(crate) fn into_text(self) -> Text<'a> {
+    /// A scalar's text; empty of arrays and objects.
+    pub fn into_text(self) -> Text<'a> {
         match self {
             Self::Text(text) => text,
-            Self::Scalar(text) => Cow::Owned(text),
-            Self::Null | Self::Array(_) | Self::Object(_) => Cow::Borrowed(""),
+            Self::Array(_) | Self::Object(_) => Cow::Borrowed(""),
         }
     }
 
     /// The texts that AMI would write under the member's name: an array is a repeated key, an
     /// object under `ChanVariable` (Wazo) the variables by name.
     #[inline]
-    pub(crate) fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
+    pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {
             Self::Array(values) => values.into_iter().for_each(|it| take(it.into_text())),
             Self::Object(members) => members.into_iter().for_each(|(name, value)| {
@@ -59,8 +59,11 @@ impl<'de> Deserialize<'de> for Json<'de> {
 }
 
 /// What is made of an object's members.
-pub(crate) trait OnObject<'de> {
+pub trait OnObject<'de> {
     /// What stands for the object.
+    ///
+    /// # Errors
+    /// Whatever ends the reading.
     fn read<A: MapAccess<'de>>(self, map: A) -> Result<Json<'de>, A::Error>;
 }
 
@@ -78,7 +81,7 @@ impl<'de> OnObject<'de> for MembersOf {
 }
 
 /// Reads a value.
-pub(crate) struct JsonVisitor<O>(pub O);
+pub struct JsonVisitor<O>(pub O);
 
 impl<'de, O: OnObject<'de>> DeserializeSeed<'de> for JsonVisitor<O> {
     type Value = Json<'de>;
@@ -105,23 +108,23 @@ impl<'de, O: OnObject<'de>> Visitor<'de> for JsonVisitor<O> {
     }
 
     fn visit_unit<E>(self) -> Result<Json<'de>, E> {
-        Ok(Json::Null)
+        Ok(Json::Text(Cow::Borrowed("")))
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
-        Ok(Json::Scalar(value.to_string()))
+        Ok(Json::Text(Cow::Owned(value.to_string())))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
-        Ok(Json::Scalar(value.to_string()))
+        Ok(Json::Text(Cow::Owned(value.to_string())))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
-        Ok(Json::Scalar(value.to_string()))
+        Ok(Json::Text(Cow::Owned(value.to_string())))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
-        Ok(Json::Scalar(value.to_string()))
+        Ok(Json::Text(Cow::Owned(value.to_string())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json<'de>, A::Error> {
@@ -139,7 +142,7 @@ impl<'de, O: OnObject<'de>> Visitor<'de> for JsonVisitor<O> {
 
 /// A member's name, borrowed where it holds no escape.
 #[derive(Deserialize)]
-pub(crate) struct MemberName<'a>(#[serde(borrow)] pub Cow<'a, str>);
+pub struct MemberName<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -151,7 +154,7 @@ mod tests {
         let names: Vec<&str> = members.iter().map(|(name, _)| name.as_ref()).collect();
         assert_eq!(names, ["A", "B", "A", "C"]);
         assert!(matches!(&members[0].1, Json::Text(Cow::Borrowed("1"))));
-        assert_eq!(members[1].1, Json::Scalar("2".to_owned()));
+        assert_eq!(members[1].1, Json::Text(Cow::Borrowed("2")));
         assert_eq!(members[2].1, Json::Text(Cow::Borrowed("A")));
     }
 
