@@ -155,12 +155,6 @@ impl Login {
         self.state == State::Open
     }
 
-    /// The PBX denied the filters (they need `write = system`, and Asterisk 10), so it sends every
-    /// event of the classes.
-    pub const fn filter_denied(&self) -> bool {
-        self.filters.denied > 0
-    }
-
     /// The PBX says that it has taken the filters.
     pub const fn is_filtered(&self) -> bool {
         self.filters.taken > 0

@@ -69,11 +69,6 @@ impl Framer {
         self.position
     }
 
-    /// How many bytes wait for the rest of their message.
-    pub const fn pending(&self) -> usize {
-        self.buffer.len()
-    }
-
     fn advance(&mut self, at_end: bool) -> Option<Frame<'_>> {
         let step = self.splitter.step(self.buffer.waiting(), at_end);
         let used = step.used();

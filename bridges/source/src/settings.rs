@@ -1,7 +1,6 @@
 //! What a source is told of itself: its secret, its times and sizes, where a stream is begun.
 
 use crate::backoff::Bounds;
-use crate::url::SourceUrl;
 use crate::{Error, EventTime, Fix};
 use secrecy::SecretString;
 use std::fmt::Display;
@@ -23,20 +22,6 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// `secret-file=` of the URL, else the value from the environment.
-    pub fn of(url: &SourceUrl, value: Option<SecretString>) -> Self {
-        Self::either(url.secret_file.clone(), value)
-    }
-
-    /// A file if there is one, else the value.
-    pub fn either(file: Option<PathBuf>, value: Option<SecretString>) -> Self {
-        match (file, value) {
-            (Some(path), _) => Self::File(path),
-            (None, Some(value)) => Self::Value(value),
-            (None, None) => Self::None,
-        }
-    }
-
     /// The secret now; `variable` is what to name when there is none.
     pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
         match self {

@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn trunks_come_first_and_what_makes_no_calls_not_at_all() {
-        let mut list = EndpointList::of(["PJSIP/101", "PJSIP/x7", "PJSIP/odd", "Queue/sales"]);
+        let mut list = EndpointList::default();
+        for name in ["PJSIP/101", "PJSIP/x7", "PJSIP/odd", "Queue/sales"] {
+            list.facts.entry(name.to_owned()).or_default();
+        }
         list.add("PJSIP/x7", Some(EndpointFact::LogsInThere));
         list.add("PJSIP/101", Some(EndpointFact::Hint("101".to_owned())));
         let all = propose(&list);

@@ -68,7 +68,10 @@ impl Stage {
 
     pub fn start(url: &str, settings: Settings) -> Self {
         let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{url}: {faults:?}"));
-        let secret = Secret::of(&url, Some(SECRET.into()));
+        let secret = match &url.secret_file {
+            Some(file) => Secret::File(file.clone()),
+            None => Secret::Value(SECRET.into()),
+        };
         let clock = || EventTime::from_seconds(1_795_151_317);
         let source = Source::new(SourceId(0), url, secret, None, settings, clock);
         let (ring, intake) = ring(Limits::default());

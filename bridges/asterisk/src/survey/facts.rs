@@ -46,15 +46,6 @@ pub struct EndpointList {
 }
 
 impl EndpointList {
-    /// Of these names, with nothing known of them.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let facts = names.into_iter().map(|it| (it.to_owned(), BTreeSet::new()));
-        Self {
-            facts: facts.collect(),
-            ..Self::default()
-        }
-    }
-
     /// The names alone.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.facts.keys()

@@ -258,7 +258,7 @@ fn a_banner_is_a_message_of_its_own_though_no_empty_line_follows() {
         Some(Frame::Message(b"Asterisk Call Manager/11.0.0"))
     );
     assert_eq!(framer.next(), None);
-    assert_eq!(framer.pending(), 0);
+    assert_eq!(framer.buffer().len(), 0);
     framer.push(b"\r\n\r\nResponse: Success\r\nMessage: Authentication accepted\r\n");
     assert_eq!(framer.next(), None);
     framer.push(b"\r\n");

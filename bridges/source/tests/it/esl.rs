@@ -111,7 +111,7 @@ async fn a_wrong_password_is_named_with_whose_hand_mends_it_and_mended_in_place(
     );
     assert!(!why.contains("ClueCon"), "{why}");
     let url = SourceUrl::parse(&text).expect("a source");
-    let secret = Secret::of(&url, None);
+    let secret = Secret::File(file.clone());
     let clock = || callbridge_source::EventTime::from_seconds(0);
     let source = Source::new(SourceId(0), url, secret, None, Settings::default(), clock);
     let error = source.probe().await.expect_err("a wrong password");

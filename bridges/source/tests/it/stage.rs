@@ -81,7 +81,10 @@ impl Stage {
         start: Option<Position>,
     ) -> Self {
         let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{url}: {faults:?}"));
-        let secret = Secret::of(&url, Some("bridgesecret".into()));
+        let secret = match &url.secret_file {
+            Some(file) => Secret::File(file.clone()),
+            None => Secret::Value("bridgesecret".into()),
+        };
         let source = Source::new(SourceId(7), url, secret, start, settings, clock);
         let (ring, intake) = ring(limits);
         let (verdicts, reader) = verdicts();
