@@ -4,9 +4,10 @@
 use super::observer::Observer;
 use callbridge_model::clock;
 use callbridge_ops::notify::history::{Notification, Troubles};
-use callbridge_ops::notify::waiting::{WaitingCustomer, WaitingCustomers};
+use callbridge_ops::notify::waiting::WaitingCustomers;
 use callbridge_ops::notify::{Settings, command};
-use callbridge_spool::{Error, Handle, Store, tables};
+use callbridge_spool::tables::missed::missed_waiting;
+use callbridge_spool::{Handle, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub(crate) async fn keep(
     let mut waiting = WaitingCustomers::restored(waited.as_deref());
     let mut kept = [(TROUBLES_KEY, told), (WAITING_KEY, waited)];
     let mut looked: Option<Duration> = None;
+    let waiting_now = |store: &Store| missed_waiting(store, None, None, WAITING_MAX);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -47,7 +49,7 @@ pub(crate) async fn keep(
         let mut told = troubles.look(&status.todo, status.at, boot);
         if let Some(limit) = settings.missed
             && looked.is_none_or(|looked| boot.saturating_sub(looked) >= WAITING_EVERY)
-            && let Ok(all) = spool.read(customers).await
+            && let Ok(all) = spool.read(waiting_now).await
         {
             looked = Some(boot);
             let command = status.command("missed");
@@ -79,14 +81,4 @@ async fn run(command: &str, told: &[Notification]) {
     for it in told {
         tracing::error!(kind = it.kind, state = ?it.state, %error, "--notify-command");
     }
-}
-
-fn customers(store: &Store) -> Result<Vec<WaitingCustomer>, Error> {
-    let all = tables::missed::missed_waiting(store, None, None, WAITING_MAX)?;
-    let all = all.into_iter().map(|it| WaitingCustomer {
-        phone: it.phone.as_str().to_owned(),
-        since: it.first_at.get(),
-        tries: it.tries,
-    });
-    Ok(all.collect())
 }

@@ -218,17 +218,17 @@ impl CommandHandler {
             ControlRequest::LeadMissing => self.lead_missing(line).await,
             ControlRequest::LeadGive { phone, lead } => {
                 let (given, left) = self.give_lead(&phone, lead, &line.who).await?;
-                let mut item = leads::item(&given);
+                let mut item = json!(given);
                 item["left"] = json!(left);
                 line.item(item).await
             }
             ControlRequest::LeadTake { phone } => {
                 let had = self.take_lead(&phone).await?;
-                line.item(leads::item(&had)).await
+                line.item(had).await
             }
             ControlRequest::LeadGiven => {
                 let given = self.leads_given().await?;
-                line.items(given.iter().map(leads::item)).await
+                line.items(given).await
             }
             ControlRequest::Missed { within_sec } => {
                 let missed = self.missed_customers(within_sec).await?;

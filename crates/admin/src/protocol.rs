@@ -161,24 +161,6 @@ pub struct CallsQuery {
     pub zone: Option<String>,
 }
 
-/// A customer who waits for a call back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MissedView {
-    /// E.164.
-    pub phone: String,
-    /// Their lead, where it is known.
-    pub lead_id: Option<LeadId>,
-    /// The trunk of the last try.
-    pub trunk: String,
-    /// Waiting since this first try.
-    pub first_at: i64,
-    /// The last try.
-    pub last_at: i64,
-    /// How often they tried.
-    pub tries: u64,
-}
-
 /// One line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,12 +6,11 @@
 
 use crate::cause::Cause;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::protocol::MissedView;
 use callbridge_admin::refusal::Refusal;
 use callbridge_leads::directory::LeadProfile;
 use callbridge_model::{LeadId, Reason, Status};
 use callbridge_spool::employee_work::EmployeeWork;
-use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
+use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +45,7 @@ pub trait Backend: Send + Sync + 'static {
         who: &'a str,
     ) -> BackendAnswer<'a, Vec<LetterOutcome>>;
     /// Numbers that called and have no lead, most calls first.
-    fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>>;
+    fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>>;
     /// Gives a number its lead; its parked calls leave. The count of those.
     fn give_lead<'a>(
         &'a self,
@@ -275,7 +274,7 @@ pub struct LetterPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCustomer {
     /// Who, and since when.
-    pub customer: MissedView,
+    pub customer: MissedCustomer,
     /// Calls to them since, which they did not answer.
     pub tried: u64,
     /// When the last of those began.
@@ -284,19 +283,6 @@ pub struct WaitingCustomer {
 
 /// What is shown of leads.
 pub type Profiles = BTreeMap<LeadId, LeadProfile>;
-
-/// A number that called and has no lead.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NumberView {
-    /// E.164, or as heard.
-    pub phone: String,
-    /// Its parked calls.
-    pub calls: u64,
-    /// The first of them.
-    pub first_at: i64,
-    /// The last of them.
-    pub last_at: i64,
-}
 
 /// What employees did, by extension.
 pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;

@@ -344,16 +344,19 @@ pub struct ParkedPhone {
     pub pbx: String,
 }
 
-/// A customer who called, got nobody, and was not talked to since.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A customer who called, got nobody, and was not talked to since, as `missed --json` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct MissedCustomer {
     /// Who.
     pub phone: Phone,
     /// The PBX of the last try.
+    #[serde(skip)]
     pub pbx: String,
     /// The trunk of the last try.
     pub trunk: String,
-    /// The lead of the last try, where it had one.
+    /// Their lead, where it is known: in the spool that of the last try.
+    #[serde(rename = "leadId")]
     pub lead: Option<LeadId>,
     /// Waiting since this first try.
     pub first_at: EpochSeconds,
@@ -382,12 +385,13 @@ pub struct TrunkCalls {
     pub last_at: EpochSeconds,
 }
 
-/// A lead that a person has given a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A lead that a person has given a number, as `lead given --json` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeadByHand {
     /// The number.
     pub phone: Phone,
     /// Its lead.
+    #[serde(rename = "leadId")]
     pub lead: LeadId,
     /// When.
     pub at: EpochSeconds,

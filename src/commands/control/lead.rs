@@ -8,9 +8,9 @@ use super::conversation::{
 use crate::config::Asking;
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
-use callbridge_admin::protocol::MissedView;
 use callbridge_model::safe::safe;
 use callbridge_model::{Code, LeadId, Zone};
+use callbridge_spool::MissedCustomer;
 use serde_json::Value;
 
 /// `lead missing`
@@ -206,21 +206,20 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
         if at.json {
             return json_line(item);
         }
-        let missed: MissedView = typed(item)?;
-        let lead = missed.lead_id.map(|id| id.to_string()).unwrap_or_default();
+        let missed: MissedCustomer = typed(item)?;
+        let lead = missed.lead.map(|id| id.to_string()).unwrap_or_default();
         let tries = missed.tries.to_string();
         if csv {
-            let [first, last] = [missed.first_at, missed.last_at].map(|at| zone.stamp(at));
-            let (phone, trunk) = (missed.phone, missed.trunk);
-            let row = [phone, lead, trunk, first, last, tries];
-            return print(csv_line(row)?);
+            let [first, last] = [missed.first_at, missed.last_at].map(|at| zone.stamp(at.get()));
+            let (phone, trunk) = (missed.phone.as_str(), missed.trunk.as_str());
+            return print(csv_line([phone, &lead, trunk, &first, &last, &tries])?);
         }
         if std::mem::take(&mut first) {
             let head = ["phone", "lead", "tries", "waits since", "last try", "trunk"];
             line(&columns(head))?;
         }
-        let [since, last] = [missed.first_at, missed.last_at].map(|at| zone.second(at));
-        let (phone, trunk) = (safe(&missed.phone), safe(&missed.trunk));
+        let [since, last] = [missed.first_at, missed.last_at].map(|at| zone.second(at.get()));
+        let (phone, trunk) = (safe(missed.phone.as_str()), safe(&missed.trunk));
         line(&columns([&phone, &lead, &tries, &since, &last, &trunk]))
     };
     let none = if csv {

@@ -24,11 +24,12 @@ use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
     Backend, BackendAnswer, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
-    Figures, LetterPage, LetterQuery, NumberView, OpenCallView, Profiles, Span, TrunkView,
-    WaitingCustomer,
+    Figures, LetterPage, LetterQuery, OpenCallView, Profiles, Span, TrunkView, WaitingCustomer,
 };
 use callbridge_spool as spool;
-use callbridge_spool::{CallFilter, Handle, LeadByHand, Listed, Place, RowId, Store, tables};
+use callbridge_spool::{
+    CallFilter, Handle, LeadByHand, Listed, ParkedPhone, Place, RowId, Store, tables,
+};
 use figures::Week;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -189,7 +190,7 @@ impl Backend for DaemonBackend {
         Box::pin(self.handler.change_letters(ids, change, who))
     }
 
-    fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
+    fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>> {
         Box::pin(letters::numbers_without_lead(self))
     }
 

@@ -1,7 +1,6 @@
 //! What is asked about leads and numbers, and about customers who wait for a call back.
 
 use super::{CommandHandler, ReplySender, Stop};
-use crate::protocol::MissedView;
 use crate::refusal::Refusal;
 use callbridge_intake::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, LeadProfile, Standing};
@@ -164,7 +163,7 @@ impl CommandHandler {
     pub async fn missed_customers(
         &self,
         within_sec: Option<u64>,
-    ) -> Result<Vec<MissedView>, Refusal> {
+    ) -> Result<Vec<MissedCustomer>, Refusal> {
         let now = clock::now().wall;
         let since = within_sec.map(|within| now.minus(Duration::from_secs(within)));
         let since = since.map(|since| since.floor_seconds().get());
@@ -185,13 +184,9 @@ impl CommandHandler {
                 return Ok(all);
             };
             after = Some(last.clone());
-            all.extend(page.into_iter().map(|(customer, given)| MissedView {
-                lead_id: self.lead_of(&customer, given),
-                phone: customer.phone.as_str().to_owned(),
-                trunk: customer.trunk,
-                first_at: customer.first_at.get(),
-                last_at: customer.last_at.get(),
-                tries: customer.tries,
+            all.extend(page.into_iter().map(|(mut customer, given)| {
+                customer.lead = self.lead_of(&customer, given);
+                customer
             }));
         }
     }
@@ -271,11 +266,6 @@ fn no_number(trunk: Option<&str>) -> Value {
     let why = "no valid telephone number here: give it with + and its country, or set country= of \
                the trunk";
     json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "why": why})
-}
-
-/// As `lead given --json` has it.
-pub(super) fn item(given: &LeadByHand) -> Value {
-    json!({"phone": given.phone, "leadId": given.lead, "at": given.at, "who": given.who})
 }
 
 /// What the directory knows of a number.

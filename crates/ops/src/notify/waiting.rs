@@ -6,6 +6,7 @@
 
 use crate::notify::history::{Notification, REST, Turn};
 use callbridge_model::status::seconds_in_words;
+use callbridge_spool::MissedCustomer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,17 +14,6 @@ use std::time::Duration;
 pub const KIND: &str = "missed_customers";
 /// Numbers that one message names.
 const NAMED_MAX: usize = 10;
-
-/// A customer who called, got nobody, and was not talked to since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingCustomer {
-    /// E.164.
-    pub phone: String,
-    /// Waiting since this first try, in epoch seconds.
-    pub since: i64,
-    /// How often they tried.
-    pub tries: u64,
-}
 
 /// Who waits longer than the limit, and who of them was told of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +44,7 @@ impl WaitingCustomers {
     /// `command` lists them.
     pub fn look(
         &mut self,
-        waiting: &[WaitingCustomer],
+        waiting: &[MissedCustomer],
         limit: Duration,
         (at, boot): (i64, Duration),
         command: &str,
@@ -64,25 +54,29 @@ impl WaitingCustomers {
             return None;
         }
         let before = at.saturating_sub_unsigned(limit.as_secs());
-        let late = || waiting.iter().filter(|it| it.since <= before);
+        let late = || waiting.iter().filter(|it| it.first_at.get() <= before);
         let first = self.told.values().min().copied();
-        let still: BTreeMap<&str, i64> = late().map(|it| (&*it.phone, it.since)).collect();
+        let still: BTreeMap<&str, i64> = late()
+            .map(|it| (it.phone.as_str(), it.first_at.get()))
+            .collect();
         // Whoever was talked to and got nobody again, waits anew.
         self.told
             .retain(|phone, since| still.get(&**phone).is_some_and(|now| now <= since));
-        let new: Vec<&WaitingCustomer> = late()
-            .filter(|it| !self.told.contains_key(&it.phone))
+        let new: Vec<&MissedCustomer> = late()
+            .filter(|it| !self.told.contains_key(it.phone.as_str()))
             .collect();
         let longer = span(limit.as_secs());
         let (state, since, what) = match (new.first(), first) {
-            (Some(oldest), _) => (Turn::Begins, oldest.since, list(&new, &longer, at)),
+            (Some(oldest), _) => (Turn::Begins, oldest.first_at.get(), list(&new, &longer, at)),
             (None, Some(first)) if self.told.is_empty() => {
                 let what = format!("no customer waits for a call back longer than {longer}");
                 (Turn::Ends, first, what)
             }
             (None, _) => return None,
         };
-        let told = new.iter().map(|it| (it.phone.clone(), it.since));
+        let told = new
+            .iter()
+            .map(|it| (it.phone.as_str().to_owned(), it.first_at.get()));
         self.told.extend(told);
         self.ran = Some(boot);
         Some(Notification {
@@ -96,11 +90,11 @@ impl WaitingCustomers {
 }
 
 /// `2 customers wait for a call back longer than 30 min: +99890… (47 min, 2 tries), …`
-fn list(new: &[&WaitingCustomer], longer: &str, at: i64) -> String {
+fn list(new: &[&MissedCustomer], longer: &str, at: i64) -> String {
     let named = new.iter().take(NAMED_MAX).map(|it| {
-        let waited = span(at.saturating_sub(it.since).unsigned_abs());
+        let waited = span(at.saturating_sub(it.first_at.get()).unsigned_abs());
         let tries = if it.tries == 1 { "try" } else { "tries" };
-        format!("{} ({waited}, {} {tries})", it.phone, it.tries)
+        format!("{} ({waited}, {} {tries})", it.phone.as_str(), it.tries)
     });
     let mut named: Vec<String> = named.collect();
     if new.len() > NAMED_MAX {
@@ -128,17 +122,16 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(1800);
 
-    fn customer(phone: &str, since: i64) -> WaitingCustomer {
-        WaitingCustomer {
-            phone: phone.to_owned(),
-            since,
-            tries: 2,
-        }
+    fn customer(phone: &str, since: i64) -> MissedCustomer {
+        let json = serde_json::json!({
+            "phone": phone, "trunk": "city", "firstAt": since, "lastAt": since, "tries": 2,
+        });
+        serde_json::from_value(json).expect("a customer")
     }
 
     fn look(
         told: &mut WaitingCustomers,
-        waiting: &[WaitingCustomer],
+        waiting: &[MissedCustomer],
         at: i64,
     ) -> Option<(Turn, String)> {
         let boot = Duration::from_secs(at.unsigned_abs());
@@ -184,7 +177,7 @@ mod tests {
 
     #[test]
     fn of_many_the_longest_waiting_are_named() {
-        let many: Vec<WaitingCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
+        let many: Vec<MissedCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
         let (_, what) = look(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
         assert!(what.starts_with("51 customers wait"), "{what}");
         assert!(what.contains("+9 (") && !what.contains("+10 ("), "{what}");

@@ -40,17 +40,17 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
 
 /// Whose leads they are.
 async fn profiles(visit: &Visit<'_>, missed: &[WaitingCustomer]) -> Result<Profiles, Problem> {
-    let leads = missed.iter().filter_map(|it| it.customer.lead_id);
+    let leads = missed.iter().filter_map(|it| it.customer.lead);
     Ok(visit.page.backend.profiles(leads.collect()).await?)
 }
 
 impl MissedSheet<'_> {
     fn profile(&self, waiting: &WaitingCustomer) -> Option<&LeadProfile> {
-        self.profiles.get(&waiting.customer.lead_id?)
+        self.profiles.get(&waiting.customer.lead?)
     }
 
-    fn is_long(&self, first_at: &i64) -> bool {
-        self.c.now.saturating_sub(*first_at) > LONG_SECONDS
+    fn is_long(&self, first_at: i64) -> bool {
+        self.c.now.saturating_sub(first_at) > LONG_SECONDS
     }
 
     /// For `tel:`: digits and a plus alone.
@@ -80,7 +80,7 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     ];
     let (mut csv, zone) = (CsvText::new(&head), &visit.shell.zone);
     for waiting in missed {
-        let lead = waiting.customer.lead_id;
+        let lead = waiting.customer.lead;
         let profile = lead.and_then(|lead| profiles.get(&lead));
         let profile = profile.cloned().unwrap_or_default();
         let responsible = visit.shell.responsible(&profile).unwrap_or_default();
@@ -90,11 +90,11 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
             tried_at,
         } = waiting;
         csv.row([
-            one.phone,
-            one.lead_id.map(|id| id.to_string()).unwrap_or_default(),
+            one.phone.as_str().to_owned(),
+            one.lead.map(|id| id.to_string()).unwrap_or_default(),
             one.trunk,
-            zone.second(one.first_at),
-            zone.second(one.last_at),
+            zone.second(one.first_at.get()),
+            zone.second(one.last_at.get()),
             one.tries.to_string(),
             tried.to_string(),
             tried_at.map(|at| zone.second(at)).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use super::act;
 use crate::answer::{self, Handled, Problem, see};
-use crate::backend::{NumberView, Profiles};
+use crate::backend::Profiles;
 use crate::csv::CsvText;
 use crate::page::Visit;
 use crate::request::FormFields;
@@ -10,7 +10,7 @@ use crate::shell::{Notice, PageShell};
 use askama::Template;
 use callbridge_mapping::people::rows::pairs;
 use callbridge_model::LeadId;
-use callbridge_spool::LeadByHand;
+use callbridge_spool::{LeadByHand, ParkedPhone};
 use hyper::StatusCode;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ const ROW: [&str; 2] = ["row", "row-lead"];
 #[template(path = "numbers.html")]
 struct NumbersSheet<'a> {
     c: &'a PageShell,
-    numbers: Vec<NumberView>,
+    numbers: Vec<ParkedPhone>,
     all: u64,
     given: Vec<LeadByHand>,
     profiles: Profiles,
@@ -77,7 +77,7 @@ impl NumbersSheet<'_> {
 
     /// What was wrong for numbers that are not listed: typed ones, or such as have left.
     fn elsewhere(&self) -> Vec<(&TypedLead, &String)> {
-        let listed = |phone: &str| self.numbers.iter().any(|it| it.phone == phone);
+        let listed = |phone: &str| self.numbers.iter().any(|it| it.phone.as_str() == phone);
         let typed = self.typed.iter().filter(|it| !listed(&it.phone));
         typed
             .filter_map(|it| Some((it, it.wrong.as_ref()?)))
@@ -245,10 +245,10 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let zone = &visit.shell.zone;
     for number in numbers {
         csv.row([
-            number.phone,
+            number.phone.as_str().to_owned(),
             number.calls.to_string(),
-            zone.second(number.first_at),
-            zone.second(number.last_at),
+            zone.second(number.first.get()),
+            zone.second(number.last.get()),
             String::new(),
         ]);
     }

@@ -6,7 +6,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::Status;
 use callbridge_model::{LeadId, Phone, Reason};
 use callbridge_page::backend::*;
-use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
+use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, ParkedPhone, RowId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
@@ -24,7 +24,7 @@ pub struct Known {
     pub request: RequestView,
     pub attempts: Vec<Attempt>,
     pub letters: BTreeMap<RowId, Letter>,
-    pub numbers: Vec<NumberView>,
+    pub numbers: Vec<ParkedPhone>,
     pub given: Vec<LeadByHand>,
     pub profiles: Profiles,
     pub missed: Vec<WaitingCustomer>,
@@ -216,7 +216,7 @@ impl Backend for Fake {
         })
     }
 
-    fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
+    fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>> {
         ready(Ok(self.known().numbers.clone()))
     }
 
@@ -227,7 +227,11 @@ impl Backend for Fake {
         who: &'a str,
     ) -> BackendAnswer<'a, u64> {
         let mut known = self.known();
-        let Some(at) = known.numbers.iter().position(|it| it.phone == phone) else {
+        let Some(at) = known
+            .numbers
+            .iter()
+            .position(|it| it.phone.as_str() == phone)
+        else {
             return ready(input("this number waits no more"));
         };
         let left = known.numbers.remove(at).calls;

@@ -1,7 +1,6 @@
 //! What the daemon in memory knows on an ordinary morning.
 
 use crate::fake::Known;
-use callbridge_admin::protocol::MissedView;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_leads::directory::LeadProfile;
 use callbridge_model::Status;
@@ -12,7 +11,9 @@ use callbridge_model::status::{
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 use callbridge_page::backend::*;
 use callbridge_spool::employee_work::EmployeeWork;
-use callbridge_spool::{Act, Attempt, LeadByHand, Letter, Listed, RowId, State};
+use callbridge_spool::{
+    Act, Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId, State,
+};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -296,12 +297,19 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
     }
 }
 
-fn numbers(name: &str, now: i64) -> Vec<NumberView> {
-    let one = |phone: &str, calls: u64| NumberView {
-        phone: phone.to_owned(),
+/// Whatever stands there, as another version may have stored it.
+fn phone_of(text: &str) -> Phone {
+    serde_json::from_value(text.into()).expect("a text")
+}
+
+fn numbers(name: &str, now: i64) -> Vec<ParkedPhone> {
+    let one = |phone: &str, calls: u64| ParkedPhone {
+        phone: phone_of(phone),
         calls,
-        first_at: now - 90_000,
-        last_at: now - 1200,
+        first: EpochSeconds::new(now - 90_000),
+        last: EpochSeconds::new(now - 1200),
+        trunk: None,
+        pbx: String::new(),
     };
     vec![
         one("+998935550101", 7),
@@ -312,12 +320,13 @@ fn numbers(name: &str, now: i64) -> Vec<NumberView> {
 
 fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
     let one = |phone: &str, trunk: &str, ago: i64, tries: u64| WaitingCustomer {
-        customer: MissedView {
-            phone: phone.to_owned(),
-            lead_id: LeadId::new(4001).filter(|_| tries > 1),
+        customer: MissedCustomer {
+            phone: phone_of(phone),
+            pbx: String::new(),
+            lead: LeadId::new(4001).filter(|_| tries > 1),
             trunk: trunk.to_owned(),
-            first_at: now - ago,
-            last_at: now - ago / 3,
+            first_at: EpochSeconds::new(now - ago),
+            last_at: EpochSeconds::new(now - ago / 3),
             tries,
         },
         tried: u64::from(tries == 2),

@@ -4,7 +4,7 @@ use super::DaemonBackend;
 use super::calls::input;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;
-use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery, NumberView};
+use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
 use callbridge_spool::{Letter, LetterFilter, ParkedPhone, RowId, tables};
 
 /// Letters of one page.
@@ -113,7 +113,7 @@ const PHONES_MAX: usize = 2_000;
 
 pub(super) async fn numbers_without_lead(
     backend: &DaemonBackend,
-) -> Result<Vec<NumberView>, Refusal> {
+) -> Result<Vec<ParkedPhone>, Refusal> {
     let mut all: Vec<ParkedPhone> = Vec::new();
     loop {
         let after = all.last().map(|last| last.phone.clone());
@@ -128,11 +128,5 @@ pub(super) async fn numbers_without_lead(
     }
     all.sort_by_key(|it| (std::cmp::Reverse(it.calls), it.first));
     all.truncate(PHONES_MAX);
-    let numbers = all.into_iter().map(|parked| NumberView {
-        phone: parked.phone.as_str().to_owned(),
-        calls: parked.calls,
-        first_at: parked.first.get(),
-        last_at: parked.last.get(),
-    });
-    Ok(numbers.collect())
+    Ok(all)
 }

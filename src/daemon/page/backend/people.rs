@@ -36,8 +36,8 @@ pub(super) async fn waiting_customers(
     let mut all = Vec::new();
     for customer in backend.handler.missed_customers(None).await? {
         let filter = CallFilter {
-            phone: TypedNumber::read(&customer.phone, []),
-            from: Some(customer.first_at),
+            phone: TypedNumber::read(customer.phone.as_str(), []),
+            from: Some(customer.first_at.get()),
             ..CallFilter::default()
         };
         // A read each: writes go on between them.
