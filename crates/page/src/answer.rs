@@ -3,7 +3,7 @@
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_listener::body::{self, Body};
-use hyper::{Response, StatusCode, header, header::HeaderName, header::HeaderValue};
+use hyper::{Response, StatusCode, header, header::HeaderValue};
 
 /// Nothing of elsewhere, nothing inline, framed by nobody.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -121,19 +121,13 @@ pub(crate) fn see(path: &str) -> Response<Body> {
 pub(crate) fn harden(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     let fixed = [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::X_FRAME_OPTIONS, "DENY"),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
         // With `no-referrer` browsers hide the origin of our own forms from us.
-        (header::REFERRER_POLICY, "same-origin"),
-        (
-            HeaderName::from_static("cross-origin-opener-policy"),
-            "same-origin",
-        ),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            "same-origin",
-        ),
-        (HeaderName::from_static("permissions-policy"), PERMISSIONS),
+        ("referrer-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("permissions-policy", PERMISSIONS),
     ];
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));

@@ -5,10 +5,11 @@
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
 use crate::cause::Cause;
+use crate::language::Language;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
 use callbridge_admin::refusal::Refusal;
 use callbridge_leads::directory::LeadProfile;
-use callbridge_model::{LeadId, Reason, Status};
+use callbridge_model::{LeadId, Reason, Status, Zone};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId};
 use serde::Deserialize;
@@ -77,7 +78,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Counts up whenever a call, a letter or a source changes; the live parts look again then.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
     /// The zone of the PBX, in which people read times (`Asia/Tashkent`).
-    fn zone(&self) -> String;
+    fn zone(&self) -> Zone;
     /// The name of this instance: it parts the cookies of two pages on one host.
     fn instance(&self) -> String;
     /// The PBX that it stands beside, or those, as people name them.
@@ -320,73 +321,36 @@ pub struct CheckFinding {
     pub todo: String,
 }
 
-/// How names of findings begin, each with the key of its texts (`tried.clock`, `mend.clock`): what
-/// it is and how it is mended, in the language of whoever reads.
-pub const TRIED: [(&str, &str); 48] = [
-    ("binding", "binding"),
-    ("catch-up", "catch-up"),
-    ("channels", "channels"),
-    ("clock", "clock"),
-    ("company", "company"),
-    ("connection", "connection"),
-    ("crm", "crm"),
+/// Names of findings whose texts stand under the key of another (`tried.version`, `mend.version`);
+/// those of all others stand under the first word of the name.
+const SHARED_TEXTS: [(&str, &str); 9] = [
     ("dead letters", "dead_letters"),
     ("delivery-mode", "mod_amqp"),
-    ("employee", "employee"),
-    ("employees", "employees"),
-    ("endpoint", "endpoint"),
-    ("endpoints", "endpoints"),
     ("event_filter", "mod_amqp"),
-    ("events", "events"),
-    ("forward", "forward"),
     ("gateway", "endpoint"),
     ("gateways", "endpoints"),
-    ("grant", "grant"),
-    ("journal", "journal"),
-    ("lead-field", "lead-field"),
     ("line", "source"),
-    ("list", "list"),
-    ("listen", "listen"),
     ("log-b-leg", "mod_json_cdr"),
-    ("lookup", "lookup"),
-    ("messages", "messages"),
-    ("mod_amqp", "mod_amqp"),
-    ("names", "names"),
-    ("outcomes", "outcomes"),
-    ("page-password-file", "page-password-file"),
-    ("password", "password"),
-    ("pbx-id", "pbx-id"),
-    ("queues", "queues"),
     ("release", "version"),
-    ("rights", "rights"),
-    ("secret", "secret"),
-    ("source", "source"),
-    ("standby", "standby"),
-    ("state", "state"),
     ("status reports", "last_words"),
-    ("times", "times"),
-    ("token", "token"),
-    ("trunk", "trunk"),
-    ("variables", "variables"),
-    ("version", "version"),
-    ("webhook-secret", "webhook-secret"),
-    ("webhooks", "webhooks"),
 ];
 
 impl CheckFinding {
-    /// The key of its texts.
-    pub fn kind(&self) -> Option<&'static str> {
-        if ["--", "CALLBRIDGE_"]
-            .iter()
-            .any(|it| self.name.starts_with(it))
-        {
+    /// The key of its texts: what it is and how it is mended, in the language of whoever reads.
+    pub fn kind(&self) -> Option<&str> {
+        let name = self.name.as_str();
+        if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {
             return Some("flag");
         }
-        let begins = |(first, _): &&(&str, &str)| match self.name.strip_prefix(first) {
+        let begins = |(first, _): &&(&str, &str)| match name.strip_prefix(first) {
             Some(rest) => rest.is_empty() || rest.starts_with(' '),
             None => false,
         };
-        TRIED.iter().find(begins).map(|(_, key)| *key)
+        let shared = SHARED_TEXTS.iter().find(begins).map(|(_, key)| *key);
+        let key = shared.or_else(|| name.split(' ').next())?;
+        Language::English
+            .has(&format!("tried.{key}"))
+            .then_some(key)
     }
 
     /// `ok`, `doubt` or `failed`.

@@ -1,6 +1,7 @@
 //! Tables for a spreadsheet, which calculates nothing of them.
 
 use crate::answer;
+use crate::shell::PageShell;
 use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
 use callbridge_model::safe::safe_cell;
@@ -14,15 +15,23 @@ const CELL_CHARS: usize = 16_000;
 #[derive(Debug, Default)]
 pub(crate) struct CsvText(String);
 
+/// The columns of a file of such rows: the head of each, and what stands in it.
+pub(crate) type Columns<T> = [(&'static str, fn(&T, &PageShell) -> String)];
+
 impl CsvText {
-    pub(crate) fn new(head: &[&str]) -> Self {
+    /// With the head alone.
+    pub(crate) fn new<T>(columns: &Columns<T>) -> Self {
         let mut text = Self("\u{feff}".to_owned());
-        text.row(head.iter().map(|cell| (*cell).to_owned()));
+        text.cells(columns.iter().map(|(head, _)| (*head).to_owned()));
         text
     }
 
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        for (at, cell) in cells.into_iter().enumerate() {
+    pub(crate) fn row<T>(&mut self, columns: &Columns<T>, row: &T, shell: &PageShell) {
+        self.cells(columns.iter().map(|(_, cell)| cell(row, shell)));
+    }
+
+    fn cells(&mut self, cells: impl Iterator<Item = String>) {
+        for (at, cell) in cells.enumerate() {
             if at > 0 {
                 self.0.push(',');
             }
@@ -45,11 +54,24 @@ impl CsvText {
     pub(crate) fn bytes(self) -> Bytes {
         Bytes::from(self.0)
     }
+}
 
-    /// As a file of this name, to be kept.
-    pub(crate) fn download(self, name: &str) -> Response<Body> {
-        answer::download(body::whole(self.0), Self::KIND, name)
-    }
+/// These rows as a file of this name, to be kept.
+pub(crate) fn download<T>(
+    columns: &Columns<T>,
+    rows: impl IntoIterator<Item = T>,
+    shell: &PageShell,
+    name: &str,
+) -> Response<Body> {
+    let mut csv = CsvText::new(columns);
+    rows.into_iter()
+        .for_each(|row| csv.row(columns, &row, shell));
+    answer::download(body::whole(csv.0), CsvText::KIND, name)
+}
+
+/// A value, or an empty cell.
+pub(crate) fn cell(value: &Option<impl ToString>) -> String {
+    value.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -58,9 +80,15 @@ mod tests {
 
     #[test]
     fn nothing_is_calculated_and_every_cell_stays_one() {
-        let mut csv = CsvText::new(&["phone", "name"]);
-        csv.row(["+998901110001".to_owned(), "=1+1,\"x\"".to_owned()]);
-        csv.row(["@SUM(A1)".to_owned(), "-2+3".to_owned()]);
+        let mut csv = CsvText::default();
+        csv.0.push('\u{feff}');
+        for row in [
+            ["phone", "name"],
+            ["+998901110001", "=1+1,\"x\""],
+            ["@SUM(A1)", "-2+3"],
+        ] {
+            csv.cells(row.map(str::to_owned).into_iter());
+        }
         assert_eq!(
             csv.0,
             "\u{feff}phone,name\r\n+998901110001,\"'=1+1,\"\"x\"\"\"\r\n'@SUM(A1),'-2+3\r\n"

@@ -1,5 +1,4 @@
 use super::*;
-use crate::backend::TRIED;
 use crate::chart::Piece;
 use callbridge_model::Reason;
 use callbridge_model::status::fleet::FLEET_DETAILS;
@@ -55,7 +54,8 @@ fn families() -> BTreeSet<String> {
     for (family, words) in fixed {
         keys.extend(words.iter().map(|word| format!("{family}.{word}")));
     }
-    for kind in TRIED.iter().map(|(_, kind)| *kind).chain(["flag"]) {
+    let tried = ENGLISH.keys().filter_map(|key| key.strip_prefix("tried."));
+    for kind in tried {
         keys.extend(["tried", "mend"].map(|family| format!("{family}.{kind}")));
     }
     for &reason in Reason::ALL {

@@ -29,9 +29,7 @@ struct LoginSheet<'a> {
     next: &'a str,
     /// What was typed there.
     carried: &'a str,
-    /// The same for people: name and value.
-    typed: Vec<(String, String)>,
-    wrong: Option<String>,
+    wrong: Option<&'a str>,
     /// Is there anybody in the password file?
     by_name: bool,
 }
@@ -66,21 +64,25 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
         return Ok(see(&link("/login", &[("next", next)])));
     }
     // A form of a session that has ended: what was typed is carried through the login.
-    let typed = asked.form.without("token");
-    let carried = typed.encoded();
     let view = LoginSheet {
         c: shell,
         name: "",
         next: asked.uri.path(),
-        carried: &carried,
-        typed: for_people(shell, &typed),
-        wrong: Some(shell.t("login.ended").to_owned()),
+        carried: &asked.form.without("token").encoded(),
+        wrong: Some(shell.t("login.ended")),
         by_name: !page.settings.passwords().is_empty(),
     };
     answer::html_as(StatusCode::UNAUTHORIZED, &view)
 }
 
-/// FormFields of a form by the names that people know them by; what they never typed is left out.
+impl LoginSheet<'_> {
+    /// What was typed, for people: name and value.
+    fn typed(&self) -> Vec<(String, String)> {
+        for_people(self.c, &FormFields::read(self.carried.as_bytes()))
+    }
+}
+
+/// The fields of a form by the names that people know them by; what they never typed is left out.
 fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
     let named = fields.iter().filter_map(|(name, value)| {
         let known = shell.knows("field", name) && !value.trim().is_empty();
@@ -94,21 +96,8 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     if !asked.is_post() {
         return first_look(page, shell, asked);
     }
-    let by_name = !page.settings.passwords().is_empty();
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
-    let again = |status: StatusCode, words: String| {
-        let view = LoginSheet {
-            c: shell,
-            name: &name,
-            next: local_path(&next),
-            carried: &carried,
-            typed: for_people(shell, &FormFields::read(carried.as_bytes())),
-            wrong: Some(words),
-            by_name,
-        };
-        answer::html_as(status, &view)
-    };
     let (attempt, wait) = page.authenticator.enter(asked, &name);
     if !wait.is_zero() {
         let from = asked.from;
@@ -122,7 +111,15 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     let password = asked.form.typed("password");
     let Some(role) = role(page, &name, password).await else {
         tracing::warn!(from = ?asked.from, "a wrong name or password for the page");
-        return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
+        let view = LoginSheet {
+            c: shell,
+            name: &name,
+            next: local_path(&next),
+            carried: &carried,
+            wrong: Some(shell.t("login.wrong")),
+            by_name: !page.settings.passwords().is_empty(),
+        };
+        return answer::html_as(StatusCode::FORBIDDEN, &view);
     };
     page.authenticator.forgive(&attempt);
     let line = page.settings.passwords().print(&name);
@@ -154,7 +151,6 @@ fn first_look(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
         name: "",
         next,
         carried: "",
-        typed: Vec::new(),
         wrong: None,
         by_name: !people.is_empty(),
     };

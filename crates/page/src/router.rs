@@ -8,7 +8,6 @@ use crate::settings::Settings;
 use crate::shell::{Badges, PageShell, Viewer, now_seconds};
 use crate::{assets, login, random, views};
 use callbridge_listener::body::Body;
-use callbridge_model::Zone;
 use hyper::{Response, StatusCode, header};
 use std::sync::PoisonError;
 use subtle::ConstantTimeEq as _;
@@ -95,10 +94,9 @@ impl Page {
     fn shell(&self, asked: &Asked) -> PageShell {
         let chosen = asked.cookies(LANGUAGE_COOKIE).find_map(Language::by_code);
         let wished = || Language::wished(asked.header(header::ACCEPT_LANGUAGE));
-        let zone = Zone::named(&self.backend.zone());
         PageShell {
             language: chosen.unwrap_or_else(wished),
-            zone: zone.unwrap_or_else(|| Zone::of(None)),
+            zone: self.backend.zone(),
             now: now_seconds(),
             viewer: None,
             target: match asked.is_post() {

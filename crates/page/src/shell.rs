@@ -128,8 +128,7 @@ impl PageShell {
 
     /// A text with a value in it.
     pub(crate) fn with(&self, key: &str, a: impl std::fmt::Display) -> String {
-        let a = cut(&a.to_string(), VALUE_CHARS);
-        self.language.text(key).replace("{a}", &a)
+        self.filled(key, &[a.to_string()])
     }
 
     /// A text with two values in it.
@@ -461,19 +460,9 @@ impl PageShell {
         Language::ALL.into_iter().map(one).collect()
     }
 
-    /// The path of the style, which changes with it.
-    pub(crate) fn style(&self) -> &'static str {
-        crate::assets::paths()[0]
-    }
-
-    /// The path of the script.
-    pub(crate) fn script(&self) -> &'static str {
-        crate::assets::paths()[1]
-    }
-
-    /// The path of the sign.
-    pub(crate) fn sign(&self) -> &'static str {
-        crate::assets::paths()[2]
+    /// The paths of style, script and sign, which change with them.
+    pub(crate) fn assets(&self) -> [&'static str; 3] {
+        crate::assets::paths()
     }
 
     /// A drawing that stands beside a word.

@@ -48,7 +48,6 @@ pub(crate) struct DaemonBackend {
     zone: Zone,
     /// Names of request fields.
     fields: FieldNames,
-    zone_name: String,
     instance: String,
     /// What `run` was given, for `check`.
     arguments: Vec<OsString>,
@@ -99,11 +98,9 @@ impl DaemonBackend {
         fields: FieldNames,
         arguments: Vec<OsString>,
     ) -> Self {
-        let named = zone.as_deref().and_then(Zone::named);
         Self {
             spool: handler.spool.clone(),
-            zone_name: zone.filter(|_| named.is_some()).unwrap_or_else(own_zone),
-            zone: named.unwrap_or_else(|| Zone::of(None)),
+            zone: (zone.as_deref().and_then(Zone::named)).unwrap_or_else(|| Zone::of(None)),
             observer,
             handler,
             intake,
@@ -140,12 +137,6 @@ impl DaemonBackend {
             }
         }
     }
-}
-
-/// The zone of this machine, where no other is known.
-fn own_zone() -> String {
-    let zone = jiff::tz::TimeZone::system();
-    zone.iana_name().unwrap_or("UTC").to_owned()
 }
 
 impl Backend for DaemonBackend {
@@ -248,8 +239,8 @@ impl Backend for DaemonBackend {
         self.changes.subscribe()
     }
 
-    fn zone(&self) -> String {
-        self.zone_name.clone()
+    fn zone(&self) -> Zone {
+        self.zone.clone()
     }
 
     fn instance(&self) -> String {

@@ -33,7 +33,7 @@ pub async fn check(place: &Place, flags: &[String]) -> Checked {
         let name = finding["name"].as_str().expect("a name");
         // The page tells of each in the administrator's language.
         let read: CheckFinding = serde_json::from_value(finding.clone()).expect("a finding");
-        assert!(read.kind().is_some(), "{name} is not among TRIED");
+        assert!(read.kind().is_some(), "the page has no text of {name}");
         match name.starts_with("version of ") {
             true => assert_eq!(keys, VERSION_KEYS),
             false => assert_eq!(keys, ["name", "ok", "todo", "what"]),

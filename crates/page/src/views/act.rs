@@ -1,7 +1,7 @@
 //! What is done with letters: sent again, tried dry, discarded; at once, or as a job whose
 //! progress can be left.
 
-use super::letters::{self, RetryForm};
+use super::letters;
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::LetterQuery;
 use crate::jobs::{CHUNK, Job, JobState};
@@ -129,20 +129,9 @@ fn said(
 
 /// The form once more, with what was typed and what is wrong with it.
 async fn again(visit: Visit<'_>, wrong: String) -> Handled {
-    let form = &visit.asked.form;
-    let again = RetryForm {
-        chosen: form.letters("id"),
-        lead: form.typed("lead"),
-        employee: form.typed("employee"),
-        answered: form.typed("answered"),
-        talk: form.typed("talk"),
-        wrong: Some(wrong),
-        query: form.letter_query(),
-        all: form.all_letters(),
-    };
     match one(&visit) {
-        Some(id) => letters::one(visit, id, again).await,
-        None => letters::list(visit, again).await,
+        Some(id) => letters::one(visit, id, Some(wrong)).await,
+        None => letters::list(visit, Some(wrong)).await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
-use crate::csv::CsvText;
+use crate::csv::{Columns, CsvText, cell};
 use crate::markup::masked;
 use crate::page::Visit;
 use crate::request::link;
@@ -11,6 +11,7 @@ use askama::Template;
 use callbridge_call::Direction;
 use callbridge_leads::directory::LeadProfile;
 use callbridge_listener::body;
+use callbridge_model::Reason;
 use callbridge_spool::{Listed, State};
 use futures_util::stream;
 use hyper::StatusCode;
@@ -111,20 +112,25 @@ fn query(visit: &Visit<'_>) -> CallQuery {
 }
 
 /// The columns of the file.
-const COLUMNS: [&str; 13] = [
-    "startedAt",
-    "direction",
-    "phone",
-    "leadId",
-    "employeeId",
-    "extension",
-    "trunk",
-    "answered",
-    "durationSec",
-    "talkTimeSec",
-    "state",
-    "reason",
-    "uuid",
+const COLUMNS: &Columns<Listed> = &[
+    ("startedAt", |it, c| {
+        c.zone.second(it.record.started_at.get())
+    }),
+    ("direction", |it, _| it.record.direction.word().to_owned()),
+    ("phone", |it, c| match (it.record.phone(), c.may_act()) {
+        (phone, true) => phone.unwrap_or_default().to_owned(),
+        (phone, false) => masked(phone.unwrap_or_default()),
+    }),
+    ("leadId", |it, _| cell(&it.record.lead_id)),
+    ("employeeId", |it, _| cell(&it.record.employee_id)),
+    ("extension", |it, _| cell(&it.record.employee)),
+    ("trunk", |it, _| cell(&it.record.trunk)),
+    ("answered", |it, _| it.record.answered.to_string()),
+    ("durationSec", |it, _| it.record.duration_sec.to_string()),
+    ("talkTimeSec", |it, _| it.record.talk_time_sec.to_string()),
+    ("state", |it, _| it.state_word().to_owned()),
+    ("reason", |it, _| cell(&it.reason.map(Reason::word))),
+    ("uuid", |it, _| it.uuid()),
 ];
 
 /// `GET /calls.csv`: all calls that a query finds, newest first.
@@ -133,45 +139,14 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let backend = Arc::clone(&visit.page.backend);
     // What is wrong with the query is said before the file begins.
     let first = backend.calls(query.clone()).await?;
-    let (zone, whole) = (visit.shell.zone.clone(), visit.shell.may_act());
-    let row = move |call: Listed| {
-        let Listed {
-            state,
-            reason,
-            record,
-            ..
-        } = &call;
-        let text = |it: &Option<String>| it.clone().unwrap_or_default();
-        let phone = record.phone().unwrap_or_default();
-        [
-            zone.second(record.started_at.get()),
-            record.direction.word().to_owned(),
-            if whole {
-                phone.to_owned()
-            } else {
-                masked(phone)
-            },
-            record.lead_id.map(|id| id.to_string()).unwrap_or_default(),
-            record
-                .employee_id
-                .map(|id| id.to_string())
-                .unwrap_or_default(),
-            text(&record.employee),
-            text(&record.trunk),
-            record.answered.to_string(),
-            record.duration_sec.to_string(),
-            record.talk_time_sec.to_string(),
-            state.map_or("internal", |it| it.word()).to_owned(),
-            reason.map(|it| it.word().to_owned()).unwrap_or_default(),
-            call.uuid(),
-        ]
-    };
-    let head = CsvText::new(&COLUMNS);
+    let (head, shell) = (CsvText::new(COLUMNS), visit.shell.clone());
     let pieces = stream::unfold(Some((head, first)), move |left| {
-        let (backend, query, row) = (Arc::clone(&backend), query.clone(), row.clone());
+        let (backend, query, shell) = (Arc::clone(&backend), query.clone(), shell.clone());
         async move {
             let (mut text, page) = left?;
-            page.calls.into_iter().for_each(|call| text.row(row(call)));
+            for call in &page.calls {
+                text.row(COLUMNS, call, &shell);
+            }
             let next = match page.next {
                 None => None,
                 Some(key) => {

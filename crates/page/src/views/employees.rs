@@ -2,7 +2,7 @@
 
 use crate::answer::{self, Handled};
 use crate::backend::{EmployeeTable, Span};
-use crate::csv::CsvText;
+use crate::csv::{self, Columns, cell};
 use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
@@ -57,36 +57,31 @@ impl EmployeesSheet<'_> {
     }
 }
 
+/// The columns of the file: an extension, and what its employee did.
+const COLUMNS: &Columns<(Option<String>, EmployeeWork)> = &[
+    ("extension", |(extension, _), _| cell(extension)),
+    ("employeeId", |(_, did), _| cell(&did.employee_id)),
+    ("answered", |(_, did), _| did.answered.to_string()),
+    ("missed", |(_, did), _| did.missed.to_string()),
+    ("outbound", |(_, did), _| did.outbound.to_string()),
+    ("talkSec", |(_, did), _| did.talk_sec.to_string()),
+    ("waitSec", |(_, did), _| tenths(did.mean_wait_sec())),
+    ("callBackSec", |(_, did), _| {
+        tenths(did.mean_call_back_sec())
+    }),
+];
+
+fn tenths(seconds: Option<f64>) -> String {
+    cell(&seconds.map(|it| format!("{it:.1}")))
+}
+
 /// `GET /employees.csv`
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let span = span(visit);
     let rows = visit.page.backend.employees(span).await?;
-    let mut csv = CsvText::new(&[
-        "extension",
-        "employeeId",
-        "answered",
-        "missed",
-        "outbound",
-        "talkSec",
-        "waitSec",
-        "callBackSec",
-    ]);
-    let mean = |seconds: Option<f64>| seconds.map(|it| format!("{it:.1}")).unwrap_or_default();
-    for (extension, did) in rows {
-        csv.row([
-            extension.unwrap_or_default(),
-            did.employee_id.map(|id| id.to_string()).unwrap_or_default(),
-            did.answered.to_string(),
-            did.missed.to_string(),
-            did.outbound.to_string(),
-            did.talk_sec.to_string(),
-            mean(did.mean_wait_sec()),
-            mean(did.mean_call_back_sec()),
-        ]);
-    }
     let name = match span {
         Span::Today => "callbridge-employees-today.csv",
         Span::Week => "callbridge-employees-week.csv",
     };
-    Ok(csv.download(name))
+    Ok(csv::download(COLUMNS, rows, &visit.shell, name))
 }

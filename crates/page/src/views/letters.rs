@@ -5,7 +5,7 @@ use crate::backend::{Backend, CauseGroup, LetterPage, LetterQuery};
 use crate::cause::{About, Cause};
 use crate::jobs::Job;
 use crate::page::Visit;
-use crate::request::link;
+use crate::request::{FormFields, link};
 use crate::shell::PageShell;
 use askama::Template;
 use bytes::Bytes;
@@ -18,22 +18,6 @@ use hyper::StatusCode;
 use std::io;
 use std::sync::Arc;
 
-/// What was typed into the form below the letters, and what is wrong with it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RetryForm {
-    pub(crate) chosen: Vec<RowId>,
-    pub(crate) lead: String,
-    pub(crate) employee: String,
-    /// `yes`, `no`, or as the PBX told.
-    pub(crate) answered: String,
-    pub(crate) talk: String,
-    pub(crate) wrong: Option<String>,
-    /// Of which letters; else the address says it.
-    pub(crate) query: LetterQuery,
-    /// Of all of those.
-    pub(crate) all: bool,
-}
-
 /// Causes that are shown; those with most letters.
 const CAUSES_MAX: usize = 100;
 
@@ -44,7 +28,9 @@ struct LettersSheet<'a> {
     page: LetterPage,
     query: LetterQuery,
     causes: Vec<CauseGroup>,
-    form: RetryForm,
+    /// What was typed into the form below, and what is wrong with it.
+    form: &'a FormFields,
+    wrong: Option<String>,
     jobs: Vec<(u64, Job)>,
     next: Option<String>,
 }
@@ -57,17 +43,20 @@ struct LetterSheet<'a> {
     cause: Cause,
     /// Letters of its cause, itself included.
     same: u64,
-    form: RetryForm,
+    /// What was typed into the form below, and what is wrong with it.
+    form: &'a FormFields,
+    wrong: Option<String>,
 }
 
 /// `GET /letters`, and what follows a form that was refused.
-pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
+pub(crate) async fn list(mut visit: Visit<'_>, wrong: Option<String>) -> Handled {
     visit.look_around().await;
-    let asked = visit.asked.query.letter_query();
+    let form = &visit.asked.form;
+    let (typed, asked) = (form.letter_query(), visit.asked.query.letter_query());
     let before = visit.asked.query.get("before");
     let query = LetterQuery {
-        reason: form.query.reason.clone().or(asked.reason),
-        cause: form.query.cause.clone().or(asked.cause),
+        reason: typed.reason.or(asked.reason),
+        cause: typed.cause.or(asked.cause),
         before: before.and_then(|it| it.parse().ok()).map(RowId),
     };
     let backend = &visit.page.backend;
@@ -81,21 +70,22 @@ pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
     let next = page
         .next
         .map(|next| link_to("/letters", &query, Some(next)));
-    let status = status_of(&form);
+    let status = status_of(wrong.as_ref());
     let sheet = LettersSheet {
         c: &visit.shell,
         page,
         query,
         causes,
         form,
+        wrong,
         jobs: visit.page.jobs.newest().into_iter().take(5).collect(),
         next,
     };
     answer::html_as(status, &sheet)
 }
 
-fn status_of(form: &RetryForm) -> StatusCode {
-    match form.wrong {
+fn status_of(wrong: Option<&String>) -> StatusCode {
+    match wrong {
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => StatusCode::OK,
     }
@@ -155,7 +145,7 @@ impl LettersSheet<'_> {
     }
 
     fn is_chosen(&self, id: &RowId) -> bool {
-        self.form.chosen.contains(id)
+        self.form.letters("id").contains(id)
     }
 
     fn is_reason(&self, reason: &str) -> bool {
@@ -184,7 +174,7 @@ fn link_to(path: &str, of: &LetterQuery, before: Option<RowId>) -> String {
 }
 
 /// `GET /letters/ID`, and what follows a form that was refused.
-pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, form: RetryForm) -> Handled {
+pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, wrong: Option<String>) -> Handled {
     visit.look_around().await;
     let Some(letter) = find(&*visit.page.backend, id).await? else {
         return Err(Problem::missing(&visit.shell, "problem.no_letter"));
@@ -192,7 +182,7 @@ pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, form: RetryForm) -> Han
     let cause = Cause::of(&letter);
     let causes = visit.page.backend.causes().await?;
     let same = causes.into_iter().find(|it| it.cause == cause);
-    let status = status_of(&form);
+    let status = status_of(wrong.as_ref());
     let sheet = LetterSheet {
         c: &visit.shell,
         letter,
@@ -200,7 +190,8 @@ pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, form: RetryForm) -> Han
             .filter(|_| cause.about.is_some())
             .map_or(1, |it| it.letters),
         cause,
-        form,
+        form: &visit.asked.form,
+        wrong,
     };
     answer::html_as(status, &sheet)
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::{self, Handled, Problem};
 use crate::backend::{Profiles, WaitingCustomer};
-use crate::csv::CsvText;
+use crate::csv::{self, Columns, cell};
 use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
@@ -62,46 +62,35 @@ impl MissedSheet<'_> {
     }
 }
 
+/// The columns of the file: a customer, and their lead.
+const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
+    ("phone", |(it, _), _| it.customer.phone.as_str().to_owned()),
+    ("leadId", |(it, _), _| cell(&it.customer.lead)),
+    ("trunk", |(it, _), _| it.customer.trunk.clone()),
+    ("firstAt", |(it, _), c| {
+        c.zone.second(it.customer.first_at.get())
+    }),
+    ("lastAt", |(it, _), c| {
+        c.zone.second(it.customer.last_at.get())
+    }),
+    ("tries", |(it, _), _| it.customer.tries.to_string()),
+    ("triedBack", |(it, _), _| it.tried.to_string()),
+    ("triedBackAt", |(it, _), c| {
+        cell(&it.tried_at.map(|at| c.zone.second(at)))
+    }),
+    ("leadName", |(_, lead), _| cell(&lead.name)),
+    ("responsible", |(_, lead), c| cell(&c.responsible(lead))),
+];
+
 /// `GET /missed.csv`
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let missed = visit.page.backend.missed().await?;
     let profiles = profiles(visit, &missed).await?;
-    let head = [
-        "phone",
-        "leadId",
-        "trunk",
-        "firstAt",
-        "lastAt",
-        "tries",
-        "triedBack",
-        "triedBackAt",
-        "leadName",
-        "responsible",
-    ];
-    let (mut csv, zone) = (CsvText::new(&head), &visit.shell.zone);
-    for waiting in missed {
+    let rows = missed.into_iter().map(|waiting| {
         let lead = waiting.customer.lead;
-        let profile = lead.and_then(|lead| profiles.get(&lead));
-        let profile = profile.cloned().unwrap_or_default();
-        let responsible = visit.shell.responsible(&profile).unwrap_or_default();
-        let WaitingCustomer {
-            customer: one,
-            tried,
-            tried_at,
-        } = waiting;
-        csv.row([
-            one.phone.as_str().to_owned(),
-            one.lead.map(|id| id.to_string()).unwrap_or_default(),
-            one.trunk,
-            zone.second(one.first_at.get()),
-            zone.second(one.last_at.get()),
-            one.tries.to_string(),
-            tried.to_string(),
-            tried_at.map(|at| zone.second(at)).unwrap_or_default(),
-            profile.name.unwrap_or_default(),
-            responsible,
-        ]);
-    }
+        let profile = lead.and_then(|lead| profiles.get(&lead).cloned());
+        (waiting, profile.unwrap_or_default())
+    });
     let name = "callbridge-missed.csv";
-    Ok(csv.download(name))
+    Ok(csv::download(COLUMNS, rows, &visit.shell, name))
 }

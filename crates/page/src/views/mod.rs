@@ -35,12 +35,10 @@ pub(crate) async fn show(visit: Visit<'_>, path: &[&str]) -> Handled {
         ["calls.csv"] => calls::csv(&visit).await,
         ["calls", uuid] => calls::one(visit, uuid).await,
         ["calls", uuid, "picture.svg"] => calls::picture(visit, uuid).await,
-        ["letters"] => letters::list(visit, letters::RetryForm::default()).await,
+        ["letters"] => letters::list(visit, None).await,
         ["letters", "act"] => act::act(visit).await,
         ["letters", "export"] => letters::export(&visit).await,
-        ["letters", id] => {
-            letters::one(visit, RowId(number(id)), letters::RetryForm::default()).await
-        }
+        ["letters", id] => letters::one(visit, RowId(number(id)), None).await,
         ["jobs", id] => act::job(visit, number(id)).await,
         ["numbers"] => numbers::list(visit, Vec::new()).await,
         ["numbers.csv"] => numbers::csv(&visit).await,

@@ -3,7 +3,7 @@
 use super::act;
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::Profiles;
-use crate::csv::CsvText;
+use crate::csv::{self, Columns};
 use crate::page::Visit;
 use crate::request::FormFields;
 use crate::shell::{Notice, PageShell};
@@ -65,10 +65,6 @@ pub(crate) async fn list(mut visit: Visit<'_>, typed: Vec<TypedLead>) -> Handled
 }
 
 impl NumbersSheet<'_> {
-    fn lead(&self, given: &LeadByHand) -> Option<LeadId> {
-        Some(given.lead)
-    }
-
     /// What was typed for this number.
     fn typed(&self, phone: &str) -> TypedLead {
         let typed = self.typed.iter().find(|it| it.phone == phone);
@@ -238,22 +234,20 @@ pub(crate) async fn take(visit: &Visit<'_>) -> Handled {
     Ok(see("/numbers"))
 }
 
+/// The columns of the file; the last is for whoever fills it in.
+const COLUMNS: &Columns<ParkedPhone> = &[
+    ("phone", |it, _| it.phone.as_str().to_owned()),
+    ("calls", |it, _| it.calls.to_string()),
+    ("firstAt", |it, c| c.zone.second(it.first.get())),
+    ("lastAt", |it, c| c.zone.second(it.last.get())),
+    ("lead", |_, _| String::new()),
+];
+
 /// `GET /numbers.csv`: for whoever enters leads into the CRM.
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let numbers = visit.page.backend.numbers().await?;
-    let mut csv = CsvText::new(&["phone", "calls", "firstAt", "lastAt", "lead"]);
-    let zone = &visit.shell.zone;
-    for number in numbers {
-        csv.row([
-            number.phone.as_str().to_owned(),
-            number.calls.to_string(),
-            zone.second(number.first.get()),
-            zone.second(number.last.get()),
-            String::new(),
-        ]);
-    }
     let name = "callbridge-numbers.csv";
-    Ok(csv.download(name))
+    Ok(csv::download(COLUMNS, numbers, &visit.shell, name))
 }
 
 #[cfg(test)]

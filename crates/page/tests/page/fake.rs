@@ -4,7 +4,7 @@ use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::EpochSeconds;
 use callbridge_model::Status;
-use callbridge_model::{LeadId, Phone, Reason};
+use callbridge_model::{LeadId, Phone, Reason, Zone};
 use callbridge_page::backend::*;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, ParkedPhone, RowId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,8 +293,8 @@ impl Backend for Fake {
         self.changes.subscribe()
     }
 
-    fn zone(&self) -> String {
-        "Asia/Tashkent".to_owned()
+    fn zone(&self) -> Zone {
+        Zone::named("Asia/Tashkent").expect("a zone")
     }
 
     fn instance(&self) -> String {
