@@ -1,7 +1,7 @@
 //! The table as Prometheus metrics, and what metrics are written with.
 
-use callbridge_model::status::FleetTable;
 use callbridge_model::status::fleet::Speech;
+use callbridge_model::status::{Backlog, FleetTable};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -12,6 +12,11 @@ use std::sync::atomic::AtomicU64;
 
 /// Names and values.
 pub type Labels<const N: usize> = [(&'static str, String); N];
+
+/// Words as labels.
+pub fn labels<const N: usize>(words: [(&'static str, &str); N]) -> Labels<N> {
+    words.map(|(name, word)| (name, word.to_owned()))
+}
 
 /// A gauge for each set of labels; of a set that comes twice the last counts.
 pub fn gauges<const N: usize>(
@@ -69,40 +74,36 @@ pub fn render(table: &FleetTable) -> String {
     collectors(&mut all, table);
     let mut members = BTreeMap::new();
     for it in &table.members {
-        *members
-            .entry((it.word.role.word(), it.speech.word()))
-            .or_default() += 1;
+        let kind = (it.word.role.word(), it.speech.word());
+        *members.entry(kind).or_default() += 1;
     }
-    let members = members.into_iter().map(|((role, speech), count)| {
-        let labels = [("role", role), ("speech", speech)];
-        (labels.map(|(name, word)| (name, word.to_owned())), count)
-    });
+    let members = members
+        .into_iter()
+        .map(|((role, speech), count)| (labels([("role", role), ("speech", speech)]), count));
     let help = "Collectors and senders by whether they report: speaking, stopped, silent";
     gauges(&mut all, "fleet_members", help, members);
-    let waiting = table.tokens.iter().map(|it| {
-        let company = it.token.company.clone().unwrap_or_default();
-        (
-            [("token", it.token.print.clone()), ("company", company)],
-            it.backlog,
-        )
-    });
-    let calls = waiting
-        .clone()
-        .map(|(labels, it)| (labels, signed(it.calls)));
-    gauges(
-        &mut all,
-        "fleet_backlog_calls",
-        "Calls that wait for a token",
-        calls,
-    );
-    let drain = waiting.map(|(labels, it)| (labels, signed(it.drain_sec)));
+    let waiting = |figure: fn(&Backlog) -> u64| {
+        table.tokens.iter().map(move |it| {
+            let company = it.token.company.as_deref().unwrap_or_default();
+            let labels = labels([("token", &it.token.print), ("company", company)]);
+            (labels, signed(figure(&it.backlog)))
+        })
+    };
+    let (calls, drain) = (waiting(|it| it.calls), waiting(|it| it.drain_sec));
+    let help = "Calls that wait for a token";
+    gauges(&mut all, "fleet_backlog_calls", help, calls);
     let help = "Time until they are sent, at the token's pace";
     gauges(&mut all, "fleet_backlog_drain_seconds", help, drain);
     let silent = (table.members.iter()).filter(|it| it.speech == Speech::Silent);
     let help = "Collectors and senders that sent no report for 3 minutes";
     gauge(&mut all, "fleet_silent", help, silent.count() as u64);
+    text_of(&all)
+}
+
+/// The text of a scrape.
+pub fn text_of(all: &Registry) -> String {
     let mut text = String::new();
     // Writing into a String does not fail.
-    let _ = encode(&mut text, &all);
+    let _ = encode(&mut text, all);
     text
 }

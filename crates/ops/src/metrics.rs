@@ -2,17 +2,16 @@
 //! and in the older text format for all others.
 
 mod format;
-mod single;
 mod sources;
-mod trunks;
 
 pub use format::Format;
 
 use crate::Release;
-use callbridge_fleet::metrics::{Labels, counters, gauge, gauges, signed};
+use callbridge_fleet::metrics::{
+    Labels, collectors, counters, gauge, gauges, labels, signed, text_of,
+};
 use callbridge_model::Reason;
 use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -75,7 +74,7 @@ pub struct Observed {
 
 /// One label.
 fn label(name: &'static str, value: &str) -> Labels<1> {
-    [(name, value.to_owned())]
+    labels([(name, value)])
 }
 
 fn counter(all: &mut Registry, name: &str, help: &str, count: u64) {
@@ -91,29 +90,21 @@ pub fn render(seen: &Observed, format: Format) -> String {
     budget(&mut all, seen);
     sources::sources(&mut all, seen);
     sources::unmatched(&mut all, seen);
-    trunks::trunks(&mut all, seen);
+    trunks(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
     journal(&mut all, seen);
     lookups(&mut all, seen);
     directory(&mut all, seen);
     leads(&mut all, seen);
-    single::single(&mut all, seen);
+    single(&mut all, seen);
     let Release { version, commit } = seen.release;
-    let build = [("version", version), ("commit", commit)];
-    let build = build.map(|(name, word)| (name, word.to_owned()));
-    gauges(
-        &mut all,
-        "build_info",
-        "Version and commit, always 1",
-        [(build, 1)],
-    );
-    let mut text = String::new();
-    // Writing into a String does not fail.
-    let _ = encode(&mut text, &all);
+    let build = labels([("version", version), ("commit", commit)]);
+    let help = "Version and commit, always 1";
+    gauges(&mut all, "build_info", help, [(build, 1)]);
     match format {
-        Format::Open => text,
-        Format::Classic => format::classic(&text),
+        Format::Open => text_of(&all),
+        Format::Classic => format::classic(&text_of(&all)),
     }
 }
 
@@ -121,34 +112,24 @@ fn calls(all: &mut Registry, seen: &Observed) {
     let books = seen.status.books;
     let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
     gauges(all, "calls", "Calls by where they stand", rows);
-    counter(
-        all,
-        "forwarded",
-        "Calls that a broker has confirmed",
-        books.forwarded,
-    );
+    let help = "Calls that a broker has confirmed";
+    counter(all, "forwarded", help, books.forwarded);
     let letters = Reason::ALL.iter().map(|reason| {
         let count = seen.dead_letters.get(reason.word()).copied();
         (label("reason", reason.word()), signed(count.unwrap_or(0)))
     });
-    gauges(
-        all,
-        "dead_letters",
-        "Dead and parked letters by reason",
-        letters,
-    );
-    let commit = seen.durations.commit.clone();
-    all.register(
-        "commit_duration_seconds",
-        "Spool commits, with their sync",
-        commit,
-    );
+    let help = "Dead and parked letters by reason";
+    gauges(all, "dead_letters", help, letters);
+    let (commit, help) = (&seen.durations.commit, "Spool commits, with their sync");
+    all.register("commit_duration_seconds", help, commit.clone());
 }
 
 fn budget(all: &mut Registry, seen: &Observed) {
     let requests = seen.requests.iter().map(|((endpoint, verdict), count)| {
-        let labels = [("endpoint", endpoint), ("verdict", verdict)];
-        (labels.map(|(name, word)| (name, word.clone())), *count)
+        (
+            labels([("endpoint", endpoint), ("verdict", verdict)]),
+            *count,
+        )
     });
     counters(all, "requests", "Requests to the CRM", requests);
     let budget = &seen.status.budget;
@@ -156,11 +137,13 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let slots = [("used", budget.used), ("free", free)];
     let slots = slots.map(|(state, slots)| (label("state", state), i64::from(slots)));
     gauges(all, "budget_slots", "Requests of the running window", slots);
-    let (drain, help) = (
+    let help = "Time until the backlog is confirmed";
+    gauge(
+        all,
+        "backlog_drain_seconds",
+        help,
         seen.status.backlog.drain_sec,
-        "Time until the backlog is confirmed",
     );
-    gauge(all, "backlog_drain_seconds", help, drain);
     let request = seen.durations.request.clone();
     let help = "From a request's first byte to its answer";
     all.register("request_duration_seconds", help, request);
@@ -181,15 +164,17 @@ fn budget(all: &mut Registry, seen: &Observed) {
 fn journal(all: &mut Registry, seen: &Observed) {
     let fields = seen.status.journal_fields.iter().flat_map(|it| {
         let right = it.compared.saturating_sub(it.missing + it.different);
+        let (missing, different) = (it.missing, it.different);
         let verdicts = [
             ("right", right),
-            ("missing", it.missing),
-            ("different", it.different),
+            ("missing", missing),
+            ("different", different),
         ];
-        let labels = |verdict| [("field", it.field.word()), ("verdict", verdict)];
         verdicts.map(|(verdict, count)| {
-            let labels = labels(verdict).map(|(name, word)| (name, word.to_owned()));
-            (labels, count)
+            (
+                labels([("field", it.field.word()), ("verdict", verdict)]),
+                count,
+            )
         })
     });
     let help = "Values of calls, by how the CRM's journal shows them";
@@ -200,15 +185,9 @@ fn lookups(all: &mut Registry, seen: &Observed) {
     let Some(answers) = &seen.lookups else {
         return;
     };
-    let answers = answers
-        .iter()
-        .map(|(answer, it)| (label("answer", answer), *it));
-    counters(
-        all,
-        "lookups",
-        "Look-ups of dialplans, by what was answered",
-        answers,
-    );
+    let answers = (answers.iter()).map(|(answer, it)| (label("answer", answer), *it));
+    let help = "Look-ups of dialplans, by what was answered";
+    counters(all, "lookups", help, answers);
     let duration = seen.durations.lookup.clone();
     let help = "From a dialplan's whole question to its answer";
     all.register("lookup_duration_seconds", help, duration);
@@ -255,22 +234,13 @@ fn webhooks(all: &mut Registry, seen: &Observed) {
     let Some(seen_events) = &seen.webhooks else {
         return;
     };
-    let events = seen_events.iter().map(|((event, result), count)| {
-        let labels = [("event", *event), ("result", *result)];
-        (labels.map(|(name, word)| (name, word.to_owned())), *count)
-    });
-    counters(
-        all,
-        "webhooks",
-        "Events from the CRM, by what became of them",
-        events,
-    );
-    let last = seen
-        .status
-        .webhooks
-        .as_ref()
-        .and_then(|it| it.last_event_at);
-    if let Some(at) = last {
+    let events = seen_events
+        .iter()
+        .map(|((event, result), count)| (labels([("event", event), ("result", result)]), *count));
+    let help = "Events from the CRM, by what became of them";
+    counters(all, "webhooks", help, events);
+    let webhooks = seen.status.webhooks.as_ref();
+    if let Some(at) = webhooks.and_then(|it| it.last_event_at) {
         let gauge = Gauge::<i64>::default();
         gauge.set(at);
         let help = "Arrival of the last event that was proved";
@@ -279,10 +249,8 @@ fn webhooks(all: &mut Registry, seen: &Observed) {
 }
 
 fn token(all: &mut Registry, seen: &Observed) {
-    let (name, help) = (
-        "token_expiry_timestamp_seconds",
-        "When the token expires, +Inf for never",
-    );
+    let name = "token_expiry_timestamp_seconds";
+    let help = "When the token expires, +Inf for never";
     let token = &seen.status.token;
     match token.expires_at {
         Some(at) => {
@@ -300,10 +268,52 @@ fn token(all: &mut Registry, seen: &Observed) {
     }
 }
 
+/// What each trunk took, and who waits for a call back: a series for each trunk of the flags, also
+/// where it is 0.
+fn trunks(all: &mut Registry, seen: &Observed) {
+    let trunks = &seen.status.trunks;
+    let calls = (trunks.iter()).map(|it| (label("trunk", &it.name), it.calls));
+    counters(all, "trunk_calls", "Calls that a trunk took", calls);
+    let mut missed = BTreeMap::new();
+    for trunk in trunks {
+        *missed.entry(&trunk.name).or_default() += signed(trunk.missed_waiting);
+    }
+    let missed = (missed.into_iter()).map(|(name, count)| (label("trunk", name), count));
+    let help = "Customers who called, got nobody, and were not talked to since, by the trunk of \
+                their last try";
+    gauges(all, "missed_waiting", help, missed);
+}
+
+/// Figures that stand alone, and those that another crate makes.
+fn single(all: &mut Registry, seen: &Observed) {
+    let help = "Lines of the log that stderr did not take";
+    counter(all, "log_lines_lost", help, seen.log_lines_lost);
+    if let Some(open) = seen.page_sessions {
+        gauge(
+            all,
+            "page_sessions",
+            "Sessions open at the page",
+            open as u64,
+        );
+    }
+    if let Some(lease) = &seen.status.lease {
+        let help = "1 while this process holds the lease of --standby and sends";
+        gauge(all, "lease_held", help, u64::from(lease.is_held()));
+    }
+    if let Some(calls) = seen.audit_unexplained {
+        let help = "Calls of the PBX's file that the last audit left unexplained";
+        gauge(all, "audit_unexplained", help, calls);
+    }
+    let fleet = seen.status.fleet.as_ref();
+    if let Some(table) = fleet.and_then(|it| it.table.as_ref()) {
+        collectors(all, table);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::status;
+    use callbridge_model::status::{self, TrunkStatus};
     use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.
@@ -423,5 +433,31 @@ mod tests {
             lines.map(str::to_owned).collect::<BTreeSet<_>>()
         };
         assert_eq!(samples(&old), samples(&open));
+    }
+
+    #[test]
+    fn each_trunk_has_its_calls_and_those_who_wait() {
+        let mut seen = Observed::default();
+        let trunk = |name: &str, pbx: &str, calls| TrunkStatus {
+            name: name.to_owned(),
+            pbx: Some(pbx.to_owned()),
+            calls,
+            missed_waiting: calls / 2,
+            ..TrunkStatus::default()
+        };
+        seen.status.trunks = vec![
+            trunk("city", "a", 4),
+            trunk("city", "b", 2),
+            trunk("gsm", "a", 0),
+        ];
+        let text = render(&seen, Format::Open);
+        for line in [
+            "callbridge_trunk_calls_total{trunk=\"city\"} 6\n",
+            "callbridge_trunk_calls_total{trunk=\"gsm\"} 0\n",
+            "callbridge_missed_waiting{trunk=\"city\"} 3\n",
+            "callbridge_missed_waiting{trunk=\"gsm\"} 0\n",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use callbridge_model::safe::{is_hostile, safe, safe_json};
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
@@ -89,42 +89,40 @@ fn now_text() -> String {
     at
 }
 
-/// A line about lines that are lost, as text.
-pub(super) fn lost_text(lines: u64) -> String {
-    format!("{}  WARN {LOST} lines={lines}\n", now_text())
-}
-
-/// A line about lines that are lost, as JSON.
-pub(super) fn lost_json(lines: u64) -> String {
-    let line = serde_json::json!({
-        "timestamp": now_text(), "level": "WARN", "message": LOST, "lines": lines,
-    });
-    format!("{line}\n")
+/// A line about lines that are lost.
+pub(super) fn lost(json: bool, lines: u64) -> String {
+    own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
 
 /// Beside the number of lines in a line about those of one kind that were too many.
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
 
-/// A line about lines that are left out, as text.
-pub(super) fn left_out_text(it: &LeftOut) -> String {
-    let LeftOut {
-        level,
-        words,
-        lines,
-    } = it;
-    format!(
-        "{} {level:>5} {LEFT_OUT} kind={words:?} lines={lines}\n",
-        now_text()
-    )
+/// A line about lines that are left out.
+pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
+    let fields = [
+        ("kind", it.words.as_str().into()),
+        ("lines", it.lines.into()),
+    ];
+    own_line(json, it.level, LEFT_OUT, &fields)
 }
 
-/// A line about lines that are left out, as JSON.
-pub(super) fn left_out_json(it: &LeftOut) -> String {
-    let line = serde_json::json!({
-        "timestamp": now_text(), "level": it.level.as_str(), "message": LEFT_OUT,
-        "kind": it.words, "lines": it.lines,
+/// A line that the log says of itself.
+fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -> String {
+    let now = now_text();
+    if json {
+        let mut line = serde_json::json!({
+            "timestamp": now, "level": level.as_str(), "message": message,
+        });
+        for (name, value) in fields {
+            line[name] = value.clone();
+        }
+        return format!("{line}\n");
+    }
+    let fields = fields.iter().map(|(name, value)| match value {
+        Value::String(text) => format!(" {name}={text:?}"),
+        other => format!(" {name}={other}"),
     });
-    format!("{line}\n")
+    format!("{now} {level:>5} {message}{}\n", fields.collect::<String>())
 }
 
 /// What an event says, without what is empty.
@@ -270,11 +268,11 @@ mod tests {
             words: "a \"kind\"\n".to_owned(),
             lines: 7,
         };
-        let text = left_out_text(&left_out);
+        let text = super::left_out(false, &left_out);
         let (_, words) = text.split_once("  INFO ").expect("a level");
         let wants = format!("{LEFT_OUT} kind=\"a \\\"kind\\\"\\n\" lines=7\n");
         assert_eq!(words, wants);
-        let line: Value = serde_json::from_str(&left_out_json(&left_out)).expect("JSON");
+        let line: Value = serde_json::from_str(&super::left_out(true, &left_out)).expect("JSON");
         assert_eq!(
             (&line["level"], &line["lines"], &line["kind"]),
             (&"INFO".into(), &7.into(), &"a \"kind\"\n".into())
@@ -314,11 +312,11 @@ mod tests {
 
     #[test]
     fn lost_lines_are_told_in_a_line_like_others() {
-        let text = lost_text(7);
+        let text = lost(false, 7);
         let (_, words) = text.split_once(" WARN ").expect("a level");
         let wants = "lines of the log are lost: stderr did not take them lines=7\n";
         assert_eq!(words, wants);
-        let line: Value = serde_json::from_str(&lost_json(7)).expect("JSON");
+        let line: Value = serde_json::from_str(&lost(true, 7)).expect("JSON");
         assert_eq!(
             (&line["level"], &line["lines"]),
             (&"WARN".into(), &7.into())

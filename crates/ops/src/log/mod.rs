@@ -8,7 +8,7 @@ mod writer;
 use callbridge_model::environment::Environment;
 use callbridge_model::safe::safe_lines;
 use limit::{LeftOut, LogLimit};
-use lines::{JsonLine, TextFields, left_out_json, left_out_text, lost_json, lost_text};
+use lines::{JsonLine, TextFields};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::PanicHookInfo;
@@ -55,15 +55,18 @@ static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
     let filter = filter(logging.level);
-    let says = if logging.json { lost_json } else { lost_text };
-    let Ok(log) = LogWriter::start(Stderr, says) else {
+    let json = logging.json;
+    let Ok(log) = LogWriter::start(Stderr, move |count| lines::lost(json, count)) else {
         say("no thread can be had for the log: nothing is logged");
         return;
     };
     let log = LOG.get_or_init(|| log);
-    let limit = LIMIT
-        .get_or_init(|| limit(log.clone(), logging.json))
-        .clone();
+    let limit = LIMIT.get_or_init(|| {
+        let log = log.clone();
+        let say = move |it: &LeftOut| log.say(lines::left_out(json, it).as_bytes());
+        LogLimit::new(Arc::new(say))
+    });
+    let limit = limit.clone();
     std::panic::set_hook(Box::new(tell_panic));
     let builder = tracing_subscriber::fmt()
         .with_writer(log.clone())
@@ -87,11 +90,6 @@ pub fn set_up(logging: Logging, environment: &Environment) {
             .with(limit)
             .try_init()
     };
-}
-
-fn limit(log: LogWriter, json: bool) -> LogLimit {
-    let line = if json { left_out_json } else { left_out_text };
-    LogLimit::new(Arc::new(move |it: &LeftOut| log.say(line(it).as_bytes())))
 }
 
 /// A word to whoever started the program, with whatever came from outside in it. Nobody has to hear

@@ -24,9 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two tries where stderr would rather not block.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// A line about lines that were lost, with its line end.
-pub(super) type LostLine = fn(u64) -> String;
-
 /// Takes lines from anywhere; clones share their thread.
 #[derive(Clone)]
 pub struct LogWriter(Arc<WriterQueue>);
@@ -60,11 +57,14 @@ struct LogLine {
 }
 
 impl LogWriter {
-    /// Starts the thread.
+    /// Starts the thread. `says` makes a line about lines that were lost, with its line end.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(out: impl io::Write + Send + 'static, says: LostLine) -> io::Result<Self> {
+    pub fn start(
+        out: impl io::Write + Send + 'static,
+        says: impl Fn(u64) -> String + Send + 'static,
+    ) -> io::Result<Self> {
         let shared = Arc::new(WriterQueue {
             queue: Mutex::default(),
             filled: Condvar::new(),
@@ -158,7 +158,7 @@ impl WriterQueue {
         }
     }
 
-    fn write(&self, paper: &mut Paper<impl io::Write>, says: LostLine) {
+    fn write(&self, paper: &mut Paper<impl io::Write>, says: impl Fn(u64) -> String) {
         let mut unsaid = 0;
         loop {
             let line = self.next(&mut unsaid);

@@ -1,13 +1,13 @@
 //! Sources: whether they are heard, what came from them, their gaps, and channels of theirs that no
 //! trunk takes in.
 
-use super::Observed;
-use callbridge_fleet::metrics::{Labels, counters, gauges};
-use callbridge_model::status::{SourceState, SourceStatus};
+use super::{Observed, label};
+use callbridge_fleet::metrics::{Labels, counters, gauges, labels};
+use callbridge_model::status::{SourceGap, SourceState, SourceStatus};
 use prometheus_client::registry::Registry;
 
 fn of(source: &SourceStatus) -> Labels<1> {
-    [("source", source.name().to_owned())]
+    label("source", source.name())
 }
 
 pub(super) fn sources(all: &mut Registry, seen: &Observed) {
@@ -28,22 +28,18 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
             ("repaired", it.repaired),
             ("unreadable", it.unreadable),
         ];
-        let [source] = of(it);
-        results.map(|(word, count)| ([source.clone(), ("result", word.to_owned())], count))
+        let source = it.name();
+        results.map(|(word, count)| (labels([("source", source), ("result", word)]), count))
     };
     let help = "Messages of a source, by what became of them";
     counters(all, "source_events", help, sources.iter().flat_map(events));
-    let last = sources
-        .iter()
-        .filter_map(|it| Some((of(it), it.last_event_at?)));
+    let last = (sources.iter()).filter_map(|it| Some((of(it), it.last_event_at?)));
     let help = "Arrival of the source's last event";
     gauges(all, "source_last_event_timestamp_seconds", help, last);
     let mut gaps: Vec<_> = seen.status.gaps.iter().collect();
     gaps.sort_by_key(|gap| gap.to);
-    let newest = gaps.into_iter().map(|gap| {
-        let source = seen.status.name_of(&gap.source).to_owned();
-        ([("source", source)], gap.to)
-    });
+    let name = |gap: &SourceGap| label("source", seen.status.name_of(&gap.source));
+    let newest = gaps.into_iter().map(|gap| (name(gap), gap.to));
     let help = "End of the newest gap of a source, kept over restarts";
     gauges(all, "last_gap_timestamp_seconds", help, newest);
     let replaced = sources.iter().map(|it| (of(it), it.replaced));
@@ -64,8 +60,10 @@ pub(super) fn unmatched(all: &mut Registry, seen: &Observed) {
         };
         let source = seen.status.sources.iter().find(of_pbx);
         let source = source.map_or(it.pbx.as_str(), SourceStatus::name);
-        let labels = [("source", source.to_owned()), ("prefix", it.prefix.clone())];
-        (labels, it.calls)
+        (
+            labels([("source", source), ("prefix", &it.prefix)]),
+            it.calls,
+        )
     });
     let help = "Calls with an outside number over channels that no trunk takes in, by what their \
                 names have in common";
