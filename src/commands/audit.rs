@@ -238,7 +238,7 @@ pub(super) async fn look_for(
         }
         match journal_page(at, query).await {
             Ok(answer) => search.heard(answer),
-            Err(failure) => search.broken_off(failure.to_string()),
+            Err(failure) => search.unread(failure.to_string()),
         }
         let pages = search
             .pages()

@@ -82,20 +82,40 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves until `shutdown` ends, then lets the answers under way end.
-pub async fn serve<A: AnswerRequest>(
+/// Serves until `shutdown` ends. Where the socket goes away from its folder (a state that is
+/// deleted in use and made anew, or moved away and put back) it listens anew.
+pub async fn keep<A: AnswerRequest>(
+    state: PathBuf,
     listener: UnixListener,
     handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = std::pin::pin!(shutdown);
+    let mut listening = Some(listener);
+    let mut looks = tokio::time::interval(LOOK_EVERY);
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut answers = JoinSet::new();
     let mut incoming = Acceptor::new("commands");
     loop {
+        let next = async {
+            match &listening {
+                Some(listener) => incoming.next(listener).await,
+                None => std::future::pending().await,
+            }
+        };
         let (stream, _) = tokio::select! {
             () = &mut shutdown => break,
-            taken = incoming.next(&listener) => taken,
+            taken = next => taken,
+            _ = looks.tick() => {
+                let is_there = state.join(NAME).exists();
+                if listening.is_none() {
+                    listening = listen(&state).ok();
+                } else if !is_there {
+                    tracing::warn!("the socket for commands is gone from {}", state.display());
+                    listening = None;
+                }
+                continue;
+            }
         };
         while answers.try_join_next().is_some() {}
         let Ok(permit) = room.clone().try_acquire_owned() else {
@@ -111,47 +131,6 @@ pub async fn serve<A: AnswerRequest>(
         });
     }
     answers.shutdown().await;
-}
-
-/// [`serve`], and listens anew where the socket goes away from its folder: with a state that is
-/// deleted in use and made anew, or moved away and put back.
-pub async fn keep<A: AnswerRequest>(
-    state: PathBuf,
-    listener: UnixListener,
-    handler: Arc<A>,
-    shutdown: impl Future<Output = ()>,
-) {
-    let mut shutdown = std::pin::pin!(shutdown);
-    let mut listening = Some(listener);
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    loop {
-        if let Some(listener) = listening.take() {
-            let gone = async {
-                loop {
-                    looks.tick().await;
-                    if !state.join(NAME).exists() {
-                        return;
-                    }
-                }
-            };
-            let mut over = false;
-            let end = async {
-                tokio::select! {
-                    () = &mut shutdown => over = true,
-                    () = gone => {}
-                }
-            };
-            serve(listener, Arc::clone(&handler), end).await;
-            if over {
-                return;
-            }
-            tracing::warn!("the socket for commands is gone from {}", state.display());
-        }
-        tokio::select! {
-            () = &mut shutdown => return,
-            _ = looks.tick() => listening = listen(&state).ok(),
-        }
-    }
 }
 
 async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Result<()> {
@@ -340,7 +319,7 @@ mod tests {
             .mode();
         assert_eq!(mode & 0o777, 0o600);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let server = tokio::spawn(serve(listener, Arc::new(Echo), async {
+        let server = tokio::spawn(keep(deep.clone(), listener, Arc::new(Echo), async {
             let _ = stopped.await;
         }));
         let mut replies = ask(&deep, &ControlRequest::Watch)
@@ -389,7 +368,9 @@ mod tests {
     async fn a_command_too_many_is_told_so() {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = listen(folder.path()).expect("a listener");
-        let server = tokio::spawn(serve(listener, Arc::new(Echo), std::future::pending()));
+        let state = folder.path().to_owned();
+        let echo = Arc::new(Echo);
+        let server = tokio::spawn(keep(state, listener, echo, std::future::pending()));
         let mut silent = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
             silent.push(connect(folder.path()).await.expect("a line"));

@@ -95,26 +95,18 @@ pub struct JournalFindings {
 impl JournalFindings {
     /// It was not read.
     pub fn unread(why: impl Into<String>) -> Self {
-        let why = Some(why.into());
-        Self {
-            reading: JournalReading {
-                why,
-                ..JournalReading::default()
-            },
-            ..Self::default()
-        }
+        let mut findings = Self::default();
+        findings.reading.why = Some(why.into());
+        findings
     }
 }
 
 /// What is asked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchStage {
-    First,
-    Second,
+    Look,
     /// The page after the last one of a look, which has to be empty.
-    Beyond {
-        second: bool,
-    },
+    Beyond,
     /// The first page without a range, or the last one of so many.
     Proof {
         last: Option<u32>,
@@ -129,6 +121,8 @@ pub struct JournalSearch {
     sought: BTreeMap<CallUuid, (usize, JournaledCall)>,
     findings: JournalFindings,
     stage: SearchStage,
+    /// The look is the second one, or was the last one before the proof.
+    is_second: bool,
     look: PageLook,
     /// Where the range of the look begins: all its pages are of one range.
     since: Option<EpochSeconds>,
@@ -157,7 +151,8 @@ impl JournalSearch {
         let mut search = Self {
             sought,
             findings,
-            stage: SearchStage::First,
+            stage: SearchStage::Look,
+            is_second: false,
             look: PageLook::default(),
             since: None,
             size: PageSize::LARGEST,
@@ -168,7 +163,7 @@ impl JournalSearch {
         };
         match search.sought.is_empty() {
             true => search.unread("no call of the file is to be looked for in it"),
-            false => search.begin(SearchStage::First),
+            false => search.begin(false),
         }
         search
     }
@@ -176,7 +171,7 @@ impl JournalSearch {
     /// The page to ask for; `None` when it is over.
     pub fn next(&self) -> Option<FilterPage> {
         let page = match self.stage {
-            SearchStage::First | SearchStage::Second | SearchStage::Beyond { .. } => self.look.page,
+            SearchStage::Look | SearchStage::Beyond => self.look.page,
             SearchStage::Proof { last } => last.unwrap_or(1),
             SearchStage::Over => return None,
         };
@@ -237,18 +232,13 @@ impl JournalSearch {
         }
     }
 
-    /// Nothing more can be asked, and why.
-    pub fn broken_off(&mut self, why: impl Into<String>) {
-        self.unread(why);
-    }
-
     /// What it came to.
     pub fn findings(self) -> JournalFindings {
         self.findings
     }
 
     /// A look begins, from the oldest of those that no page has shown.
-    fn begin(&mut self, stage: SearchStage) {
+    fn begin(&mut self, is_second: bool) {
         let first = |call: &JournaledCall| {
             // The clock of its PBX may have been ahead.
             let since = call.since.map(EventTime::floor_seconds);
@@ -258,33 +248,23 @@ impl JournalSearch {
         let first = starts.min().map(|first| first.saturating_sub(MARGIN_SEC));
         self.since = first.map(EpochSeconds::new);
         self.look = PageLook::default();
-        self.stage = stage;
+        (self.stage, self.is_second) = (SearchStage::Look, is_second);
     }
 
     fn look_anew(&mut self) {
-        self.begin(match self.stage {
-            SearchStage::Second | SearchStage::Beyond { second: true } => SearchStage::Second,
-            _ => SearchStage::First,
-        });
+        let is_looking = matches!(self.stage, SearchStage::Look | SearchStage::Beyond);
+        self.begin(is_looking && self.is_second);
     }
 
     fn page(&mut self, page: &Page) {
-        let second = matches!(
-            self.stage,
-            SearchStage::Second | SearchStage::Beyond { second: true }
-        );
         match self.stage {
-            SearchStage::First | SearchStage::Second => {}
-            SearchStage::Beyond { .. } if page.rows == 0 => return self.look_is_over(second),
+            SearchStage::Look => {}
+            SearchStage::Beyond if page.rows == 0 => return self.look_is_over(),
             // It has grown meanwhile.
-            SearchStage::Beyond { .. } if page.total >= Some(self.look.page) => {
-                self.stage = if second {
-                    SearchStage::Second
-                } else {
-                    SearchStage::First
-                };
+            SearchStage::Beyond if page.total >= Some(self.look.page) => {
+                self.stage = SearchStage::Look;
             }
-            SearchStage::Beyond { .. } => {
+            SearchStage::Beyond => {
                 let last = self.look.page - 1;
                 return self.doubt(format!(
                     "it says that page {last} is its last, and page {} holds records",
@@ -308,17 +288,17 @@ impl JournalSearch {
             ));
         }
         if !self.look.goes_on(page) {
-            return self.look_is_over(second);
+            return self.look_is_over();
         }
         if self.look.is_beyond() {
-            self.stage = SearchStage::Beyond { second };
+            self.stage = SearchStage::Beyond;
         }
     }
 
     /// Whoever says first that something is missing may be wrong: pages move while they are read.
-    fn look_is_over(&mut self, second: bool) {
-        if !second && self.look.read > 1 {
-            return self.begin(SearchStage::Second);
+    fn look_is_over(&mut self) {
+        if !self.is_second && self.look.read > 1 {
+            return self.begin(true);
         }
         match (self.proven, self.ranged) {
             (true, _) => self.over(),
@@ -336,7 +316,7 @@ impl JournalSearch {
         {
             // The range hides what is there.
             self.ranged = false;
-            return self.begin(SearchStage::First);
+            return self.begin(false);
         }
         match page.total {
             _ if self.proven => self.over(),
@@ -386,19 +366,16 @@ impl JournalSearch {
         self.findings.reading.read = true;
     }
 
-    fn unread(&mut self, why: impl Into<String>) {
+    /// Nothing more can be asked, or what was read says nothing, and why.
+    pub fn unread(&mut self, why: impl Into<String>) {
         self.stage = SearchStage::Over;
-        let JournalReading {
-            asked,
-            too_new,
-            requests,
-            ..
-        } = self.findings.reading;
-        let mut findings = JournalFindings::unread(why);
-        findings.reading.asked = asked;
-        findings.reading.too_new = too_new;
-        findings.reading.requests = requests;
-        self.findings = findings;
+        let reading = std::mem::take(&mut self.findings).reading;
+        self.findings.reading = JournalReading {
+            missing: 0,
+            read: false,
+            why: Some(why.into()),
+            ..reading
+        };
     }
 }
 
