@@ -42,12 +42,13 @@ use crate::config::{Config, SourceConfig, TokenFrom};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
+use callbridge_fleet::PbxOwners;
 use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
-use callbridge_model::{Code, ExitCode};
+use callbridge_model::{Code, ExitCode, Zone};
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
 use callbridge_page::SessionCount;
@@ -60,7 +61,7 @@ use observer::Observer;
 use rights::RightsReport;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use tasks::Tasks;
 use tokio::sync::watch;
@@ -181,7 +182,10 @@ impl Daemon {
         let out = outward::start_sender(&config, &opened.spool, &durations, &mut tasks);
         outward::start_notices(&config, &opened.spool, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, tally, &mut tasks).await?;
-        let words = outward::words(&config).of_owners(outward::whose(&owners));
+        let words = outward::words(&config).of_owners(PbxOwners::new({
+            let owners = owners.clone();
+            move |pbx| owners.of(pbx)
+        }));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources,
@@ -270,15 +274,18 @@ impl Daemon {
         let newer = Arc::clone(&handler).read_newer_again();
         self.tasks.start(newer);
         if let Some(shown) = shown {
-            let backend = page::backend::DaemonBackend::new(
-                Arc::clone(&self.observer),
-                Arc::clone(&handler),
-                assembling,
-                open::zone_name(config),
-                page::instance(config),
-                open::names(config),
-                page::arguments(std::env::args_os()),
-            );
+            let zone = open::zone_name(config).and_then(|name| Zone::named(&name));
+            let backend = page::backend::DaemonBackend {
+                observer: Arc::clone(&self.observer),
+                handler: Arc::clone(&handler),
+                intake: assembling,
+                zone: zone.unwrap_or_else(|| Zone::of(None)),
+                instance: page::instance(config),
+                fields: open::names(config),
+                arguments: page::arguments(std::env::args_os()),
+                week: Mutex::default(),
+                changes: watch::Sender::default(),
+            };
             let sessions = &self.observer.page_sessions;
             let sessions = sessions.clone().unwrap_or_default();
             let serving = shown.serve(backend, sessions, self.tasks.stopped.clone());

@@ -11,8 +11,7 @@ use callbridge_broker::{Forwarder, OutcomePublisher};
 use callbridge_crm::{Client, Setup};
 use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
-use callbridge_fleet::{PbxOwners, Words, WordsStream};
-use callbridge_intake::owners::Owners;
+use callbridge_fleet::{Words, WordsStream};
 use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::permit::Permit;
@@ -66,7 +65,7 @@ pub(crate) fn start_sender(
         if let Some(forward) = &config.forward {
             let forwarder = Forwarder::new(&forward.url, source_secret(Some(&forward.secret)));
             let (spool, stop) = (spool.clone(), tasks.stop());
-            tasks.start(async move { forwarder.run(spool, status, pulse, stop).await });
+            tasks.start(forwarder.run(spool, status, pulse, stop));
         }
         return Outward {
             shown,
@@ -84,9 +83,13 @@ pub(crate) fn start_sender(
     let keeper = keeper(config, setup.permit.clone());
     let keeper = keeper.map(|it| it.able(is_able, Patience::default()));
     let (ended, sender_ended) = watch::channel(false);
-    let (lease, lease_vital) = keeper
-        .map(|it| start_keeper(it, sender_ended, tasks))
-        .unzip();
+    // It is kept until the sender has ended, so that whoever is next hears of its last request.
+    let start = |keeper: LeaseKeeper| {
+        let seen = (keeper.shown(), keeper.pulse.vital());
+        tasks.start(keeper.run(has_stopped(sender_ended)));
+        seen
+    };
+    let (lease, lease_vital) = keeper.map(start).unzip();
     if let Some(lease) = &lease {
         let reach = keep_reach(setup.clone(), shown.clone(), lease.clone(), able);
         tasks.start_until_stop(reach);
@@ -128,18 +131,6 @@ pub(crate) fn start_sender(
     }
 }
 
-/// Starts to keep the lease until the sender has ended, so that whoever is next hears of its last
-/// request: how it stands, and whether its loop turns.
-fn start_keeper(
-    keeper: LeaseKeeper,
-    sender_ended: watch::Receiver<bool>,
-    tasks: &mut Tasks,
-) -> (watch::Receiver<Lease>, Vital) {
-    let seen = (keeper.shown(), keeper.pulse.vital());
-    tasks.start(async move { keeper.run(has_stopped(sender_ended)).await });
-    seen
-}
-
 /// Who keeps the lease, with `--standby`; leave to send goes to `permit`.
 pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
     let (name, source, queue) = config.lease()?;
@@ -176,7 +167,7 @@ fn start_outcomes(
     };
     let unreported = publisher.unreported();
     let (spool, stop) = (spool.clone(), tasks.stop());
-    tasks.start(async move { publisher.run(spool, stop).await });
+    tasks.start(publisher.run(spool, stop));
     unreported
 }
 
@@ -200,12 +191,6 @@ pub(crate) fn words(config: &Config) -> Words {
     Words::new(role, stream, [crate::VERSION, crate::COMMIT])
 }
 
-/// Whose PBXs are, for who reads the words of others.
-pub(crate) fn whose(owners: &Owners) -> PbxOwners {
-    let owners = owners.clone();
-    PbxOwners::new(move |pbx| owners.of(pbx))
-}
-
 /// Starts the way of dead letters' notices to the broker, where one is given.
 pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) {
     let Some(dead_letters) = &config.dead_letters else {
@@ -213,7 +198,7 @@ pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) 
     };
     let (queue, spool) = (queue(dead_letters), spool.clone());
     let stop = tasks.stop();
-    tasks.start(async move { queue.run(spool, stop).await });
+    tasks.start(queue.run(spool, stop));
 }
 
 /// The queue for dead letters.
@@ -292,7 +277,7 @@ pub(crate) fn keep_token(
         Some(TokenFrom::Command(command)) => {
             let command = command.clone();
             let keeper = command::Keeper { command, told };
-            tasks.start(async move { keeper.run(sender, stop).await });
+            tasks.start(keeper.run(sender, stop));
             TokenSource::Kept(hears)
         }
         Some(TokenFrom::Connection) => {
@@ -304,7 +289,7 @@ pub(crate) fn keep_token(
                 told,
                 requests,
             };
-            tasks.start(async move { keeper.run(sender, stop).await });
+            tasks.start(keeper.run(sender, stop));
             TokenSource::Kept(hears)
         }
     };

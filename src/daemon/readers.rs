@@ -20,8 +20,6 @@ use futures_util::FutureExt as _;
 use ring::digest::{SHA256, digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net as blocking;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
@@ -75,20 +73,20 @@ pub(crate) fn start(
     shown
 }
 
-/// The name of a source's socket.
+/// The name of a source's socket: an abstract one, for it begins with a zero.
 fn name(address: &Address) -> String {
     let words: Vec<&str> = address.parts().collect();
     let hash = digest(&SHA256, words.join("\0").as_bytes());
     let first = hash.as_ref().first_chunk().copied();
     let hash = u64::from_be_bytes(first.unwrap_or_default());
-    format!("callbridge-reader-{hash:016x}")
+    format!("\0callbridge-reader-{hash:016x}")
 }
 
 /// Listens where nobody does, else stays with who does; for ever.
 async fn look_out(place: Arc<WatchedSource>, name: String) {
     let mut pause = AGAIN_AFTER;
     loop {
-        match bind(&name) {
+        match UnixListener::bind(&name) {
             Ok(listener) => return listen(&place, &listener).await,
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => {
@@ -96,7 +94,7 @@ async fn look_out(place: Arc<WatchedSource>, name: String) {
                 return;
             }
         }
-        let met = match connect(&name) {
+        let met = match UnixStream::connect(&name).await {
             Ok(stream) => place.meet(stream).await,
             Err(error) => Err(error),
         };
@@ -109,20 +107,6 @@ async fn look_out(place: Arc<WatchedSource>, name: String) {
         }
         tokio::time::sleep(pause).await;
     }
-}
-
-fn bind(name: &str) -> io::Result<UnixListener> {
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-    let listener = blocking::UnixListener::bind_addr(&address)?;
-    listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
-}
-
-fn connect(name: &str) -> io::Result<UnixStream> {
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-    let stream = blocking::UnixStream::connect_addr(&address)?;
-    stream.set_nonblocking(true)?;
-    UnixStream::from_std(stream)
 }
 
 async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {

@@ -17,49 +17,17 @@ use std::io::IsTerminal;
 /// Below this width times lose their year and seconds.
 const NARROW: usize = 100;
 
-/// How calls are shown.
-#[derive(Clone, Copy, Debug)]
-struct CallsFormat {
-    json: bool,
-    width: usize,
-    colour: bool,
-}
-
-impl CallsFormat {
-    fn of(at: &Asking) -> Self {
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self {
-            json: at.json,
-            width: width().unwrap_or(usize::MAX),
-            colour: std::io::stdout().is_terminal() && !no_colour,
-        }
-    }
-
-    fn show(self, item: &Value, zone: &Zone) -> Result<(), Failure> {
-        if self.json {
-            return json_line(item);
-        }
-        let started = item["startedAt"].as_i64();
-        let call: OneLine = typed(item)?;
-        // Its colour is ours; what came from outside is made safe in its columns.
-        let text = self.text(&call, started.unwrap_or_default(), zone);
-        print(format!("{text}\n"))
-    }
-
-    /// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`
-    fn text(self, call: &OneLine, started: i64, zone: &Zone) -> String {
-        let time = match self.width < NARROW {
-            true => zone.short(started),
-            false => zone.second(started),
-        };
-        let text = cut(
-            &format!("{time}  {} {}", call.columns(), call.stand()),
-            self.width,
-        );
-        match self.colour {
-            true => format!("\x1b[{}m{text}\x1b[0m", call.colour()),
-            false => text,
-        }
+/// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`
+fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, colour: bool) -> String {
+    let time = match width < NARROW {
+        true => zone.short(started),
+        false => zone.second(started),
+    };
+    let line = format!("{time}  {} {}", call.columns(), call.stand());
+    let text = cut(&line, width);
+    match colour {
+        true => format!("\x1b[{}m{text}\x1b[0m", call.colour()),
+        false => text,
     }
 }
 
@@ -73,8 +41,18 @@ pub(crate) async fn run(
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let look = CallsFormat::of(at);
-    let show = |item: &Value, zone: &Zone| look.show(item, zone);
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = std::io::stdout().is_terminal() && !no_colour;
+    let width = width().unwrap_or(usize::MAX);
+    let show = |item: &Value, zone: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let started = item["startedAt"].as_i64().unwrap_or_default();
+        // Its colour is ours; what came from outside is made safe in its columns.
+        let text = text(&typed(item)?, started, zone, width, colour);
+        print(format!("{text}\n"))
+    };
     let ask = |past, follow| ControlRequest::Calls {
         which: which.clone(),
         past,
@@ -105,12 +83,7 @@ mod tests {
         });
         let call = serde_json::from_value(item).expect("a call");
         let zone = Zone::named("Asia/Tashkent").expect("a zone");
-        let look = CallsFormat {
-            json: false,
-            width,
-            colour,
-        };
-        look.text(&call, 1_795_151_317, &zone)
+        text(&call, 1_795_151_317, &zone, width, colour)
     }
 
     #[test]

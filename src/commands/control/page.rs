@@ -2,13 +2,14 @@
 
 use super::conversation::{ask_daemon, show};
 use crate::config::Asking;
+use crate::terminal::Keyboard;
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::page_role::PageRole;
 use callbridge_model::{Code, ExposeSecret as _, Secret, Zone};
 use callbridge_ops::log::say;
 use callbridge_page::passwords::{UnfitPassword, hash_password};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::LocalModes;
 use serde_json::Value;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
@@ -84,21 +85,16 @@ fn typed_twice() -> Result<Secret, Failure> {
 
 /// A line of the terminal, which does not show it.
 fn typed(prompt: &str) -> Result<Secret, Failure> {
-    let stdin = io::stdin();
     let (code, what) = (Code::Failed, "the terminal");
-    let before = tcgetattr(&stdin).or_fail_at(code, what)?;
-    let mut hidden = before.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden).or_fail_at(code, what)?;
+    let hidden = Keyboard::without(LocalModes::ECHO).or_fail_at(code, what)?;
     let mut out = io::stderr();
     // Whoever cannot see the question can answer it all the same.
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());
     let mut text = String::new();
-    let read = stdin.lock().read_line(&mut text);
-    let restored = tcsetattr(&stdin, OptionalActions::Flush, &before);
+    let read = io::stdin().lock().read_line(&mut text);
+    drop(hidden);
     let _ = writeln!(out);
     read.or_fail_at(code, what)?;
-    restored.or_fail_at(code, what)?;
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {
         return Err(Failure::new(Code::Usage, "no password was typed"));

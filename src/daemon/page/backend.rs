@@ -27,9 +27,7 @@ use callbridge_page::backend::{
     Figures, LetterPage, LetterQuery, OpenCallView, Profiles, Span, TrunkView, WaitingCustomer,
 };
 use callbridge_spool as spool;
-use callbridge_spool::{
-    CallFilter, Handle, LeadByHand, Listed, ParkedPhone, Place, RowId, Store, tables,
-};
+use callbridge_spool::{CallFilter, LeadByHand, Listed, ParkedPhone, Place, RowId, Store, tables};
 use figures::Week;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -41,18 +39,19 @@ const SESSIONS: &str = "page.sessions";
 
 /// The daemon, as the page sees it.
 pub(crate) struct DaemonBackend {
-    spool: Handle,
-    observer: Arc<Observer>,
-    handler: Arc<CommandHandler>,
-    intake: IntakeSettings,
-    zone: Zone,
+    pub(in crate::daemon) observer: Arc<Observer>,
+    pub(in crate::daemon) handler: Arc<CommandHandler>,
+    pub(in crate::daemon) intake: IntakeSettings,
+    /// That of the PBX, where one is known.
+    pub(in crate::daemon) zone: Zone,
     /// Names of request fields.
-    fields: FieldNames,
-    instance: String,
+    pub(in crate::daemon) fields: FieldNames,
+    /// It parts the cookies of two pages on one host.
+    pub(in crate::daemon) instance: String,
     /// What `run` was given, for `check`.
-    arguments: Vec<OsString>,
-    week: Mutex<Week>,
-    changes: watch::Sender<u64>,
+    pub(in crate::daemon) arguments: Vec<OsString>,
+    pub(in crate::daemon) week: Mutex<Week>,
+    pub(in crate::daemon) changes: watch::Sender<u64>,
 }
 
 impl DaemonBackend {
@@ -61,7 +60,7 @@ impl DaemonBackend {
         &self,
         look: impl FnOnce(&Store) -> Result<R, spool::Error> + Send + 'static,
     ) -> Result<R, Refusal> {
-        Ok(self.spool.read(look).await?)
+        Ok(self.handler.spool.read(look).await?)
     }
 
     /// Calls from there on backwards, newest first, and where the next ones begin. What is rare is
@@ -87,31 +86,6 @@ impl DaemonBackend {
         Ok((all, next))
     }
 
-    /// `zone` is that of the PBX, where one is known; `instance` parts the cookies of two pages on
-    /// one host.
-    pub(crate) fn new(
-        observer: Arc<Observer>,
-        handler: Arc<CommandHandler>,
-        intake: IntakeSettings,
-        zone: Option<String>,
-        instance: String,
-        fields: FieldNames,
-        arguments: Vec<OsString>,
-    ) -> Self {
-        Self {
-            spool: handler.spool.clone(),
-            zone: (zone.as_deref().and_then(Zone::named)).unwrap_or_else(|| Zone::of(None)),
-            observer,
-            handler,
-            intake,
-            instance,
-            fields,
-            arguments,
-            week: Mutex::default(),
-            changes: watch::channel(0).0,
-        }
-    }
-
     /// Counts up when a call moved or how a source is doing changed, while somebody looks.
     pub(crate) async fn look(self: Arc<Self>) -> anyhow::Result<()> {
         let mut look = tokio::time::interval(LOOK_EVERY);
@@ -122,7 +96,7 @@ impl DaemonBackend {
             if self.changes.receiver_count() <= 1 {
                 continue;
             }
-            let moves = self.spool.read(|store| {
+            let moves = self.handler.spool.read(|store| {
                 let open = tables::open_calls::open_call_count(store)?;
                 Ok((store.moves_so_far(), store.letters_so_far(), open))
             });
@@ -211,7 +185,10 @@ impl Backend for DaemonBackend {
     }
 
     fn missed_count(&self) -> BackendAnswer<'_, u64> {
-        let read = (self.spool).read(|store| tables::missed::missed_by_trunk(store));
+        let read = self
+            .handler
+            .spool
+            .read(|store| tables::missed::missed_by_trunk(store));
         Box::pin(async { Ok(read.await?.into_iter().map(|(_, count)| count).sum()) })
     }
 
@@ -228,11 +205,11 @@ impl Backend for DaemonBackend {
     }
 
     fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
-        Box::pin(async { Ok(self.spool.meta(SESSIONS).await?) })
+        Box::pin(async { Ok(self.handler.spool.meta(SESSIONS).await?) })
     }
 
     fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
-        Box::pin(async { Ok(self.spool.keep_meta(SESSIONS, sessions).await?) })
+        Box::pin(async { Ok(self.handler.spool.keep_meta(SESSIONS, sessions).await?) })
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -10,7 +10,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::request::submission;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
-use callbridge_model::{Code, TypedNumber, clock};
+use callbridge_model::{TypedNumber, clock};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
@@ -24,11 +24,6 @@ const COUNT_MAX: usize = 1_000;
 const COUNT_WALKS: usize = 6;
 /// Calls that go on and are shown.
 const OPEN_MAX: usize = 200;
-
-/// What was typed is no such thing.
-pub(super) fn input(words: String) -> Refusal {
-    Refusal::new(Code::Usage.number(), words)
-}
 
 /// What a person searches for.
 enum CallSearch {
@@ -44,7 +39,7 @@ pub(super) async fn call_page(
         None => Place::END,
         Some(key) => {
             let read = Place::read(key);
-            read.ok_or_else(|| input(format!("`{key}` is not a place in this list")))?
+            read.ok_or_else(|| Refusal::usage(format!("`{key}` is not a place in this list")))?
         }
     };
     let filter = match wanted(backend, &query).await? {
@@ -79,12 +74,13 @@ async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch
     };
     if let Some(word) = &query.state {
         let read = State::from_word(word);
-        let state = read.ok_or_else(|| input(format!("`{word}` is not a state of a call")))?;
+        let state =
+            read.ok_or_else(|| Refusal::usage(format!("`{word}` is not a state of a call")))?;
         filter.state = Some(state);
     }
     if let Some(day) = &query.day {
         let zone = backend.zone.as_time_zone();
-        let wrong = |why: String| input(format!("{day}: {why}"));
+        let wrong = |why: String| Refusal::usage(format!("{day}: {why}"));
         let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
         let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
         filter.from = Some(from.floor_seconds().get());
@@ -112,7 +108,7 @@ pub(super) async fn one_call(
     backend: &DaemonBackend,
     uuid: String,
 ) -> Result<Option<CallView>, Refusal> {
-    let read = backend.spool.read(move |store| {
+    let read = backend.handler.spool.read(move |store| {
         let Search::One(row) = tables::search::search_call(store, &uuid)? else {
             return Ok(None);
         };

@@ -20,7 +20,7 @@ const DAYS_EVERY: Duration = Duration::from_secs(300);
 
 /// The bars of the days before today.
 #[derive(Debug, Default)]
-pub(super) struct Week {
+pub(in crate::daemon) struct Week {
     /// When they were counted, since boot.
     at: Option<Duration>,
     bars: Vec<Bar>,
@@ -121,7 +121,7 @@ fn bounds(backend: &DaemonBackend, now: EventTime) -> Option<Bounds> {
 async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
     let ends = from.iter().skip(1).copied().chain([end]);
     let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
-    let read = backend.spool.read(move |store| {
+    let read = backend.handler.spool.read(move |store| {
         let bar = |(from, until): (i64, i64)| {
             let counted = tables::figures::outcomes(store, from, until)?;
             let outcomes = outcomes(&counted);

@@ -1,7 +1,6 @@
 //! Dead letters of the page, and numbers without a lead.
 
 use super::DaemonBackend;
-use super::calls::input;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;
 use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
@@ -18,7 +17,7 @@ const IDS_PAGE: usize = 1_000;
 
 fn filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refusal> {
     let reason = query.reason.as_deref().map(|word| {
-        let wrong = || input(format!("`{word}` is not a reason of a dead letter"));
+        let wrong = || Refusal::usage(format!("`{word}` is not a reason of a dead letter"));
         Reason::from_word(word).ok_or_else(wrong)
     });
     Ok(LetterFilter {
@@ -71,7 +70,10 @@ pub(super) async fn letter_page(
         letters.truncate(PAGE);
         next = letters.last().map(|it| it.id);
     }
-    let reasons = backend.spool.read(tables::letters::letters_by_reason);
+    let reasons = backend
+        .handler
+        .spool
+        .read(tables::letters::letters_by_reason);
     Ok(LetterPage {
         letters,
         next,

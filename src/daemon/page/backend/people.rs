@@ -23,7 +23,9 @@ pub(super) async fn employee_figures(
     };
     let from = super::figures::day_begun(backend, now, before);
     let until = now.floor_seconds().get() + 1;
-    Ok(employee_work(&backend.spool, from, until).await?.work)
+    Ok(employee_work(&backend.handler.spool, from, until)
+        .await?
+        .work)
 }
 
 /// Calls to a customer that are looked at.
@@ -65,7 +67,7 @@ pub(super) async fn profiles(
     let mut all = Profiles::new();
     for some in leads.chunks(PROFILES_AT_ONCE) {
         let some = some.to_vec();
-        let read = backend.spool.read(move |store| {
+        let read = backend.handler.spool.read(move |store| {
             let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
             some.into_iter()
                 .map(profile)
