@@ -98,7 +98,7 @@ impl Stage {
         n: u32,
         dialled: &str,
     ) -> Result<(Line, Truth)> {
-        let truth = Truth::inbound(n, trunk);
+        let truth = Truth::inbound(n, trunk, dialled);
         let line = self.caller(trunk, &number(n), dialled).await?;
         Ok((line, truth))
     }

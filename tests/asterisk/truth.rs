@@ -24,6 +24,8 @@ pub enum Fate {
 pub struct Truth {
     direction: Direction,
     phone: Option<String>,
+    /// What the customer of an inbound call dialled.
+    did: Option<String>,
     lead: Option<i64>,
     trunk: &'static str,
     order: Vec<String>,
@@ -57,6 +59,7 @@ impl Truth {
         Self {
             direction,
             phone: Some(number(customer)),
+            did: None,
             lead: Some(4000 + i64::from(customer)),
             trunk,
             order: Vec::new(),
@@ -70,9 +73,12 @@ impl Truth {
         }
     }
 
-    /// A call that a customer places now.
-    pub fn inbound(customer: u32, trunk: &'static str) -> Self {
-        Self::new(Direction::Inbound, customer, trunk)
+    /// A call to this number of ours that a customer places now.
+    pub fn inbound(customer: u32, trunk: &'static str, dialled: &str) -> Self {
+        Self {
+            did: Some(dialled.to_owned()),
+            ..Self::new(Direction::Inbound, customer, trunk)
+        }
     }
 
     /// A call to a customer that is placed now.
@@ -207,6 +213,9 @@ impl Truth {
             "durationSec": (self.duration() * 100.0).round() / 100.0,
             "talkTimeSec": (self.talk * 100.0).round() / 100.0,
         });
+        if let Some(did) = &self.did {
+            call["did"] = did.as_str().into();
+        }
         if let Fate::Letter(reason) = self.fate
             && reason != "no_lead"
         {

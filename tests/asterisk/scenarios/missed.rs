@@ -124,7 +124,7 @@ async fn missed_while_waiting(stage: &mut Stage) -> Result<Vec<Truth>> {
 }
 
 async fn unknown_caller(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let mut call = Truth::inbound(9, "city").without_lead(Some("+998901119999"));
+    let mut call = Truth::inbound(9, "city", "7001").without_lead(Some("+998901119999"));
     let customer = stage.caller("city", "+998901119999", "7001").await?;
     let line = stage.answers("101").await?;
     call.with("101");

@@ -47,7 +47,7 @@ pub const SCENARIOS: [Scenario; 8] = [
 ];
 
 async fn two_leads(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let mut call = Truth::inbound(9, "city").without_lead(Some("+998901119999"));
+    let mut call = Truth::inbound(9, "city", "7020").without_lead(Some("+998901119999"));
     call.letter("ambiguous_lead");
     let customer = stage.caller("city", "+998901119999", "7020").await?;
     stage.rings("101").await?;

@@ -3,6 +3,7 @@
 use super::applications::Applications;
 use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
 use super::traits::LegTraits;
+use crate::call::is_did;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
 use crate::trunk::{self, Endpoints, Party, TrunkEndpoint};
 use crate::units::{EventTime, UniqueId, clip};
@@ -45,13 +46,6 @@ impl TextHistory {
             });
         }
         room
-    }
-
-    /// Of what was heard at the same moment, this text was the first.
-    fn put_first(&mut self, text: &str) {
-        if let Some(place) = self.0.iter().position(|known| known.text == text) {
-            self.0[..=place].rotate_right(1);
-        }
     }
 
     /// Forgets the texts of which this is not true.
@@ -102,6 +96,10 @@ pub(crate) struct Leg {
     pub(crate) linkedids: TextHistory,
     pub(crate) callers: TextHistory,
     pub(crate) extens: TextHistory,
+    /// The extension that it was born on, where that is a number that can be dialled: those after
+    /// it are the dialplan's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) did: Option<SmolStr>,
     pub(crate) userfields: TextHistory,
     pub(crate) variables: Vec<VariableHeard>,
     #[serde(flatten)]
@@ -138,6 +136,7 @@ impl Leg {
             linkedids: TextHistory::default(),
             callers: TextHistory::default(),
             extens: TextHistory::default(),
+            did: None,
             userfields: TextHistory::default(),
             variables: Vec::new(),
             applications: Applications::default(),
@@ -174,6 +173,7 @@ impl Leg {
             }
         }
         self.facts.extend(other.facts);
+        self.did = self.did.take().or(other.did);
         self.traits = self.traits.take().or(other.traits);
         self.applications.absorb(other.applications);
         for heard in other.variables {
@@ -356,8 +356,9 @@ impl Leg {
         if let Kind::App { name, data } = &event.kind {
             described |= self.applications.run(at, name, data);
         }
-        if matches!(event.kind, Kind::Born { .. }) {
-            self.extens.put_first(&event.channel.exten);
+        if matches!(event.kind, Kind::Born { .. }) && is_did(&event.channel.exten) {
+            let exten = || event.channel.exten.as_ref().into();
+            self.did.get_or_insert_with(exten);
         }
         let Some(what) = fact_of(&event.kind) else {
             return match described {

@@ -431,7 +431,7 @@ mod stored {
             FactKind::Consults { .. } => 12,
             FactKind::Transfers { .. } => 13,
         };
-        let golden = include_str!("../../tests/golden/open-call.5.json");
+        let golden = include_str!("../../tests/golden/open-call.6.json");
         let call: OpenCall = serde_json::from_str(golden).expect("an open call");
         let facts = call.legs.values().flat_map(|leg| &leg.facts);
         let mut seen = [false; KINDS];

@@ -43,6 +43,8 @@ pub(super) fn finish(
         Direction::Outbound if number.is_none() => shown_number(customer, &mut why),
         Direction::Outbound | Direction::Inbound | Direction::Internal => None,
     };
+    let did = customer.leg.did.as_ref();
+    let did = did.filter(|_| plan.direction == Direction::Inbound);
     let employee = employee_of(legs, plan, customer, &mut why);
     let trunk = trunk_of(customer, &mut why);
     let variables = variables.into_iter().map(|source| source.variable);
@@ -54,9 +56,7 @@ pub(super) fn finish(
         trunk,
         number,
         shown_number,
-        did: Some(customer)
-            .filter(|_| plan.direction == Direction::Inbound)
-            .and_then(number::did),
+        did: did.map(ToString::to_string),
         employee,
         employees_in_order: plan.talk.in_order(|i| &legs[i].party),
         started,

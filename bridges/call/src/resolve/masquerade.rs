@@ -131,6 +131,7 @@ impl<'a> ChannelOccupancy<'a> {
                 leg.texts_mut()[kind].note(stamped.at, &stamped.text);
             }
         }
+        legs[self.sits[0].1].did.clone_from(&self.leg.did);
         for heard in &self.leg.variables {
             legs[self.who(heard.first)].variables.push(heard.clone());
         }

@@ -8,7 +8,7 @@
 //! ```
 
 use super::view::View;
-use crate::call::{HeardNumber, is_did};
+use crate::call::HeardNumber;
 use crate::facts::applications::DialHeard;
 use crate::facts::fact::FactKind;
 use crate::trunk;
@@ -49,15 +49,6 @@ pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
         caller.at,
         "the caller's number",
     ))
-}
-
-/// The number that somebody dialled who came in on this channel: the extension that it was born
-/// on. Those after it are the dialplan's.
-pub(super) fn did(leg: &View<'_>) -> Option<String> {
-    let exten = leg.leg.extens.first()?;
-    let mut facts = leg.leg.facts.iter();
-    let born = facts.any(|it| it.at == exten.at && matches!(it.what, FactKind::Born(_)));
-    (born && is_did(&exten.text)).then(|| exten.text.to_string())
 }
 
 /// The number that was dialled on this trunk channel: from the dial string, else its caller number

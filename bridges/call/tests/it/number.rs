@@ -68,6 +68,11 @@ fn a_step_of_the_dialplan_in_the_moment_of_the_birth_is_not_what_was_dialled() {
         story.born(&born, Unknown).at(9.0).hangup(&later);
         assert_eq!(story.call().did.as_deref(), Some("7001"), "{step}");
     }
+    let (born, later) = (customer(1).exten(""), customer(1).exten("101"));
+    let mut story = Story::cel();
+    story.at(0.0).born(&born, Unknown).seen(&later).at(9.0);
+    story.hangup(&later);
+    assert_eq!(story.call().did, None, "nothing was dialled");
 }
 
 #[test]
