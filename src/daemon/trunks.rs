@@ -117,10 +117,10 @@ impl Took {
 mod tests {
     use super::*;
     use callbridge_call::EpochSeconds;
-    use callbridge_mapping::trunk::{Defaults, parse};
+    use callbridge_mapping::trunk::{Trunk, parse};
 
     fn trunks(flags: &[&str]) -> Trunks {
-        let read = |flag: &&str| parse(flag, &Defaults::default()).expect("good");
+        let read = |flag: &&str| parse(flag, &Trunk::default()).expect("good");
         Trunks::new(flags.iter().map(read).collect()).expect("trunks")
     }
 

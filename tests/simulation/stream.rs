@@ -7,7 +7,7 @@ use callbridge_formats::message::kind::MessageKind;
 use callbridge_intake::{Intake, Memory, Settings as IntakeSettings, SourceSettings};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
-use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+use callbridge_mapping::trunk::{Trunk, Trunks, parse};
 use callbridge_source::amqp::attached::{Attached, Message, PROOF_WITHIN};
 use callbridge_source::amqp::stream_place;
 use callbridge_source::url::SourceUrl;
@@ -121,7 +121,7 @@ pub fn fresh(now: EventTime) -> Disk {
 impl StreamReader {
     /// As the daemon starts it: with what the disk holds.
     pub fn begin(disk: &Disk, now: EventTime) -> Self {
-        let trunk = parse("city=,country=UZ", &Defaults::default()).expect("a trunk");
+        let trunk = parse("city=,country=UZ", &Trunk::default()).expect("a trunk");
         let settings = IntakeSettings {
             calls: callbridge_call::Settings {
                 cdr_wait: Some(Duration::from_secs(10)),

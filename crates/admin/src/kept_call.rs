@@ -71,7 +71,6 @@ pub(crate) fn judged_as_kept(
     reason: Option<Reason>,
 ) -> Judged {
     Judged {
-        record,
         outcome: match state {
             None => Outcome::Internal,
             Some(State::Dead | State::Parked | State::Discarded) => Outcome::DeadLetter,
@@ -79,10 +78,6 @@ pub(crate) fn judged_as_kept(
             Some(State::Journaled | State::Forwarded) => Outcome::Journal,
         },
         reason,
-        message: String::new(),
-        live: false,
-        remarks: Vec::new(),
-        judged_at: EventTime::from_seconds(0),
-        kept_out_unanswered: false,
+        ..Judged::journaled(record, EventTime::from_seconds(0))
     }
 }

@@ -85,21 +85,21 @@ mod tests {
     use callbridge_mapping::journal::figures::uuid;
     use callbridge_mapping::journal::{Rules, judge};
     use callbridge_mapping::people::People;
-    use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+    use callbridge_mapping::trunk::{Trunk, Trunks, parse};
     use callbridge_model::number::Country;
     use callbridge_model::{Judged, Outcome, Said};
     use callbridge_spool::{Progress, RowId, State};
     use callbridge_testkit::sample;
 
     fn rules(trunk: &str) -> Rules {
-        let defaults = Defaults {
+        let defaults = Trunk {
             country: Country::parse("UZ"),
-            ..Defaults::default()
+            ..Trunk::default()
         };
         let trunk = parse(trunk, &defaults).expect("a trunk");
         Rules {
             trunks: Trunks::new(vec![trunk]).expect("trunks"),
-            without_trunk: Some(defaults.trunk("default", "")),
+            without_trunk: Some(defaults),
             ..Rules::default()
         }
     }

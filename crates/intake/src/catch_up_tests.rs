@@ -53,7 +53,7 @@ fn intake(line: bool) -> Intake {
         "city=gateway/city|address/127.0.0.1:16000,country=UZ",
         "gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ",
     ];
-    let trunk = |rule| trunk::parse(rule, &trunk::Defaults::default()).expect("a trunk");
+    let trunk = |rule| trunk::parse(rule, &trunk::Trunk::default()).expect("a trunk");
     let trunks = Trunks::new(trunks.map(trunk).to_vec()).expect("trunks");
     let settings = Settings {
         rules: Rules {

@@ -23,7 +23,7 @@ fn intake() -> Intake {
 
 fn intake_right_from(right_from: i64) -> Intake {
     let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
-    let trunk = trunk::parse(trunk, &trunk::Defaults::default()).expect("a trunk");
+    let trunk = trunk::parse(trunk, &trunk::Trunk::default()).expect("a trunk");
     let settings = Settings {
         calls: callbridge_call::Settings {
             cdr_wait: Some(Duration::from_secs(10)),

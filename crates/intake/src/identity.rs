@@ -125,7 +125,7 @@ pub fn derive<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_mapping::trunk::{Defaults, parse};
+    use callbridge_mapping::trunk::{Trunk, parse};
     use std::path::PathBuf;
 
     fn machine(id: &str) -> MachineId {
@@ -142,7 +142,7 @@ mod tests {
 
     fn derived_on(machine: &MachineId, source: &str, trunks: &[&str]) -> String {
         let source = SourceUrl::parse(source).expect("a source");
-        let trunk = |text: &&str| parse(text, &Defaults::default()).expect("a trunk");
+        let trunk = |text: &&str| parse(text, &Trunk::default()).expect("a trunk");
         let trunks: Vec<Trunk> = trunks.iter().map(trunk).collect();
         derive(machine, &source, trunks.iter())
     }

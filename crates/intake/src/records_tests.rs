@@ -18,7 +18,7 @@ const BEGAN: i64 = 1_795_151_390;
 
 fn intake(formats: &[Format]) -> Intake {
     let flag = "city=PJSIP/city,country=UZ,lead=userfield:lead=([0-9]+)";
-    let trunk = trunk::parse(flag, &trunk::Defaults::default()).expect("a trunk");
+    let trunk = trunk::parse(flag, &trunk::Trunk::default()).expect("a trunk");
     let settings = Settings {
         calls: callbridge_call::Settings {
             cdr_wait: Some(Duration::from_secs(10)),

@@ -19,7 +19,7 @@ const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/am
 const SOURCE: SourceId = SourceId(0);
 
 pub(crate) fn settings() -> Settings {
-    let trunk = trunk::parse(TRUNK, &trunk::Defaults::default()).expect("a trunk");
+    let trunk = trunk::parse(TRUNK, &trunk::Trunk::default()).expect("a trunk");
     let trunks = Trunks::new(vec![trunk]).expect("trunks");
     Settings {
         calls: callbridge_call::Settings {

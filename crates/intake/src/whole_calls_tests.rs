@@ -4,7 +4,7 @@ use super::settings::{Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
-use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+use callbridge_mapping::trunk::{Trunk, Trunks, parse};
 use callbridge_model::{Judged, LeadId, Outcome, Reason};
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, FrameVerdict, Position, Publisher, SourceId, StreamPosition};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const START: EventTime = EventTime::from_seconds(1_795_151_317);
 
 fn intake(url: &str, memory: Memory) -> Intake {
-    let trunk = parse("city=,country=UZ,lead=var:LEAD_ID", &Defaults::default());
+    let trunk = parse("city=,country=UZ,lead=var:LEAD_ID", &Trunk::default());
     let settings = Settings {
         calls: callbridge_call::Settings {
             cdr_wait: Some(Duration::from_secs(10)),
@@ -27,7 +27,7 @@ fn intake(url: &str, memory: Memory) -> Intake {
         clock_right_from: EventTime::from_seconds(1_700_000_000),
         rules: Rules {
             trunks: Trunks::new(vec![trunk.expect("a trunk")]).expect("trunks"),
-            without_trunk: Some(Defaults::default().trunk("default", "")),
+            without_trunk: Some(Trunk::default()),
             ..Rules::default()
         },
     };

@@ -1,6 +1,6 @@
 use super::*;
 use callbridge_mapping::people::Directory;
-use callbridge_mapping::trunk::{Defaults, parse};
+use callbridge_mapping::trunk::{Trunk, parse};
 use callbridge_model::Phone;
 use callbridge_model::number::Country;
 use proptest::prelude::*;
@@ -32,9 +32,9 @@ fn lead(id: i64) -> LeadId {
 }
 
 fn trunks(flags: &[&str]) -> Trunks {
-    let defaults = Defaults {
+    let defaults = Trunk {
         country: Country::parse("UZ"),
-        ..Defaults::default()
+        ..Trunk::default()
     };
     let read = |flag: &&str| parse(flag, &defaults).expect("a trunk");
     Trunks::new(flags.iter().map(read).collect()).expect("trunks")

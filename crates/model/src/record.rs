@@ -331,3 +331,19 @@ pub struct Judged {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept_out_unanswered: bool,
 }
+
+impl Judged {
+    /// A call for the journal, of which there is nothing more to say.
+    pub const fn journaled(record: CallRecord, judged_at: EventTime) -> Self {
+        Self {
+            record,
+            outcome: Outcome::Journal,
+            reason: None,
+            message: String::new(),
+            live: false,
+            remarks: Vec::new(),
+            judged_at,
+            kept_out_unanswered: false,
+        }
+    }
+}

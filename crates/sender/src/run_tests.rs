@@ -173,14 +173,8 @@ impl Stage {
 fn journaled() -> Finished {
     let call = sample::call();
     let judged = Judged {
-        record: sample::record(),
-        outcome: Outcome::Journal,
-        reason: None,
-        message: String::new(),
         live: true,
-        remarks: Vec::new(),
-        judged_at: call.ended,
-        kept_out_unanswered: false,
+        ..Judged::journaled(sample::record(), call.ended)
     };
     Finished::new(judged, call)
 }

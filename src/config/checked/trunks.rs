@@ -6,7 +6,7 @@ use crate::config::flags::{Flags, TrunkFlags};
 use crate::values;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::rule::{employee_rule, lead_rules};
-use callbridge_mapping::trunk::{Defaults, Trunk, Trunks, flag};
+use callbridge_mapping::trunk::{Trunk, Trunks, flag};
 use callbridge_model::number::Country;
 use callbridge_source::url::Format;
 
@@ -17,7 +17,6 @@ fn check(
     Checking { faults, needs, .. }: &mut Checking<'_>,
 ) -> (Trunks, Trunk) {
     let defaults = defaults(flags, faults);
-    let without_trunk = defaults.trunk("default", "");
     let mut trunks = Vec::new();
     for text in values::given(&flags.trunk) {
         match flag::parse(text, &defaults) {
@@ -38,7 +37,7 @@ fn check(
         faults.add("--trunk", words);
     }
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
-    (trunks.unwrap_or_default(), without_trunk)
+    (trunks.unwrap_or_default(), defaults)
 }
 
 /// Which calls come as messages, that name their trunks.
@@ -88,9 +87,9 @@ fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
     })
 }
 
-fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
+fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
     let text = |flag: &Option<String>| flag.clone().filter(|text| !text.is_empty());
-    Defaults {
+    Trunk {
         country: faults.read("--country", &text(&flags.country), flag::country),
         strip: faults.read("--strip", &text(&flags.strip), flag::strip),
         leads: faults
@@ -100,6 +99,7 @@ fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
         unanswered: faults
             .read("--unanswered", &flags.unanswered, flag::yes_or_no)
             .unwrap_or(true),
+        ..Trunk::default()
     }
 }
 

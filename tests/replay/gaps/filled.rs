@@ -64,7 +64,7 @@ impl Stored {
 }
 
 fn intake() -> Intake {
-    let parse = |text| trunk::parse(text, &trunk::Defaults::default()).expect("a trunk");
+    let parse = |text| trunk::parse(text, &trunk::Trunk::default()).expect("a trunk");
     let trunks = [
         "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
         "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",

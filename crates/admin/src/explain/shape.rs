@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use callbridge_mapping::journal::{Rules, judge};
     use callbridge_mapping::people::People;
-    use callbridge_mapping::trunk::{Defaults, Trunks};
+    use callbridge_mapping::trunk::{Trunk, Trunks};
     use callbridge_model::safe::is_hostile;
     use callbridge_testkit::sample::call;
 
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn the_keys_are_those_of_the_page_in_its_order() {
         let trunk =
-            callbridge_mapping::trunk::parse("city=PJSIP/city,country=UZ", &Defaults::default());
+            callbridge_mapping::trunk::parse("city=PJSIP/city,country=UZ", &Trunk::default());
         let trunks = Trunks::new(vec![trunk.expect("good")]).expect("one");
         let rules = Rules {
             trunks,

@@ -298,13 +298,13 @@ mod tests {
     use super::*;
     use callbridge_call::call::Because;
     use callbridge_mapping::journal::judge;
-    use callbridge_mapping::trunk::{Defaults, Trunks};
+    use callbridge_mapping::trunk::{Trunk, Trunks};
     use callbridge_model::Zone;
     use callbridge_testkit::sample::call;
 
     fn explained(call: &FinishedCall, colour: bool) -> String {
         let flag = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
-        let trunk = callbridge_mapping::trunk::parse(flag, &Defaults::default()).expect("good");
+        let trunk = callbridge_mapping::trunk::parse(flag, &Trunk::default()).expect("good");
         let rules = Rules {
             trunks: Trunks::new(vec![trunk]).expect("one"),
             ..Rules::default()

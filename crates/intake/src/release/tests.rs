@@ -3,7 +3,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_mapping::journal::judge;
 use callbridge_mapping::people::files::Watched;
-use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+use callbridge_mapping::trunk::{Trunk, Trunks, parse};
 use callbridge_model::status::Books;
 use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open, tables};
 use callbridge_testkit::sample::call;
@@ -30,7 +30,7 @@ impl Place {
         let folder = tempfile::tempdir().expect("a folder");
         let (spool, guard) = open(folder.path(), Settings::default()).expect("opens");
         let flag = "city=PJSIP/city,country=UZ,lead=directory";
-        let trunk = parse(flag, &Defaults::default()).expect("good");
+        let trunk = parse(flag, &Trunk::default()).expect("good");
         let trunks = Trunks::new(vec![trunk]).expect("one trunk");
         let directory = LeadDirectory::open(folder.path()).expect("beside it");
         let lists = Watched::new(&trunks).with_directory(Arc::new(directory));

@@ -102,60 +102,36 @@ pub fn judge(
         estimate: call.estimate,
         by_hand: None,
     };
-    let verdict = match left_out(call, trunk, rules.limit(pbx), &figures) {
-        Some(verdict) => {
+    let limit = rules.limit(pbx);
+    let (outcome, reason, message) = match left_out(call, trunk, limit, &figures) {
+        Some((outcome, why)) => {
             record.uuid = None;
-            verdict
+            (outcome, None, why)
         }
         None => {
-            let who = who(call, trunk, people, &record);
+            let who = who(call, trunk, (rules, people), &record);
             record.lead_id = who.lead_id;
             record.lead_from.clone_from(&who.lead_from);
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
             remarks.extend(who.no_employee.clone().filter(|_| listed));
-            let left_to_others = told::leaves_lead_to_others(trunk, rules);
-            facts(call, &figures, now)
-                .unwrap_or_else(|| who.verdict(rules.require_employee, left_to_others))
+            let missing = || who.missing(rules.require_employee);
+            match facts(call, &figures, now).or_else(missing) {
+                Some((reason, why)) => (Outcome::DeadLetter, Some(reason), why),
+                None => (Outcome::Journal, None, String::new()),
+            }
         }
     };
+    let early = limit.is_some_and(|limit| call.started < limit);
+    let called_in = call.direction == Direction::Inbound && !early;
     Judged {
-        record,
-        outcome: verdict.outcome,
-        reason: verdict.reason,
-        message: verdict.message,
+        outcome,
+        reason,
+        message,
         live: call.live,
         remarks,
-        judged_at: now,
-        kept_out_unanswered: verdict.kept_out_unanswered,
-    }
-}
-
-/// An outcome on its way.
-struct Verdict {
-    outcome: Outcome,
-    reason: Option<Reason>,
-    message: String,
-    kept_out_unanswered: bool,
-}
-
-impl Verdict {
-    fn plain(outcome: Outcome, message: impl Into<String>) -> Self {
-        Self {
-            outcome,
-            reason: None,
-            message: message.into(),
-            kept_out_unanswered: false,
-        }
-    }
-
-    fn dead(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::DeadLetter,
-            reason: Some(reason),
-            message: message.into(),
-            kept_out_unanswered: false,
-        }
+        kept_out_unanswered: called_in && trunk.is_some_and(|it| it.journal && it.keeps_out(call)),
+        ..Judged::journaled(record, now)
     }
 }
 
@@ -183,25 +159,18 @@ fn left_out(
     trunk: Option<&Trunk>,
     limit: Option<EventTime>,
     figures: &Figures,
-) -> Option<Verdict> {
-    match call.direction {
-        Direction::Internal => {
-            return Some(Verdict::plain(Outcome::Internal, "no trunk took part"));
-        }
-        Direction::Inbound | Direction::Outbound => {}
+) -> Option<(Outcome, String)> {
+    if call.direction == Direction::Internal {
+        return Some((Outcome::Internal, "no trunk took part".to_owned()));
     }
-    let skipped = |why: String| Some(Verdict::plain(Outcome::Skipped, why));
+    let skipped = |why: String| Some((Outcome::Skipped, why));
     if let Some(trunk) = trunk {
         if !trunk.journal {
             return skipped(format!("trunk {} says journal=no", trunk.name));
         }
-        if !trunk.unanswered && !call.answered {
-            let why = format!("unanswered, and trunk {} says unanswered=no", trunk.name);
-            let early = limit.is_some_and(|limit| call.started < limit);
-            return Some(Verdict {
-                kept_out_unanswered: call.direction == Direction::Inbound && !early,
-                ..Verdict::plain(Outcome::Skipped, why)
-            });
+        if trunk.keeps_out(call) {
+            let name = &trunk.name;
+            return skipped(format!("unanswered, and trunk {name} says unanswered=no"));
         }
     }
     // A start that cannot be true says nothing about before or after.
@@ -211,17 +180,17 @@ fn left_out(
 }
 
 /// Faults of the call itself; they come before the question of who it was.
-fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<Verdict> {
+fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     if call.given.is_some() {
-        let wrong = told::wrong_figures(call, figures, now);
-        return wrong.map(|(reason, words)| Verdict::dead(reason, words));
+        return told::wrong_figures(call, figures, now);
     }
-    let wrong_start = figures.wrong_start.as_ref();
-    let excess = figures.talk_excess.as_ref();
-    wrong_start
-        .map(|why| Verdict::dead(Reason::InvalidEpoch, why))
-        .or_else(|| Some(Verdict::dead(Reason::Incomplete, call.incomplete.as_ref()?)))
-        .or_else(|| Some(Verdict::dead(Reason::TalkExceedsDuration, excess?)))
+    let faults = [
+        (Reason::InvalidEpoch, &figures.wrong_start),
+        (Reason::Incomplete, &call.incomplete),
+        (Reason::TalkExceedsDuration, &figures.talk_excess),
+    ];
+    let mut faults = faults.into_iter();
+    faults.find_map(|(reason, why)| Some((reason, why.clone()?)))
 }
 
 /// Who called and who answered, in the CRM's ids.
@@ -238,7 +207,7 @@ pub(crate) struct Who {
 pub(crate) fn who(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
-    people: &People,
+    (rules, people): (&Rules, &People),
     record: &CallRecord,
 ) -> Who {
     let given = call.given.unwrap_or_default();
@@ -283,24 +252,22 @@ pub(crate) fn who(
             trunk.name
         ),
     });
+    let left_to_others = told::leaves_lead_to_others(trunk, rules);
     Who {
         lead_id,
         lead_from,
         employee_id,
-        no_lead,
+        no_lead: no_lead.filter(|_| !left_to_others),
         no_employee,
     }
 }
 
 impl Who {
-    fn verdict(self, require_employee: bool, left_to_others: bool) -> Verdict {
-        if let Some((reason, why)) = self.no_lead.filter(|_| !left_to_others) {
-            return Verdict::dead(reason, why);
-        }
-        match self.no_employee {
-            Some(why) if require_employee => Verdict::dead(Reason::NoEmployee, why),
-            Some(_) | None => Verdict::plain(Outcome::Journal, ""),
-        }
+    /// What the journal needs and nobody knows: a lead, and an employee where one is required.
+    fn missing(&self, employee: bool) -> Option<(Reason, String)> {
+        let no_employee = self.no_employee.as_ref().filter(|_| employee);
+        let no_employee = no_employee.map(|why| (Reason::NoEmployee, why.clone()));
+        self.no_lead.clone().or(no_employee)
     }
 }
 

@@ -1,9 +1,9 @@
 //! A dead letter judged anew: by a person's wish, or because its lead became known.
 
-use super::{Rules, Who, who};
+use super::{Rules, who};
 use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason, Said};
+use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Said};
 use serde::{Deserialize, Serialize};
 
 /// Where a lead came from that a person gave with a retry.
@@ -82,10 +82,7 @@ pub fn remap(
         let shown = || super::shown_to_a_lead(call, trunk, people);
         record.client_phone = super::phone_of(call, trunk).or_else(shown);
     }
-    let mut found = who(&known, trunk, people, &record);
-    if super::told::leaves_lead_to_others(trunk, rules) {
-        found.no_lead = None;
-    }
+    let mut found = who(&known, trunk, (rules, people), &record);
     let wish = by.unwrap_or_default();
     (record.lead_id, record.lead_from) = match wish.lead {
         Some(lead) => (Some(lead), Some(BY_HAND.to_owned())),
@@ -96,37 +93,12 @@ pub fn remap(
         Some(EmployeeWish::None) => None,
         Some(EmployeeWish::Is(employee)) => Some(employee),
     };
-    let missing = missing(&record, &found, wish, rules.require_employee);
-    let (reason, message) = missing.map_or((None, String::new()), |(r, words)| (Some(r), words));
-    Judged {
-        outcome: if reason.is_some() {
-            Outcome::DeadLetter
-        } else {
-            Outcome::Journal
-        },
-        record,
-        reason,
-        message,
-        live: false,
-        remarks: Vec::new(),
-        judged_at: now,
-        kept_out_unanswered: false,
+    found.no_lead = found.no_lead.filter(|_| record.lead_id.is_none());
+    let missing = found.missing(rules.require_employee && wish.employee.is_none());
+    let mut judged = Judged::journaled(record, now);
+    if let Some((reason, message)) = missing {
+        judged.outcome = Outcome::DeadLetter;
+        (judged.reason, judged.message) = (Some(reason), message);
     }
-}
-
-fn missing(
-    record: &CallRecord,
-    found: &Who,
-    wish: Wish,
-    require_employee: bool,
-) -> Option<(Reason, String)> {
-    if record.lead_id.is_none() {
-        return found.no_lead.clone();
-    }
-    let asked = require_employee && wish.employee.is_none();
-    found
-        .no_employee
-        .clone()
-        .filter(|_| asked)
-        .map(|why| (Reason::NoEmployee, why))
+    judged
 }

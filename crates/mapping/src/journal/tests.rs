@@ -1,6 +1,6 @@
 use super::*;
 use crate::people::files::Watched;
-use crate::trunk::Defaults;
+use crate::trunk::Trunk;
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{EpochSeconds, Extension};
 use callbridge_model::CallUuid;
@@ -8,9 +8,9 @@ use callbridge_testkit::sample::call;
 use std::time::Duration;
 
 fn rules(flag: &str) -> Rules {
-    let defaults = Defaults {
+    let defaults = Trunk {
         country: Country::parse("UZ"),
-        ..Defaults::default()
+        ..Trunk::default()
     };
     let trunk = crate::trunk::parse(flag, &defaults).expect("a good flag");
     Rules {

@@ -75,8 +75,8 @@ pub(super) fn without_lead(
 }
 
 /// Whoever the call is forwarded to finds its lead: no rule here does.
-pub(super) fn leaves_lead_to_others(trunk: Option<&Trunk>, rules: &Rules) -> bool {
-    rules.forwards && trunk.is_some_and(|trunk| trunk.leads.is_empty())
+pub(super) fn leaves_lead_to_others(trunk: &Trunk, rules: &Rules) -> bool {
+    rules.forwards && trunk.leads.is_empty()
 }
 
 /// A message that names a trunk which is none.
@@ -97,7 +97,7 @@ mod tests {
     use crate::people::People;
     use crate::people::files::Watched;
     use crate::people::rule::{EmployeeRule, LeadRule};
-    use crate::trunk::{Defaults, Trunks, parse};
+    use crate::trunk::{Trunk, Trunks, parse};
     use callbridge_call::GivenIds;
     use callbridge_call::call::HeardNumber;
     use callbridge_model::number::Country;
@@ -106,16 +106,16 @@ mod tests {
     use std::time::Duration;
 
     fn rules(flags: &[&str]) -> Rules {
-        let defaults = Defaults {
+        let defaults = Trunk {
             country: Country::parse("UZ"),
-            ..Defaults::default()
+            ..Trunk::default()
         };
         let trunks = flags
             .iter()
             .map(|flag| parse(flag, &defaults).expect("good"));
         Rules {
             trunks: Trunks::new(trunks.collect()).expect("trunks"),
-            without_trunk: Some(defaults.trunk("default", "")),
+            without_trunk: Some(defaults),
             ..Rules::default()
         }
     }
@@ -140,14 +140,14 @@ mod tests {
         };
         let leads = file("leads.csv", "phone,leadId\n+998901110001,4001\n");
         let employees = file("employees.csv", "extension,employeeId\n101,501\n");
-        let defaults = Defaults {
+        let defaults = Trunk {
             country: Country::parse("UZ"),
             leads: vec![LeadRule::Csv(leads)],
             employees: Some(EmployeeRule::File(employees)),
-            ..Defaults::default()
+            ..Trunk::default()
         };
         let rules = Rules {
-            without_trunk: Some(defaults.trunk("default", "")),
+            without_trunk: Some(defaults),
             ..Rules::default()
         };
         let mut call = sample::call();
@@ -236,6 +236,27 @@ mod tests {
         assert_eq!(forwarded.record.lead_id, None);
         let sent = judged("city=PJSIP/city", false);
         assert_eq!(sent.reason, Some(Reason::NoLead));
+    }
+
+    #[test]
+    fn what_a_collector_parks_for_its_employee_waits_until_there_is_one() {
+        let mut call = sample::call();
+        call.variables.clear();
+        let rules = |trunk: &str| Rules {
+            forwards: true,
+            require_employee: true,
+            ..rules(&[trunk])
+        };
+        let (people, now) = (People::default(), call.ended);
+        let (bare, listed) = (
+            rules("city=PJSIP/city"),
+            "city=PJSIP/city,employees=101:501",
+        );
+        let parked = judge(&call, "pbx1", &bare, &people, now);
+        assert_eq!(parked.reason, Some(Reason::NoEmployee));
+        let again = |rules| remap(&parked.record, &call, None, rules, &people, now);
+        assert_eq!(again(&bare).reason, Some(Reason::NoEmployee));
+        assert_eq!(again(&rules(listed)).outcome, Outcome::Journal);
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub fn look(rules: &Rules, people: &People, met: &[Met]) -> Employees {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trunk::{Defaults, Trunks, parse};
+    use crate::trunk::{Trunk, Trunks, parse};
 
     #[test]
     fn letters_among_digits_are_told_from_names() {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn entries_that_no_call_had_and_extensions_that_no_list_has_are_told() {
         let flag = "city=PJSIP/city,employees=1O1:501;102:502;103:503";
-        let trunks = vec![parse(flag, &Defaults::default()).expect("a good flag")];
+        let trunks = vec![parse(flag, &Trunk::default()).expect("a good flag")];
         let rules = Rules {
             trunks: Trunks::new(trunks).expect("one trunk"),
             ..Rules::default()
@@ -141,7 +141,7 @@ mod tests {
         );
         assert_eq!(told, ("101", 2, 20));
         // Over a trunk without a list, too; such a call meets no list.
-        let bare = parse("bare=PJSIP/bare", &Defaults::default()).expect("a good flag");
+        let bare = parse("bare=PJSIP/bare", &Trunk::default()).expect("a good flag");
         let rules = Rules {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
             ..Rules::default()

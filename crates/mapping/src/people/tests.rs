@@ -1,15 +1,15 @@
 use super::files::{Error, ListChange, News, Watched};
 use super::*;
-use crate::trunk::{Defaults, Trunks};
+use crate::trunk::{Trunk, Trunks};
 use callbridge_call::EventTime;
 use callbridge_testkit::sample::call;
 use std::fs;
 use std::time::Duration;
 
 fn trunk(flag: &str) -> Trunk {
-    let defaults = Defaults {
+    let defaults = Trunk {
         country: Country::parse("UZ"),
-        ..Defaults::default()
+        ..Trunk::default()
     };
     crate::trunk::parse(flag, &defaults).expect("a good flag")
 }

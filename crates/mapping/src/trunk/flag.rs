@@ -1,52 +1,8 @@
 //! `NAME=ENDPOINT[,key=value…]` read, with every fault of it.
 
 use super::Trunk;
-use crate::people::rule::{EmployeeRule, LeadRule, employee_rule, lead_rules};
+use crate::people::rule::{employee_rule, lead_rules};
 use callbridge_model::number::Country;
-
-/// What the flags `--country --strip --lead --employees --unanswered` say for all trunks.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// `--country`
-    pub country: Option<Country>,
-    /// `--strip`
-    pub strip: Option<String>,
-    /// `--lead`
-    pub leads: Vec<LeadRule>,
-    /// `--employees`
-    pub employees: Option<EmployeeRule>,
-    /// `--unanswered`
-    pub unanswered: bool,
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        Self {
-            country: None,
-            strip: None,
-            leads: Vec::new(),
-            employees: None,
-            unanswered: true,
-        }
-    }
-}
-
-impl Defaults {
-    /// A trunk of which nothing else is said.
-    pub fn trunk(&self, name: &str, endpoint: &str) -> Trunk {
-        Trunk {
-            name: name.to_owned(),
-            endpoint: endpoint.to_owned(),
-            pbx: None,
-            country: self.country,
-            strip: self.strip.clone(),
-            leads: self.leads.clone(),
-            employees: self.employees.clone(),
-            unanswered: self.unanswered,
-            journal: true,
-        }
-    }
-}
 
 /// The keys of a trunk, for messages.
 const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
@@ -54,8 +10,9 @@ const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
 /// Names are shown in tables and metrics.
 const NAME_CHARACTERS_MAX: usize = 64;
 
-/// Reads one `--trunk`; all its faults in words otherwise.
-pub fn parse(text: &str, defaults: &Defaults) -> Result<Trunk, Vec<String>> {
+/// Reads one `--trunk`; all its faults in words otherwise. What it leaves out is as `defaults` has
+/// it: the flags `--country --strip --lead --employees --unanswered`.
+pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     let mut faults = Vec::new();
     let mut pieces = pieces(text).into_iter();
     let head = pieces.next().unwrap_or_default();
@@ -74,7 +31,11 @@ pub fn parse(text: &str, defaults: &Defaults) -> Result<Trunk, Vec<String>> {
     }) {
         faults.push(fault);
     }
-    let mut trunk = defaults.trunk(name, endpoint);
+    let mut trunk = Trunk {
+        name: name.to_owned(),
+        endpoint: endpoint.to_owned(),
+        ..defaults.clone()
+    };
     let mut told: Vec<String> = Vec::new();
     for piece in pieces {
         let Some((key, value)) = piece.split_once('=') else {
@@ -190,15 +151,16 @@ pub fn yes_or_no(text: &str) -> Result<bool, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::people::rule::LeadRule;
 
     #[test]
     fn a_trunk_takes_its_own_words_before_the_defaults() {
-        let defaults = Defaults {
+        let defaults = Trunk {
             country: Country::parse("KZ"),
             strip: Some("0".to_owned()),
             leads: lead_rules("var:LEAD").expect("good"),
-            employees: None,
             unanswered: false,
+            ..Trunk::default()
         };
         let plain = parse("gsm=Dongle/MTS-*", &defaults).expect("good");
         assert_eq!(
@@ -224,7 +186,7 @@ mod tests {
     #[test]
     fn a_trunk_may_have_several_endpoints() {
         let text = "city=gateway/city|address/203.0.113.5:5060|sofia/external,country=UZ";
-        let trunk = parse(text, &Defaults::default()).expect("good");
+        let trunk = parse(text, &Trunk::default()).expect("good");
         let wants = ["gateway/city", "address/203.0.113.5:5060", "sofia/external"];
         assert_eq!(trunk.endpoints().collect::<Vec<_>>(), wants);
         assert!(trunk.takes_in("sofia/external/998901110001"));
@@ -233,7 +195,7 @@ mod tests {
             "city=gateway/city|x",
             "city=|profile/external",
         ] {
-            assert!(parse(wrong, &Defaults::default()).is_err(), "{wrong}");
+            assert!(parse(wrong, &Trunk::default()).is_err(), "{wrong}");
         }
     }
 
@@ -241,7 +203,7 @@ mod tests {
     fn a_comma_inside_a_pattern_stays_there() {
         let trunk = parse(
             r"a=SIP/a,lead=userfield:x=(\d{1,9}),strip=9",
-            &Defaults::default(),
+            &Trunk::default(),
         );
         let trunk = trunk.expect("good");
         assert_eq!(trunk.strip.as_deref(), Some("9"));
@@ -255,7 +217,7 @@ mod tests {
     fn all_faults_of_a_trunk_are_told_at_once() {
         let text =
             "city=city,country=XX,strip=nine,contry=UZ,unanswered=maybe,lead=LEAD_ID,pbx=,UZ";
-        let faults = parse(text, &Defaults::default())
+        let faults = parse(text, &Trunk::default())
             .expect_err("wrong")
             .join("\n");
         let wants = [
@@ -275,7 +237,7 @@ mod tests {
              journal",
         ];
         assert_eq!(faults, wants.join("\n"));
-        let faults = parse("PJSIP/city", &Defaults::default())
+        let faults = parse("PJSIP/city", &Trunk::default())
             .expect_err("wrong")
             .join("\n");
         insta::assert_snapshot!(faults, @"begins with NAME=ENDPOINT, as in `city=PJSIP/city`");

@@ -2,11 +2,11 @@
 
 pub mod flag;
 
-pub use flag::{Defaults, parse};
+pub use flag::parse;
 
 use crate::people::rule::{EmployeeRule, LeadRule};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Endpoints, TrunkEndpoint};
+use callbridge_call::{Endpoints, FinishedCall, TrunkEndpoint};
 use callbridge_model::number::Country;
 use std::collections::BTreeSet;
 
@@ -33,6 +33,23 @@ pub struct Trunk {
     pub unanswered: bool,
     /// Calls are journaled.
     pub journal: bool,
+}
+
+impl Default for Trunk {
+    /// One of which nothing is said, as messages without a trunk have it.
+    fn default() -> Self {
+        Self {
+            name: "default".to_owned(),
+            endpoint: String::new(),
+            pbx: None,
+            country: None,
+            strip: None,
+            leads: Vec::new(),
+            employees: None,
+            unanswered: true,
+            journal: true,
+        }
+    }
 }
 
 /// All trunks, in the order of their flags; no two of one PBX have the same name.
@@ -159,6 +176,11 @@ impl Trunk {
             .endpoints()
             .map(|it| TrunkEndpoint::new(&self.name, it));
         known_by.map(move |it| if awaits { it.awaiting_cdr() } else { it })
+    }
+
+    /// Nobody answered the call, and `unanswered=no` leaves such calls out.
+    pub(crate) fn keeps_out(&self, call: &FinishedCall) -> bool {
+        !self.unanswered && !call.answered
     }
 
     /// Some PBX has both.
