@@ -52,9 +52,10 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 16] = [
+const CALL_MODULES: [&str; 17] = [
     "units",
     "event",
+    "json",
     "framing",
     "timeline",
     "call",

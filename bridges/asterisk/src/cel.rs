@@ -173,8 +173,8 @@ impl<'a> CelRow<'a> {
     }
 }
 
-/// Decodes a body of asterisk-cel-amqp. The module's own misspelling (`peer_acount`) stands in a member that no call
-/// depends on; `extra` is an object or a text that holds one.
+/// Decodes a body of asterisk-cel-amqp. The module's own misspelling (`peer_acount`) stands in a
+/// member that no call depends on; `extra` is an object or a text that holds one.
 pub(crate) fn decode_amqp<'a>(
     body: &'a [u8],
     scratch: &'a mut Scratch,

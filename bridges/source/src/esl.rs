@@ -25,8 +25,8 @@ struct SocketLine {
     dialogue: Dialogue,
 }
 
-/// One connection, from opening to its end; why it ended. `core`: the process of the switch that was
-/// heard last.
+/// One connection, from opening to its end; why it ended. `core`: the process of the switch that
+/// was heard last.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     core: &mut Option<Vec<u8>>,
