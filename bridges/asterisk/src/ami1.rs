@@ -11,7 +11,7 @@
 //! ```
 
 use crate::key::{self, Key};
-use crate::text::{RawValue, add_variable, epoch, known, same};
+use crate::text::{RawPairs, RawValue, add_variable, epoch, known, same};
 use callbridge_call::event::Text;
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
@@ -75,9 +75,9 @@ struct Read<'a> {
 }
 
 /// What the event tells; `None` if nothing that a call depends on.
-pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
+pub(crate) fn tell<'a>(
     old: Old,
-    pairs: impl Iterator<Item = (K, V)>,
+    pairs: impl RawPairs<'a>,
     mended: &mut bool,
 ) -> Option<ChannelEvent<'a>> {
     let mut read = Read::default();

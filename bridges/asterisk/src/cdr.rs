@@ -2,14 +2,14 @@
 
 use crate::cdr_time::is_time;
 use crate::mend::Scratch;
-use crate::text::{JsonText, RawValue, epoch, known, same, seconds};
+use crate::text::{JsonText, RawPairs, RawValue, epoch, known, same, seconds};
 use callbridge_call::{Cdr, PbxEvent};
 use callbridge_call::{Decoded, Unreadable};
 
 /// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
 /// may have mapped it; all without case and underscores.
-pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
-    pairs: impl Iterator<Item = (K, V)>,
+pub(crate) fn tell<'a>(
+    pairs: impl RawPairs<'a>,
     mended: &mut bool,
 ) -> Result<PbxEvent<'a>, Unreadable> {
     let known = pairs.filter_map(|(key, value)| Some((field(key.as_ref())?, value)));

@@ -4,7 +4,7 @@
 use crate::cel_time::CelClock;
 use crate::key::is;
 use crate::mend::Scratch;
-use crate::text::{JsonText, RawValue, epoch, known, number};
+use crate::text::{JsonText, RawPairs, RawValue, epoch, known, number};
 use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
 use callbridge_call::json::{Json, Members};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
@@ -53,10 +53,7 @@ struct ExtraFields<'a> {
 
 impl<'a> CelRow<'a> {
     /// A row from the pairs of AMI's `CEL` event.
-    pub(crate) fn from_pairs<K: AsRef<[u8]>, V: RawValue<'a>>(
-        pairs: impl Iterator<Item = (K, V)>,
-        mended: &mut bool,
-    ) -> Self {
+    pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, mended: &mut bool) -> Self {
         let mut row = Self::default();
         for (key, value) in pairs {
             let key = key.as_ref();

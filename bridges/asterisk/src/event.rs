@@ -4,7 +4,7 @@ use crate::ami1::{self, Old};
 use crate::cel::CelRow;
 use crate::cel_time::CelClock;
 use crate::key::Key;
-use crate::text::{RawValue, add_variable, epoch, known, number, same, strip};
+use crate::text::{RawPairs, RawValue, add_variable, epoch, known, number, same, strip};
 use crate::{cdr, key};
 use callbridge_call::Unreadable;
 use callbridge_call::event::{ChannelState, Text};
@@ -126,9 +126,9 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
 
 /// Reads an event's pairs by its rule.
 #[inline]
-pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
+pub(crate) fn tell<'a>(
     rule: Rule,
-    pairs: impl Iterator<Item = (K, V)>,
+    pairs: impl RawPairs<'a>,
     clock: &mut CelClock,
     mended: &mut bool,
 ) -> Result<Option<PbxEvent<'a>>, Unreadable> {
@@ -148,10 +148,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
 }
 
 /// How long the PBX had been up when it said that it is.
-fn with_uptime<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
-    mark: Mark,
-    mut pairs: impl Iterator<Item = (K, V)>,
-) -> Mark {
+fn with_uptime<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     match mark {
         Mark::FullyBooted { .. } => {
             let told = pairs.find(|(name, _)| same(name.as_ref(), b"Uptime"));
@@ -189,11 +186,7 @@ fn describe<'a, V: RawValue<'a>>(
     None
 }
 
-fn tell_plain<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
-    plain: Plain,
-    pairs: impl Iterator<Item = (K, V)>,
-    mended: &mut bool,
-) -> ChannelEvent<'a> {
+fn tell_plain<'a>(plain: Plain, pairs: impl RawPairs<'a>, mended: &mut bool) -> ChannelEvent<'a> {
     let mut channel = ChannelRef::default();
     let (mut at, mut state, mut cause) = (None, ChannelState::Unknown, None);
     let (mut bridge, mut technology) = (Text::default(), Text::default());
@@ -227,11 +220,7 @@ fn tell_plain<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-fn tell_dial<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
-    begins: bool,
-    pairs: impl Iterator<Item = (K, V)>,
-    mended: &mut bool,
-) -> ChannelEvent<'a> {
+fn tell_dial<'a>(begins: bool, pairs: impl RawPairs<'a>, mended: &mut bool) -> ChannelEvent<'a> {
     let (mut at, mut by, mut dialled) = (None, ChannelRef::default(), ChannelRef::default());
     let (mut dial_string, mut status) = (Text::default(), Text::default());
     for (name, value) in pairs {
@@ -265,10 +254,10 @@ fn tell_dial<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
 
 /// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
 /// share a bridge already; its target is dialled, and that is told by other events.
-fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
+fn tell_joined<'a>(
     main: &[u8],
     others: &[&[u8]],
-    pairs: impl Iterator<Item = (K, V)>,
+    pairs: impl RawPairs<'a>,
     mended: &mut bool,
 ) -> ChannelEvent<'a> {
     // Of LocalBridge before Asterisk 12.

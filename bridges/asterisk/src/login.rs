@@ -61,34 +61,20 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// `Authentication failed`, in the PBX's words.
-    #[error("the PBX refused the login: {message}; check user and secret in manager.conf")]
-    Refused {
-        /// The PBX's `Message`.
-        message: String,
-    },
+    #[error("the PBX refused the login: {0}; check user and secret in manager.conf")]
+    Refused(String),
     /// The PBX knows no challenge, and its line is open to others.
     #[error(
-        "the PBX does not do an MD5 challenge ({message}), and the secret is not sent in the \
+        "the PBX does not do an MD5 challenge ({0}), and the secret is not sent in the \
          clear over a network: use amis:// or a PBX on loopback"
     )]
-    PlainNotAllowed {
-        /// The PBX's `Message`.
-        message: String,
-    },
+    PlainNotAllowed(String),
     /// Something else listens there.
-    #[error("the peer is not an Asterisk manager: it says {line:?} instead of … Call Manager/x.y")]
-    PeerIsNotAmi {
-        /// The beginning of what it said.
-        line: String,
-    },
+    #[error("the peer is not an Asterisk manager: it says {0:?} instead of … Call Manager/x.y")]
+    PeerIsNotAmi(String),
     /// Some filters were taken and some were not: only part of the events would come.
-    #[error(
-        "the PBX took part of the event filter alone ({message}); the next login goes without one"
-    )]
-    FilterTorn {
-        /// The PBX's `Message`.
-        message: String,
-    },
+    #[error("the PBX took part of the event filter alone ({0}); the next login goes without one")]
+    FilterTorn(String),
     /// A line end in the user's name or the secret would be a line of its own.
     #[error("the user's name or the secret holds a line end or is empty")]
     BadCredentials,
@@ -176,7 +162,7 @@ impl Login {
         let line = line.unwrap_or_default().trim_ascii_end();
         if !is_banner(line) {
             let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-            return self.fail(LoginError::PeerIsNotAmi { line });
+            return self.fail(LoginError::PeerIsNotAmi(line));
         }
         self.banner = String::from_utf8_lossy(line).into_owned();
         self.state = State::Challenged;
@@ -204,7 +190,7 @@ impl Login {
             None if self.settings.plain_allowed => login.push(("Secret", secret.expose_secret())),
             None => {
                 let message = message(&pairs);
-                return self.fail(LoginError::PlainNotAllowed { message });
+                return self.fail(LoginError::PlainNotAllowed(message));
             }
         }
         self.state = State::LoggingIn;
@@ -215,7 +201,7 @@ impl Login {
         let pairs = Pairs::new(frame);
         if is_error(&pairs) {
             let message = message(&pairs);
-            return self.fail(LoginError::Refused { message });
+            return self.fail(LoginError::Refused(message));
         }
         if pairs.get("Response").is_none() {
             return Action::Wait;
@@ -260,7 +246,7 @@ impl Login {
         }
         if self.filters.taken > 0 && self.filters.denied > 0 {
             let message = message(&pairs);
-            return self.fail(LoginError::FilterTorn { message });
+            return self.fail(LoginError::FilterTorn(message));
         }
         Action::Wait
     }

@@ -130,7 +130,7 @@ impl Mender<'_> {
         self.next += 1;
         loop {
             let rest = &self.bytes[self.next..];
-            match *rest.first()? {
+            self.next += match *rest.first()? {
                 b'"' if closes(&rest[1..], is_key) => {
                     self.out.push(b'"');
                     self.next += 1;
@@ -138,26 +138,25 @@ impl Mender<'_> {
                 }
                 b'"' => {
                     self.out.extend_from_slice(b"\\\"");
-                    self.next += 1;
+                    1
                 }
-                b'\\' => self.next += escape(&rest[1..], self.out)? + 1,
+                b'\\' => escape(&rest[1..], self.out)? + 1,
                 byte @ ..0x20 => {
-                    self.out
-                        .extend_from_slice(format!("\\u{byte:04x}").as_bytes());
-                    self.next += 1;
+                    self.out.extend(format!("\\u{byte:04x}").bytes());
+                    1
                 }
                 0x80.. => {
                     let length = rest.iter().take_while(|byte| **byte >= 0x80).count();
                     let text = String::from_utf8_lossy(&rest[..length]);
                     self.out.extend_from_slice(text.as_bytes());
-                    self.next += length;
+                    length
                 }
                 _ => {
                     let length = rest.iter().take_while(|byte| is_plain(**byte)).count();
                     self.out.extend_from_slice(&rest[..length]);
-                    self.next += length;
+                    length
                 }
-            }
+            };
         }
     }
 }

@@ -10,6 +10,19 @@ pub(crate) trait RawValue<'a>: AsRef<[u8]> {
     fn text(self, mended: &mut bool) -> Text<'a>;
 }
 
+/// The pairs of a message, as its format holds them.
+pub(crate) trait RawPairs<'a>:
+    Iterator<Item = (<Self as RawPairs<'a>>::Key, <Self as RawPairs<'a>>::Value)>
+{
+    type Key: AsRef<[u8]>;
+    type Value: RawValue<'a>;
+}
+
+impl<'a, K: AsRef<[u8]>, V: RawValue<'a>, I: Iterator<Item = (K, V)>> RawPairs<'a> for I {
+    type Key = K;
+    type Value = V;
+}
+
 impl<'a> RawValue<'a> for &'a [u8] {
     fn text(self, mended: &mut bool) -> Text<'a> {
         match std::str::from_utf8(self) {

@@ -52,7 +52,7 @@ pub(crate) async fn session(
         Err(error) => error,
     };
     if let Error::Line { error, .. } = &error {
-        let torn = matches!(error, LineError::Ami(LoginError::FilterTorn { .. }));
+        let torn = matches!(error, LineError::Ami(LoginError::FilterTorn(_)));
         *unfiltered |= torn || matches!(error, LineError::Deaf);
     }
     error

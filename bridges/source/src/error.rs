@@ -101,8 +101,8 @@ impl Error {
 impl LineError {
     const fn fix(&self) -> Fix {
         match self {
-            Self::Ami(LoginError::Refused { .. } | LoginError::BadCredentials) => Fix::Secret,
-            Self::Ami(LoginError::PlainNotAllowed { .. }) => Fix::Settings,
+            Self::Ami(LoginError::Refused(_) | LoginError::BadCredentials) => Fix::Secret,
+            Self::Ami(LoginError::PlainNotAllowed(_)) => Fix::Settings,
             Self::Esl(
                 SocketRefusal::Password | SocketRefusal::Address | SocketRefusal::BadSecret,
             )

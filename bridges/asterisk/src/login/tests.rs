@@ -112,7 +112,7 @@ fn a_filter_that_is_denied_is_done_without_and_one_that_is_torn_ends_the_login()
     let actions = asked_for(&mut torn);
     let heard = answers(&mut torn, &actions, |nth| nth == 7);
     let message = "Permission denied".to_owned();
-    assert_eq!(heard[7], Action::Failed(LoginError::FilterTorn { message }));
+    assert_eq!(heard[7], Action::Failed(LoginError::FilterTorn(message)));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_plain_secret_is_sent_only_where_that_is_allowed() {
     let mut guarded = login(false, false);
     guarded.hear(BANNER);
     let message = "Invalid/unknown command".to_owned();
-    let refused = Action::Failed(LoginError::PlainNotAllowed { message });
+    let refused = Action::Failed(LoginError::PlainNotAllowed(message));
     assert_eq!(guarded.hear(unknown), refused);
 }
 
@@ -138,7 +138,7 @@ fn a_refusal_comes_in_the_words_of_the_pbx() {
     login.hear(b"Response: Success\r\nChallenge: 1\r\n");
     let refusal = login.hear(b"Response: Error\r\nMessage: Authentication failed\r\n");
     let message = "Authentication failed".to_owned();
-    assert_eq!(refusal, Action::Failed(LoginError::Refused { message }));
+    assert_eq!(refusal, Action::Failed(LoginError::Refused(message)));
     assert_eq!(login.hear(b"Event: Hangup\r\n"), Action::Wait);
 }
 
@@ -158,7 +158,7 @@ fn only_a_call_manager_is_logged_in_to() {
     ] {
         let line = line.to_owned();
         let action = login(false, false).hear(line.as_bytes());
-        assert_eq!(action, Action::Failed(LoginError::PeerIsNotAmi { line }));
+        assert_eq!(action, Action::Failed(LoginError::PeerIsNotAmi(line)));
     }
 }
 

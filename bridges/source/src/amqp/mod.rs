@@ -209,7 +209,7 @@ impl Session<'_> {
         let mut quiet = Instant::now() + stream::QUIET_MAX;
         let mut proof = ProofDue::from_now();
         loop {
-            let mut replaced = None;
+            let (mut replaced, mut again) = (None, false);
             tokio::select! {
                 delivery = consumer.next() => {
                     quiet = Instant::now() + stream::QUIET_MAX;
@@ -227,11 +227,7 @@ impl Session<'_> {
                 () = tokio::time::sleep_until(proof.at), if self.attached.is_unproved() => {
                     replaced = Some(self.attached.overdue());
                 }
-                () = tokio::time::sleep_until(quiet), if self.source.is_stream => {
-                    consumer = self.consume_again(context).await?;
-                    quiet = Instant::now() + stream::QUIET_MAX;
-                    proof = ProofDue::from_now();
-                }
+                () = tokio::time::sleep_until(quiet), if self.source.is_stream => again = true,
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.told() => {
                     self.drain(context).await?;
@@ -241,8 +237,12 @@ impl Session<'_> {
             if let Some(why) = replaced {
                 context.line.tell(Item::Replaced { why }).await?;
                 (*self.place, *self.is_replaced) = (None, true);
+                again = true;
+            }
+            if again {
                 consumer = self.consume_again(context).await?;
                 quiet = Instant::now() + stream::QUIET_MAX;
+                proof = ProofDue::from_now();
             }
         }
     }

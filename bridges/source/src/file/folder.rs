@@ -55,7 +55,7 @@ pub(crate) struct RecordFolder {
     /// Files that are to be given, the oldest first.
     waiting: BTreeSet<(u64, OsString)>,
     /// Files that looked half written, with their sizes, or that could not be read.
-    unfinished: BTreeMap<OsString, Unfinished>,
+    unfinished: BTreeMap<OsString, Option<usize>>,
     /// Given as unreadable, with the time at which their rights were changed last: they are given
     /// when that is another one.
     refused: BTreeMap<OsString, (i64, i64)>,
@@ -74,15 +74,6 @@ struct Listed {
     /// clock of the disk steps by some milliseconds, and the second leg of a call may come within a
     /// step.
     is_certain: bool,
-}
-
-/// What keeps a file from being given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfinished {
-    /// It had so many bytes, and no end.
-    Bytes(u64),
-    /// It could not be opened or read.
-    Unreadable,
 }
 
 impl RecordFolder {
@@ -329,7 +320,7 @@ impl RecordFolder {
         if read.len() > MESSAGE_BYTES_MAX {
             return Some(Bytes::new());
         }
-        let size = Unfinished::Bytes(read.len() as u64);
+        let size = Some(read.len());
         let is_whole = read.trim_ascii_end().last() == Some(&b'}');
         // What has not grown since the last look will not: it is given as it is, and reported.
         if !is_whole && self.unfinished.insert(name.clone(), size) != Some(size) {
@@ -353,8 +344,7 @@ impl RecordFolder {
     /// One bad file keeps no other back: it becomes a message that cannot be read, with the cause
     /// as its text, once a second look has found the same.
     fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Option<Bytes> {
-        let before = self.unfinished.insert(name.clone(), Unfinished::Unreadable);
-        if before != Some(Unfinished::Unreadable) {
+        if self.unfinished.insert(name.clone(), None) != Some(None) {
             return None;
         }
         self.unfinished.remove(name);
