@@ -84,9 +84,13 @@ impl Follower {
                 }
                 _ => error.to_string(),
             };
-            sights.push(Sight::Trouble(format!("{}: {why}", self.path.display())));
+            sights.push(Sight::Trouble(self.named(&why)));
         }
         sights
+    }
+
+    fn named(&self, words: &str) -> String {
+        format!("{}: {words}", self.path.display())
     }
 
     fn step(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
@@ -118,12 +122,12 @@ impl Follower {
             return match self.find(&position) {
                 Ok(()) => {
                     if self.current.is_none() {
-                        sights.push(Sight::Gap(format!(
-                            "{}: another file is there now, and the one read up to byte {} is \
-                             gone; what it held after that is missing",
-                            self.path.display(),
+                        let words = format!(
+                            "another file is there now, and the one read up to byte {} is gone; \
+                             what it held after that is missing",
                             position.offset
-                        )));
+                        );
+                        sights.push(Sight::Gap(self.named(&words)));
                         return self.open(sights);
                     }
                     sights.push(Sight::Open);
@@ -153,11 +157,9 @@ impl Follower {
                 Ok(true)
             }
             Err(error) if missing(&error) => {
-                sights.push(Sight::Trouble(format!(
-                    "{}: no such file; it is waited for (is the path right, and does the PBX \
-                     write it?)",
-                    self.path.display()
-                )));
+                let words = "no such file; it is waited for (is the path right, and does the PBX \
+                             write it?)";
+                sights.push(Sight::Trouble(self.named(words)));
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -218,10 +220,8 @@ impl Follower {
             }
             if here.is_none() {
                 // Renamed or deleted, and no new one yet: the old one may still be written.
-                sights.push(Sight::Trouble(format!(
-                    "{}: it was renamed or deleted; the next one is waited for",
-                    self.path.display()
-                )));
+                let words = "it was renamed or deleted; the next one is waited for";
+                sights.push(Sight::Trouble(self.named(words)));
                 return Ok(());
             }
         }
@@ -253,11 +253,9 @@ impl Follower {
         match self.rotated(&position)? {
             Some(path) => self.leave_by(&path, position.offset),
             None => {
-                sights.push(Sight::Gap(format!(
-                    "{}: it was truncated, and there is no copy of it; what was written just \
-                     before that is missing",
-                    self.path.display()
-                )));
+                let words = "it was truncated, and there is no copy of it; what was written just \
+                             before that is missing";
+                sights.push(Sight::Gap(self.named(words)));
                 Ok(())
             }
         }

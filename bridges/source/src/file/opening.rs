@@ -62,10 +62,7 @@ pub fn sample(path: &Path, from: &From) -> io::Result<Vec<u8>> {
         return records(path);
     }
     let (mut file, metadata) = open(path)?;
-    let at_end = match from {
-        From::End => true,
-        From::Start | From::Since(_) => false,
-    };
+    let at_end = *from == From::End;
     let cut = metadata.len() > SAMPLE_BYTES;
     if at_end && cut {
         file.seek(SeekFrom::End(-i64::try_from(SAMPLE_BYTES).unwrap_or(0)))?;
