@@ -2,7 +2,7 @@
 
 use crate::cdr_time::is_time;
 use crate::mend::Scratch;
-use crate::text::{JsonText, RawPairs, RawValue, epoch, known, same, seconds};
+use crate::text::{JsonText, RawPairs, RawValue, epoch, known, seconds};
 use callbridge_call::{Cdr, PbxEvent};
 use callbridge_call::{Decoded, Unreadable};
 
@@ -107,57 +107,36 @@ pub(crate) enum Field {
     CallerId,
 }
 
-/// AMI's name first, then that of `cdr.conf` and of asterisk-cdr-amqp.
-const NAMES: [(&[u8], Field); 40] = [
-    (b"Timestamp", Field::Timestamp),
-    (b"UniqueID", Field::Uniqueid),
-    (b"unique_id", Field::Uniqueid),
-    (b"LinkedID", Field::Linkedid),
-    (b"linked_id", Field::Linkedid),
-    (b"Channel", Field::Channel),
-    (b"DestinationChannel", Field::DestChannel),
-    (b"dstchannel", Field::DestChannel),
-    (b"Source", Field::Source),
-    (b"src", Field::Source),
-    (b"Destination", Field::Destination),
-    (b"dst", Field::Destination),
-    (b"did", Field::Did),
-    (b"DestinationContext", Field::Context),
-    (b"dcontext", Field::Context),
-    (b"LastApplication", Field::LastApp),
-    (b"lastapp", Field::LastApp),
-    (b"LastData", Field::LastData),
-    (b"last_data", Field::LastData),
-    (b"last_app", Field::LastApp),
-    (b"StartTime", Field::Start),
-    (b"start", Field::Start),
-    (b"AnswerTime", Field::Answer),
-    (b"answer", Field::Answer),
-    (b"EndTime", Field::End),
-    (b"end", Field::End),
-    (b"Duration", Field::Duration),
-    (b"durationsec", Field::Duration),
-    (b"duration_sec", Field::Duration),
-    (b"BillableSeconds", Field::Billable),
-    (b"billsec", Field::Billable),
-    (b"billable_sec", Field::Billable),
-    (b"Disposition", Field::Disposition),
-    (b"UserField", Field::Userfield),
-    (b"user_field", Field::Userfield),
-    (b"CallerID", Field::CallerId),
-    (b"clid", Field::CallerId),
-    (b"caller_id", Field::CallerId),
-    (b"calldate", Field::Start),
-    (b"start_time", Field::Start),
-];
+/// The longest name that there is.
+const NAME_BYTES_MAX: usize = b"destinationchannel".len();
 
-/// The field of this name.
+/// The field of this name: AMI's, or that of `cdr.conf` and of asterisk-cdr-amqp.
 pub(crate) fn field(key: &[u8]) -> Option<Field> {
-    let letter = key.first()? | 0x20;
-    // Length and first letter turn nearly all names away.
-    let may_be = |name: &[u8]| name.len() == key.len() && name[0] | 0x20 == letter;
-    NAMES
-        .iter()
-        .find(|(name, _)| may_be(name) && same(key, name))
-        .map(|&(_, field)| field)
+    let (mut name, mut length) = ([0; NAME_BYTES_MAX], 0);
+    for byte in key.iter().filter(|byte| **byte != b'_') {
+        *name.get_mut(length)? = byte.to_ascii_lowercase();
+        length += 1;
+    }
+    Some(match &name[..length] {
+        b"timestamp" => Field::Timestamp,
+        b"uniqueid" => Field::Uniqueid,
+        b"linkedid" => Field::Linkedid,
+        b"channel" => Field::Channel,
+        b"destinationchannel" | b"dstchannel" => Field::DestChannel,
+        b"source" | b"src" => Field::Source,
+        b"destination" | b"dst" => Field::Destination,
+        b"did" => Field::Did,
+        b"destinationcontext" | b"dcontext" => Field::Context,
+        b"lastapplication" | b"lastapp" => Field::LastApp,
+        b"lastdata" => Field::LastData,
+        b"starttime" | b"start" | b"calldate" => Field::Start,
+        b"answertime" | b"answer" => Field::Answer,
+        b"endtime" | b"end" => Field::End,
+        b"duration" | b"durationsec" => Field::Duration,
+        b"billableseconds" | b"billsec" | b"billablesec" => Field::Billable,
+        b"disposition" => Field::Disposition,
+        b"userfield" => Field::Userfield,
+        b"callerid" | b"clid" => Field::CallerId,
+        _ => return None,
+    })
 }

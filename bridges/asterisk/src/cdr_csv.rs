@@ -17,16 +17,11 @@ use crate::cdr_time::is_time;
 use crate::csv_record::CsvRecord;
 use callbridge_call::{Decoded, Unreadable};
 
-/// What both writers put first, but for the account and the caller's name.
-const BEGINNING: [Field; 7] = [
-    Field::Channel,
-    Field::DestChannel,
-    Field::LastApp,
-    Field::LastData,
-    Field::Start,
-    Field::Answer,
-    Field::End,
-];
+/// What each writer puts first.
+const CDR_CSV: &str = "accountcode,src,dst,dcontext,clid,channel,dstchannel,lastapp,lastdata,start,\
+                       answer,end,duration,billsec,disposition,amaflags";
+const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastdata,start,answer,\
+                          end,duration,billsec,disposition,amaflags,accountcode,uniqueid,userfield";
 /// Columns of the oldest form.
 const COLUMNS_MIN: usize = 16;
 
@@ -34,13 +29,18 @@ const COLUMNS_MIN: usize = 16;
 #[derive(Debug)]
 pub(crate) struct CdrRows {
     header: Option<Vec<Option<Field>>>,
+    cdr_csv: Vec<Option<Field>>,
+    cdr_custom: Vec<Option<Field>>,
     record: CsvRecord,
 }
 
 impl CdrRows {
     pub(crate) fn new() -> Self {
+        let columns = |names: &str| names.split(',').map(named).collect();
         Self {
             header: None,
+            cdr_csv: columns(CDR_CSV),
+            cdr_custom: columns(CDR_CUSTOM),
             record: CsvRecord::new(),
         }
     }
@@ -88,7 +88,7 @@ impl CdrRows {
         }
         // A row of cdr_csv that lost its first column has its times there, too.
         let custom = self.times_stand_at(8) && is_uniqueid(self.record.text(16));
-        custom.then(of_cdr_custom)
+        custom.then(|| self.cdr_custom.clone())
     }
 
     /// Whether start, answer, end, duration and billed seconds stand from this column on.
@@ -113,29 +113,21 @@ impl CdrRows {
 
     /// By how many columns follow the sixteenth; a single one is an id or a user field.
     fn of_cdr_csv(&self) -> Vec<Option<Field>> {
-        let mut columns = vec![None, Some(Field::Source), Some(Field::Destination)];
-        columns.extend([Some(Field::Context), Some(Field::CallerId)]);
-        columns.extend(BEGINNING.map(Some));
-        columns.extend([Field::Duration, Field::Billable, Field::Disposition].map(Some));
-        columns.push(None);
-        let more = self.record.len().saturating_sub(COLUMNS_MIN);
-        let one = if is_uniqueid(self.record.text(COLUMNS_MIN)) {
-            Field::Uniqueid
-        } else {
-            Field::Userfield
+        let (uniqueid, userfield) = (Some(Field::Uniqueid), Some(Field::Userfield));
+        let linkedid = Some(Field::Linkedid);
+        let one = match is_uniqueid(self.record.text(COLUMNS_MIN)) {
+            true => uniqueid,
+            false => userfield,
         };
-        match more {
-            0 => {}
-            1 => columns.push(Some(one)),
-            2 => columns.extend([Field::Uniqueid, Field::Userfield].map(Some)),
-            3 => columns.extend([None, Some(Field::Linkedid), None]),
-            4 => columns.extend([Some(one), None, Some(Field::Linkedid), None]),
-            _ => {
-                columns.extend([Field::Uniqueid, Field::Userfield].map(Some));
-                columns.extend([None, Some(Field::Linkedid), None]);
-            }
-        }
-        columns
+        let more: &[Option<Field>] = match self.record.len().saturating_sub(COLUMNS_MIN) {
+            0 => &[],
+            1 => &[one],
+            2 => &[uniqueid, userfield],
+            3 => &[None, linkedid, None],
+            4 => &[one, None, linkedid, None],
+            _ => &[uniqueid, userfield, None, linkedid, None],
+        };
+        [&self.cdr_csv, more].concat()
     }
 }
 
@@ -157,21 +149,6 @@ fn named(name: &str) -> Option<Field> {
         other => other,
     };
     cdr::field(plain.as_bytes())
-}
-
-fn of_cdr_custom() -> Vec<Option<Field>> {
-    let mut columns = [
-        Field::CallerId,
-        Field::Source,
-        Field::Destination,
-        Field::Context,
-    ]
-    .map(Some)
-    .to_vec();
-    columns.extend(BEGINNING.map(Some));
-    columns.extend([Field::Duration, Field::Billable, Field::Disposition].map(Some));
-    columns.extend([None, None, Some(Field::Uniqueid), Some(Field::Userfield)]);
-    columns
 }
 
 /// `1536293101.12458`, `pbx1-1536293101.12458`

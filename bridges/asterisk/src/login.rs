@@ -16,7 +16,7 @@
 //! expression, which knows no `(A|B)`, and say `Success` to one that lets nothing through.
 
 use crate::ami::is_banner;
-use crate::event::DECODED;
+use crate::event::decoded;
 use crate::pairs::Pairs;
 use callbridge_call::framing::Outgoing;
 use md5::{Digest, Md5};
@@ -337,8 +337,7 @@ fn message(pairs: &Pairs<'_>) -> String {
 /// Regular expressions, basic and extended alike, one for each event that is decoded and one for
 /// our own. They are matched against the whole event, so they are tied to its beginning.
 fn filters() -> impl Iterator<Item = String> {
-    let decoded = DECODED.iter();
-    let decoded = decoded.map(|name| format!("^Event: {name}[[:space:]]"));
+    let decoded = decoded().map(|name| format!("^Event: {name}[[:space:]]"));
     decoded.chain([format!("^Event: UserEvent.*{OWN_EVENT}")])
 }
 

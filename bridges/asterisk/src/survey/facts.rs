@@ -85,18 +85,16 @@ impl EndpointList {
         self.add(&name, None);
         let get = |key| pairs.get(key).map(text).filter(|it| !it.is_empty());
         if technology == "PJSIP" && pairs.get("Auths").is_some() {
-            let logins = [
-                ("Auths", EndpointFact::LogsInHere),
-                ("OutboundAuths", EndpointFact::LogsInThere),
-            ];
-            let given = logins.into_iter().filter(|(key, _)| get(key).is_some());
-            let mut facts: Vec<EndpointFact> = given.map(|(_, fact)| fact).collect();
-            if facts.is_empty() {
-                facts.push(EndpointFact::NoLogin);
+            let (here, there) = (get("Auths").is_some(), get("OutboundAuths").is_some());
+            for (is_so, fact) in [
+                (here, EndpointFact::LogsInHere),
+                (there, EndpointFact::LogsInThere),
+                (!here && !there, EndpointFact::NoLogin),
+            ] {
+                if is_so {
+                    self.add(&name, Some(fact));
+                }
             }
-            facts
-                .into_iter()
-                .for_each(|fact| self.add(&name, Some(fact)));
         }
         if let Some(extension) = get("Contacts").as_deref().and_then(extension_of) {
             self.add(&name, Some(EndpointFact::CalledAs(extension)));
