@@ -1,7 +1,7 @@
 //! A stored call to its message.
 
 use callbridge_call::{EventTime, Extension, FinishedCall};
-use callbridge_formats::message::{CONTENT_TYPE, ResolvedIds, write};
+use callbridge_formats::message::{MessageKind, ResolvedIds, write};
 use callbridge_model::{CallRecord, LeadId, Phone};
 use callbridge_source::amqp::publish::own_properties;
 use callbridge_spool::Row;
@@ -69,8 +69,8 @@ fn half_up(exact: Duration) -> u32 {
 
 /// What stands around the body. The broker holds `user` to the login.
 pub fn properties(row: &Row, user: &str) -> BasicProperties {
-    let properties =
-        own_properties(user, CONTENT_TYPE.to_owned()).with_message_id(row.uuid.to_string().into());
+    let properties = own_properties(user, MessageKind::Call.content_type())
+        .with_message_id(row.uuid.to_string().into());
     match u64::try_from(row.call.ended.floor_seconds().get()) {
         Ok(at) => properties.with_timestamp(at),
         Err(_) => properties,
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(text(properties.user_id()).as_deref(), Some("branch-7"));
         assert_eq!(
             text(properties.content_type()).as_deref(),
-            Some(CONTENT_TYPE)
+            Some("application/vnd.callbridge.call+json; version=1")
         );
         assert_eq!(*properties.delivery_mode(), Some(2));
     }

@@ -3,6 +3,9 @@
 //! A stream carries more than calls: those who read it tell each other what became of them. Each
 //! kind of message has a media type of its own, and is taken past the reader of calls.
 
+/// The version of each kind that is read and written.
+pub(crate) const VERSION: u64 = 1;
+
 /// The kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageKind {
@@ -21,24 +24,15 @@ impl MessageKind {
     /// The media type, without parameters.
     pub const fn media_type(self) -> &'static str {
         match self {
-            Self::Call => crate::message::MEDIA_TYPE,
-            Self::Outcomes => crate::message::outcomes::MEDIA_TYPE,
-            Self::Webhook => crate::message::webhook::MEDIA_TYPE,
-        }
-    }
-
-    /// The version that is read and written.
-    pub const fn version(self) -> u64 {
-        match self {
-            Self::Call => crate::message::VERSION,
-            Self::Outcomes => crate::message::outcomes::VERSION,
-            Self::Webhook => crate::message::webhook::VERSION,
+            Self::Call => "application/vnd.callbridge.call+json",
+            Self::Outcomes => "application/vnd.callbridge.outcomes+json",
+            Self::Webhook => "application/vnd.callbridge.webhook+json",
         }
     }
 
     /// What a publisher writes into `content_type`.
     pub fn content_type(self) -> String {
-        format!("{}; version={}", self.media_type(), self.version())
+        format!("{}; version={VERSION}", self.media_type())
     }
 
     /// The kind of a message with this `content_type`.
@@ -53,7 +47,7 @@ impl MessageKind {
     /// Why a message with this `content_type` is not read: it is of another version than ours.
     /// Other types are let pass, for the bytes decide.
     pub fn version_fault(self, content_type: &str) -> Option<String> {
-        let (media_type, own) = (self.media_type(), self.version());
+        let media_type = self.media_type();
         let mut parts = content_type.split(';').map(str::trim);
         let media = parts.next()?;
         if !media.eq_ignore_ascii_case(media_type) {
@@ -65,20 +59,20 @@ impl MessageKind {
             own.then(|| value.trim().trim_matches('"'))
         })?;
         match version.parse::<u64>() {
-            Ok(version) if version == own => None,
-            Ok(newer) if newer > own => Some(newer_words(newer, own)),
+            Ok(VERSION) => None,
+            Ok(newer) if newer > VERSION => Some(newer_words(newer)),
             Ok(_) | Err(_) => Some(format!(
                 "version: the content type names none that there is; it may be {media_type}; \
-                 version={own}"
+                 version={VERSION}"
             )),
         }
     }
 }
 
-pub(crate) fn newer_words(version: u64, own: u64) -> String {
+pub(crate) fn newer_words(version: u64) -> String {
     format!(
-        "version: it is {version}, and this callbridge reads version {own}; install a newer \
-         callbridge, or publish version {own}"
+        "version: it is {version}, and this callbridge reads version {VERSION}; install a newer \
+         callbridge, or publish version {VERSION}"
     )
 }
 
@@ -94,10 +88,8 @@ mod tests {
             assert_eq!(MessageKind::of(Some(&text.to_uppercase())), kind);
             assert_eq!(kind.version_fault(&text), None);
         }
-        assert_eq!(
-            MessageKind::Call.content_type(),
-            crate::message::CONTENT_TYPE
-        );
+        let call = "application/vnd.callbridge.call+json; version=1";
+        assert_eq!(MessageKind::Call.content_type(), call);
         for other in [None, Some(""), Some("application/json"), Some(";")] {
             assert_eq!(MessageKind::of(other), MessageKind::Call);
         }

@@ -32,12 +32,3 @@ pub use outcomes::Outcomes;
 pub use read::{Publisher, read};
 pub use webhook::WebhookMessage;
 pub use write::{ResolvedIds, write};
-
-/// The media type of a message.
-pub const MEDIA_TYPE: &str = "application/vnd.callbridge.call+json";
-
-/// The version that is read and written.
-pub const VERSION: u64 = 1;
-
-/// What a publisher writes into `content_type`.
-pub const CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=1";

@@ -9,12 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// The media type of such a message.
-pub const MEDIA_TYPE: &str = "application/vnd.callbridge.outcomes+json";
-
-/// The version that is read and written.
-pub const VERSION: u64 = 1;
-
 /// Calls that one message tells of at most.
 pub const CALLS_MAX: usize = 5_000;
 

@@ -1,9 +1,9 @@
 //! A message to a call.
 
 use crate::message::field::MessageField;
-use crate::message::kind::newer_words;
+use crate::message::kind::{VERSION, newer_words};
 use crate::message::syntax::{Broken, FieldValues, fields};
-use crate::message::{MessageKind, VERSION, value};
+use crate::message::{MessageKind, value};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, ToldCall, WrongCall,
@@ -94,7 +94,7 @@ impl MessageReading<'_> {
     fn version(&mut self) {
         match self.fields.get(&MessageField::Version).map(Value::as_u64) {
             None | Some(Some(VERSION)) => {}
-            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer, VERSION)),
+            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer)),
             Some(_) => self.wrong(MessageField::Version, "there is no such version"),
         }
     }

@@ -6,12 +6,6 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The media type of such a message.
-pub const MEDIA_TYPE: &str = "application/vnd.callbridge.webhook+json";
-
-/// The version that is read and written.
-pub const VERSION: u64 = 1;
-
 /// A message is no longer: an event has 256 KiB at most, and what is kept of it is less than twice
 /// as long.
 pub const BYTES_MAX: usize = 512 * 1024;
