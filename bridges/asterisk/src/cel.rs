@@ -207,7 +207,13 @@ fn of_members(members: Members<'_>) -> CelRow<'_> {
 
 /// Bridges as CEL told them before Asterisk 12.
 fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
-    let with = || named(peer.clone());
+    let with = || {
+        let name = peer.clone();
+        Box::new(ChannelRef {
+            name,
+            ..ChannelRef::default()
+        })
+    };
     Some(match event {
         b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked { with: with() },
         b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked { with: with() },
@@ -239,14 +245,6 @@ fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) 
 fn room<'a>(app_data: &str) -> Text<'a> {
     let name = app_data.split([',', '|']).next().unwrap_or_default();
     Cow::Owned(format!("room {name}"))
-}
-
-/// A channel of which only the name is known.
-fn named(name: Text<'_>) -> Box<ChannelRef<'_>> {
-    Box::new(ChannelRef {
-        name,
-        ..ChannelRef::default()
-    })
 }
 
 /// The fields of a row.

@@ -54,20 +54,14 @@ impl CsvRows {
         if last.is_none_or(|last| last >= self.record.len()) {
             return Decoded::Unreadable(Unreadable::TooFewColumns);
         }
-        let mut repaired = false;
-        let row = self.row(&mut repaired);
+        let (mut row, mut repaired) = (CelRow::default(), false);
+        for (index, column) in self.columns.iter() {
+            row.set(column, self.field(index), &mut repaired);
+        }
         if !is_event(&row.event) {
             return Decoded::Unreadable(Unreadable::NoEvent);
         }
         row.decoded(clock, repaired)
-    }
-
-    fn row(&self, mended: &mut bool) -> CelRow<'_> {
-        let mut row = CelRow::default();
-        for (index, column) in self.columns.iter() {
-            row.set(column, self.field(index), mended);
-        }
-        row
     }
 
     /// A field; what a database writes for nothing is nothing.

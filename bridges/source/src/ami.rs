@@ -14,6 +14,7 @@ use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
 use callbridge_asterisk::survey::{Account, Survey};
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
+use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -43,19 +44,15 @@ pub(crate) async fn session(
     user: &str,
     unfiltered: &mut bool,
     context: &mut Context,
-) -> Error {
-    let error = match AmiLine::open(endpoint, user, &context.access, !*unfiltered).await {
-        Ok(mut line) => {
-            line.unfiltered = *unfiltered;
-            listen(&mut line, context).await
-        }
-        Err(error) => error,
-    };
-    if let Error::Line { error, .. } = &error {
+) -> Result<Infallible, Error> {
+    let mut line = AmiLine::open(endpoint, user, &context.access, !*unfiltered).await?;
+    line.unfiltered = *unfiltered;
+    let ended = listen(&mut line, context).await;
+    if let Err(Error::Line { error, .. }) = &ended {
         let torn = matches!(error, LineError::Ami(LoginError::FilterTorn(_)));
         *unfiltered |= torn || matches!(error, LineError::Deaf);
     }
-    error
+    ended
 }
 
 /// A line of its own that asks what the account may do and hear, and which endpoints there are.

@@ -3,6 +3,7 @@
 use crate::error::{Error, LineError};
 use crate::tls;
 use crate::url::TcpEndpoint;
+use rustls::pki_types::ServerName;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,7 +73,11 @@ impl Target {
     /// Opens the line, within the time allowed.
     pub(crate) async fn open(&self) -> Result<Stream, Error> {
         self.in_time(async {
-            let tcp = self.tcp().await?;
+            let address = (self.endpoint.host.as_str(), self.endpoint.port);
+            let tcp = TcpStream::connect(address).await;
+            let tcp = tcp.map_err(|error| self.failed(&error))?;
+            // What we write are single short actions; none of them is to wait for another.
+            let _ = tcp.set_nodelay(true);
             if !self.endpoint.tls {
                 return Ok(Box::new(tcp) as Stream);
             }
@@ -80,7 +85,8 @@ impl Target {
             let ca_file = self.ca_file.clone();
             let read = tokio::task::spawn_blocking(move || tls::client(ca_file.as_deref()));
             let config = read.await.unwrap_or_else(|why| Err(tls::failed("", why)))?;
-            let name = tls::server_name(&self.endpoint.host)?;
+            let host = &self.endpoint.host;
+            let name = ServerName::try_from(host.clone()).map_err(|why| tls::failed(host, why))?;
             let connector = tokio_rustls::TlsConnector::from(config);
             match connector.connect(name, tcp).await {
                 Ok(stream) => Ok(Box::new(stream) as Stream),
@@ -88,15 +94,6 @@ impl Target {
             }
         })
         .await
-    }
-
-    async fn tcp(&self) -> Result<TcpStream, Error> {
-        let address = (self.endpoint.host.as_str(), self.endpoint.port);
-        let tcp = TcpStream::connect(address).await;
-        let tcp = tcp.map_err(|error| self.failed(&error))?;
-        // What we write are single short actions; none of them is to wait for another.
-        let _ = tcp.set_nodelay(true);
-        Ok(tcp)
     }
 }
 

@@ -13,6 +13,7 @@ use callbridge_freeswitch::dialogue::{Dialogue, Heard, SocketRefusal};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
 use secrecy::ExposeSecret;
+use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -31,15 +32,11 @@ pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     core: &mut Option<Vec<u8>>,
     context: &mut Context,
-) -> Error {
-    match SocketLine::open(endpoint, &context.access, core.clone(), &[]).await {
-        Ok(mut line) => {
-            let error = listen(&mut line, context).await;
-            *core = line.dialogue.core().map(<[u8]>::to_vec);
-            error
-        }
-        Err(error) => error,
-    }
+) -> Result<Infallible, Error> {
+    let mut line = SocketLine::open(endpoint, &context.access, core.clone(), &[]).await?;
+    let ended = listen(&mut line, context).await;
+    *core = line.dialogue.core().map(<[u8]>::to_vec);
+    ended
 }
 
 /// Logs in and leaves.

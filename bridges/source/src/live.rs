@@ -36,12 +36,10 @@ pub(crate) trait LiveLine {
 }
 
 /// Reads a line until it ends; why it ended.
-pub(crate) async fn listen(line: &mut impl LiveLine, context: &mut Context) -> Error {
-    let Err(error) = read_on(line, context).await;
-    error
-}
-
-async fn read_on(line: &mut impl LiveLine, context: &mut Context) -> Result<Infallible, Error> {
+pub(crate) async fn listen(
+    line: &mut impl LiveLine,
+    context: &mut Context,
+) -> Result<Infallible, Error> {
     let feed = &mut context.line;
     feed.up(true).await?;
     line.begin(feed).await?;

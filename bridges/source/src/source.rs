@@ -10,6 +10,7 @@ use crate::{Counts, Error, Fix, Item, Position, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -209,7 +210,7 @@ async fn work(
         context.line.down(why, error.fix(), silent).await?;
         let waited = async {
             tokio::time::sleep(wait).await;
-            Error::Paused
+            Err(Error::Paused)
         };
         if until(&stop, waited).await.is_none() {
             return Ok(());
@@ -248,9 +249,12 @@ fn wait_after(
 }
 
 /// The outcome of `session`, or nothing when told to stop before.
-async fn until(stop: &Stop, session: impl Future<Output = Error>) -> Option<Error> {
+async fn until(
+    stop: &Stop,
+    session: impl Future<Output = Result<Infallible, Error>>,
+) -> Option<Error> {
     tokio::select! {
-        error = session => Some(error),
+        ended = session => ended.err(),
         () = stop.told() => None,
     }
 }

@@ -2,8 +2,8 @@
 //! Nothing here can be told to skip a check.
 
 use crate::{Error, Fix};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use std::fmt::Display;
 use std::path::Path;
@@ -114,12 +114,4 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error>
     let builder = versions.map_err(|why| failed("", why))?;
     let config = builder.with_root_certificates(roots).with_no_client_auth();
     Ok(Arc::new(config))
-}
-
-/// The name that the server's certificate must bear.
-///
-/// # Errors
-/// What can be neither a DNS name nor an address.
-pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, Error> {
-    ServerName::try_from(host.to_owned()).map_err(|why| failed(host, why))
 }

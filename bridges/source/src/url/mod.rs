@@ -208,14 +208,6 @@ pub struct SourceUrl {
 }
 
 impl SourceUrl {
-    /// Reads one `--source`.
-    ///
-    /// # Errors
-    /// All that is wrong with it, each a full sentence with its cure.
-    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
-        parse::source(text)
-    }
-
     /// How the source's messages are written.
     pub const fn format(&self) -> Format {
         self.transport.format()
@@ -309,22 +301,6 @@ pub struct BrokerUrl {
 }
 
 impl BrokerUrl {
-    /// Reads one `--dead-letter-queue`.
-    ///
-    /// # Errors
-    /// All that is wrong with it, each a full sentence with its cure.
-    pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
-        parse::queue(text)
-    }
-
-    /// Reads one `--forward`.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn stream(text: &str) -> Result<Self, Vec<UrlFault>> {
-        parse::forward(text)
-    }
-
     /// As it was given, but for the file of its secret.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)

@@ -54,65 +54,78 @@ const QUEUE_FORMATS: Formats = (
     "asterisk-cel, asterisk-cdr, wazo, freeswitch or call",
 );
 
-/// Reads a `--source`.
-pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
-    let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
-    let (known, variable) = match url.url.scheme() {
-        "ami" | "amis" | "ws" | "wss" => (LINE_KEYS, AMI_SECRET),
-        "esl" => (ESL_KEYS, "CALLBRIDGE_ESL_SECRET"),
-        "amqp" | "amqps" => (AMQP_KEYS, AMQP_SECRET),
-        "file" => (FILE_KEYS, AMI_SECRET),
-        _ => return Err(url.unknown_scheme(SCHEMES)),
-    };
-    url.check_password(variable);
-    if url.url.fragment().is_some() {
-        url.needless("the part after #", "write %23 for a # in a name");
+impl SourceUrl {
+    /// Reads one `--source`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, each a full sentence with its cure.
+    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
+        let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
+        let (known, variable) = match url.url.scheme() {
+            "ami" | "amis" | "ws" | "wss" => (LINE_KEYS, AMI_SECRET),
+            "esl" => (ESL_KEYS, "CALLBRIDGE_ESL_SECRET"),
+            "amqp" | "amqps" => (AMQP_KEYS, AMQP_SECRET),
+            "file" => (FILE_KEYS, AMI_SECRET),
+            _ => return Err(url.unknown_scheme(SCHEMES)),
+        };
+        url.check_password(variable);
+        if url.url.fragment().is_some() {
+            url.needless("the part after #", "write %23 for a # in a name");
+        }
+        url.read_keys(known);
+        let pbx = url.take("pbx");
+        let secret_file = url.take_path("secret-file");
+        let ca_file = url.take_path("ca-file");
+        let transport = match url.url.scheme() {
+            "ami" => url.ami(false, 5038),
+            "amis" => url.ami(true, 5039),
+            "esl" => url.event_socket(),
+            "ws" => url.web_socket(false, 80),
+            "wss" => url.web_socket(true, 443),
+            "file" => url.file(),
+            _ => Transport::Amqp(url.queue_source()),
+        };
+        if transport.format().tells_whole_calls() && pbx.is_some() {
+            url.needless(
+                "pbx=",
+                "each message of format=call names its own PBX: remove it",
+            );
+        }
+        Ok(SourceUrl {
+            shown: url.checked()?,
+            transport,
+            pbx,
+            secret_file,
+            ca_file,
+        })
     }
-    url.read_keys(known);
-    let pbx = url.take("pbx");
-    let secret_file = url.take_path("secret-file");
-    let ca_file = url.take_path("ca-file");
-    let transport = match url.url.scheme() {
-        "ami" => url.ami(false, 5038),
-        "amis" => url.ami(true, 5039),
-        "esl" => url.event_socket(),
-        "ws" => url.web_socket(false, 80),
-        "wss" => url.web_socket(true, 443),
-        "file" => url.file(),
-        _ => Transport::Amqp(url.queue_source()),
-    };
-    if transport.format().tells_whole_calls() && pbx.is_some() {
-        url.needless(
-            "pbx=",
-            "each message of format=call names its own PBX: remove it",
-        );
-    }
-    Ok(SourceUrl {
-        shown: url.checked()?,
-        transport,
-        pbx,
-        secret_file,
-        ca_file,
-    })
 }
 
-/// Reads a `--dead-letter-queue`.
-pub(super) fn queue(text: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
-    let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
-    let mut url = UrlReader::of_broker(text, QUEUE_EXAMPLE, QUEUE_KEYS, variable)?;
-    let broker = url.broker();
-    let (name, _) = url.queue_or_stream();
-    url.written(broker, name)
-}
+impl BrokerUrl {
+    /// Reads one `--dead-letter-queue`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, each a full sentence with its cure.
+    pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
+        let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
+        let mut url = UrlReader::of_broker(text, QUEUE_EXAMPLE, QUEUE_KEYS, variable)?;
+        let broker = url.broker();
+        let (name, _) = url.queue_or_stream();
+        url.written(broker, name)
+    }
 
-/// Reads a `--forward`.
-pub(super) fn forward(text: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
-    let mut url = UrlReader::of_broker(text, STREAM_EXAMPLE, STREAM_KEYS, AMQP_SECRET)?;
-    let broker = url.broker();
-    let stream = url.take("stream").unwrap_or_default();
-    let cure = "name the stream that calls are forwarded to: stream=NAME";
-    url.check_name("stream", &stream, "stream=", cure);
-    url.written(broker, stream)
+    /// Reads one `--forward`.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn stream(text: &str) -> Result<Self, Vec<UrlFault>> {
+        let mut url = UrlReader::of_broker(text, STREAM_EXAMPLE, STREAM_KEYS, AMQP_SECRET)?;
+        let broker = url.broker();
+        let stream = url.take("stream").unwrap_or_default();
+        let cure = "name the stream that calls are forwarded to: stream=NAME";
+        url.check_name("stream", &stream, "stream=", cure);
+        url.written(broker, stream)
+    }
 }
 
 /// A URL of which the parts are taken one by one, while its faults are gathered.

@@ -11,6 +11,7 @@ use crate::session::{Access, Context};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
+use std::convert::Infallible;
 use std::time::Duration;
 use tokio::io::{Join, ReadHalf, WriteHalf};
 use tokio::time::timeout;
@@ -34,11 +35,13 @@ struct WebSocketLine {
 }
 
 /// One connection, from opening to its end; why it ended.
-pub(crate) async fn session(endpoint: &TcpEndpoint, path: &str, context: &mut Context) -> Error {
-    match open(endpoint, path, &context.access).await {
-        Ok(mut line) => listen(&mut line, context).await,
-        Err(error) => error,
-    }
+pub(crate) async fn session(
+    endpoint: &TcpEndpoint,
+    path: &str,
+    context: &mut Context,
+) -> Result<Infallible, Error> {
+    let mut line = open(endpoint, path, &context.access).await?;
+    listen(&mut line, context).await
 }
 
 /// Opens the line and leaves.
