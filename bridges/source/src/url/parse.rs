@@ -21,38 +21,18 @@ const HOSTS_MAX: usize = 16;
 const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
 const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 
-type KeyNames = &'static [&'static str];
+/// The keys that a URL takes, as they are named to whoever gives another.
+const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
+const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
+const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
+const AMQP_KEYS: &str = "queue=, stream=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
+                         secret-file=, ca-file=";
+const QUEUE_KEYS: &str = "queue=, heartbeat=, secret-file=, ca-file=";
+const STREAM_KEYS: &str = "stream=, exchange=, declare=, heartbeat=, secret-file=, ca-file=";
 
-const LINE_KEYS: KeyNames = &["pbx", "secret-file", "ca-file"];
-const ESL_KEYS: KeyNames = &["clear", "pbx", "secret-file"];
-const FILE_KEYS: KeyNames = &["format", "from", "pbx", "secret-file", "ca-file"];
-#[rustfmt::skip]
-const AMQP_KEYS: KeyNames = &[
-    "queue", "stream", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file",
-    "ca-file",
-];
-const QUEUE_KEYS: KeyNames = &["queue", "heartbeat", "secret-file", "ca-file"];
-#[rustfmt::skip]
-const STREAM_KEYS: KeyNames = &[
-    "stream", "exchange", "declare", "heartbeat", "secret-file", "ca-file",
-];
-
-/// Formats in the order in which they are named, and those names.
-type Formats = (&'static [Format], &'static str);
-
-#[rustfmt::skip]
-const FILE_FORMATS: Formats = (
-    &[
-        Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
-        Format::FreeswitchCdr, Format::Call,
-    ],
-    "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call",
-);
-#[rustfmt::skip]
-const QUEUE_FORMATS: Formats = (
-    &[Format::CelAmqp, Format::CdrAmqp, Format::Wazo, Format::Freeswitch, Format::Call],
-    "asterisk-cel, asterisk-cdr, wazo, freeswitch or call",
-);
+/// The formats, likewise.
+const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call";
+const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo, freeswitch or call";
 
 impl SourceUrl {
     /// Reads one `--source`.
@@ -167,7 +147,7 @@ impl UrlReader {
     fn of_broker(
         text: &str,
         example: &'static str,
-        known: KeyNames,
+        known: &str,
         variable: &'static str,
     ) -> Result<Self, Vec<UrlFault>> {
         let mut url = Self::new(text, example)?;
@@ -221,14 +201,15 @@ impl UrlReader {
     }
 
     /// Splits the query; keys that are not `known` and repeated ones become faults.
-    fn read_keys(&mut self, known: KeyNames) {
+    fn read_keys(&mut self, known: &str) {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (decoded(key), decoded(value));
-            if !known.contains(&key.as_str()) {
-                let (scheme, known) = (self.url.scheme(), known.join("=, "));
-                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}="));
+            let mut names = known.split(", ").map(|it| it.trim_end_matches('='));
+            if !names.any(|name| name == key) {
+                let scheme = self.url.scheme();
+                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}"));
             } else if value.is_empty() {
                 let cure = format!("write {key}=VALUE, or leave {key} out");
                 self.missing("a value", &cure);
@@ -272,14 +253,16 @@ impl UrlReader {
     }
 
     /// The `format=` key; a fault stands for the value when there is none.
-    fn format(&mut self, (formats, allowed): Formats) -> Format {
+    fn format(&mut self, allowed: &str) -> Format {
         let before = self.faults.len();
-        let named = |text: &str| formats.iter().copied().find(|it| it.name() == text);
-        let found = self.value("format", allowed, named);
+        let found = self.value("format", allowed, |text| {
+            let name = allowed.split([',', ' ']).find(|name| *name == text)?;
+            name.parse().ok()
+        });
         if found.is_none() && self.faults.len() == before {
             self.missing("format=", &format!("give {allowed}"));
         }
-        found.unwrap_or(formats[0])
+        found.unwrap_or(Format::Ami)
     }
 
     fn endpoint(&mut self, tls: bool, port: u16) -> TcpEndpoint {
