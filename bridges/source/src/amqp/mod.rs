@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::session::{Access, Context, Stop};
 use crate::settings::StreamFrom;
 use crate::url::QueueSource;
+use crate::verdict::PendingVerdicts;
 use crate::{Item, VerdictReader};
 use crate::{Position, StreamPosition};
 use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
@@ -220,10 +221,7 @@ impl Session<'_> {
                         () = stop.told() => continue,
                     };
                 }
-                judged = self.verdicts.next() => {
-                    let answers = self.tags.judged(&judged);
-                    self.answer(&answers).await?;
-                }
+                judged = self.verdicts.next() => self.answer(&judged).await?,
                 () = tokio::time::sleep_until(proof.at), if self.attached.is_unproved() => {
                     replaced = Some(self.attached.overdue());
                 }
@@ -338,9 +336,7 @@ impl Session<'_> {
             }
             Message::Known => {}
         }
-        let options = BasicAckOptions::default();
-        let acknowledged = self.channel.basic_ack(delivery.delivery_tag, options);
-        self.soon(acknowledged).await?;
+        self.acknowledge(delivery.delivery_tag, false).await?;
         Ok(None)
     }
 
@@ -372,10 +368,7 @@ impl Session<'_> {
                     }
                     return Ok(());
                 }
-                judged = self.verdicts.next() => {
-                    let answers = self.tags.judged(&judged);
-                    self.answer(&answers).await?;
-                }
+                judged = self.verdicts.next() => self.answer(&judged).await?,
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
             }
         }
@@ -387,8 +380,7 @@ impl Session<'_> {
         let answered = async {
             while !self.tags.is_empty() {
                 let judged = self.verdicts.next().await;
-                let answers = self.tags.judged(&judged);
-                self.answer(&answers).await?;
+                self.answer(&judged).await?;
             }
             Ok(())
         };
@@ -397,22 +389,24 @@ impl Session<'_> {
         waited.unwrap_or(Ok(()))
     }
 
-    async fn answer(&self, answers: &[BrokerReply]) -> Result<(), Error> {
-        for answer in answers {
-            let (tag, multiple) = match *answer {
+    async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
+        for answer in self.tags.judged(judged) {
+            match answer {
                 BrokerReply::Reject(tag) if !self.source.is_stream => {
                     let options = BasicRejectOptions { requeue: false };
                     self.soon(self.channel.basic_reject(tag, options)).await?;
-                    continue;
                 }
                 // A stream keeps what is in it: there is nothing to be rejected.
-                BrokerReply::Reject(tag) => (tag, false),
-                BrokerReply::AckThrough(tag) => (tag, true),
-            };
-            let acknowledged = self.channel.basic_ack(tag, BasicAckOptions { multiple });
-            self.soon(acknowledged).await?;
+                BrokerReply::Reject(tag) => self.acknowledge(tag, false).await?,
+                BrokerReply::AckThrough(tag) => self.acknowledge(tag, true).await?,
+            }
         }
         Ok(())
+    }
+
+    async fn acknowledge(&self, tag: u64, multiple: bool) -> Result<(), Error> {
+        let acknowledged = self.channel.basic_ack(tag, BasicAckOptions { multiple });
+        self.soon(acknowledged).await
     }
 
     /// What is said to a broker that died in that moment must not wait for ever.
