@@ -23,7 +23,7 @@ use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
 use callbridge_sender::pacer::STRAGGLER;
 use callbridge_sender::plan::Settings;
-use callbridge_sender::run::{RequestTimes, Sender};
+use callbridge_sender::run::Sender;
 use callbridge_sender::status::{SenderStatus, TokenPlace};
 use callbridge_sender::token::TokenSource;
 use callbridge_sender::token_update::TokenUpdate;
@@ -111,7 +111,7 @@ pub(crate) fn start_sender(
             clock_right_from: Some(build_time::right_from()),
             token_place: token_place(crm.token.as_ref(), directory_of),
         },
-        request_times: RequestTimes::new(move |took| request.observe(took.as_secs_f64())),
+        request_times: Box::new(move |took| request.observe(took.as_secs_f64())),
         questions,
         pulse,
         lease,

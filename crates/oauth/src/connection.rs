@@ -3,8 +3,7 @@
 use callbridge_call::EpochSeconds;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
-use callbridge_sender::token::print;
-use callbridge_sender::token_update::Tokens;
+use callbridge_sender::token_update::{Tokens, print};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::path::Path;

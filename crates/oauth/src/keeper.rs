@@ -12,9 +12,11 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Setup};
 use callbridge_model::clock::Now;
 use callbridge_model::status::Requests;
-use callbridge_model::{FileVersion, TokenFingerprint, clock};
+use callbridge_model::{FileVersion, clock};
 use callbridge_sender::status::SenderStatus;
-use callbridge_sender::token_update::{CLIENT_REFUSED, RECONNECT, TokenUpdate, Trouble};
+use callbridge_sender::token_update::{
+    CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, Trouble,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -46,10 +48,7 @@ pub struct Keeper {
 }
 
 /// What was told last, without secrets.
-type Shown = (
-    Option<(TokenFingerprint, Option<TokenFingerprint>)>,
-    Option<Trouble>,
-);
+type Shown = (Option<TokenPrints>, Option<Trouble>);
 
 struct Work {
     keeper: Keeper,
@@ -59,13 +58,9 @@ struct Work {
     /// Why the file cannot be used.
     unread: Option<String>,
     /// Why the last refresh brought nothing.
-    failure: Option<RefreshFailure>,
+    failure: Option<String>,
     shown: Option<Shown>,
 }
-
-/// How the last refresh failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct RefreshFailure(String);
 
 impl Keeper {
     /// Runs until `shutdown`; a refresh that is under way then is finished.
@@ -180,11 +175,7 @@ impl Work {
         let connection = self.connection.as_ref().filter(|_| usable);
         let tokens = connection.map(|it| it.tokens(now.wall.floor_seconds()));
         let trouble = self.trouble();
-        let print = callbridge_sender::token::print;
-        let prints = tokens.as_ref().map(|it| {
-            let previous = it.previous.as_ref().map(|(token, _)| print(token));
-            (print(&it.current), previous)
-        });
+        let prints = tokens.as_ref().map(Tokens::prints);
         let shown = Some((prints, trouble.clone()));
         if self.shown == shown {
             return;
@@ -212,7 +203,7 @@ impl Work {
             };
             return trouble("token_missing", self.unread.clone().unwrap_or_else(nothing));
         };
-        let failed = self.failure.as_ref().map(|it| it.0.clone());
+        let failed = self.failure.clone();
         if self.core.is_over() {
             let why = connection.over.clone().or(failed).unwrap_or_default();
             let command = connection.command(&self.keeper.dir);
@@ -232,7 +223,7 @@ impl Work {
         let ended = match self.rotate(asked).await {
             Ok(ended) => ended,
             Err(why) => {
-                self.failure = Some(RefreshFailure(why));
+                self.failure = Some(why);
                 RefreshOutcome::NotSent
             }
         };
@@ -297,7 +288,6 @@ impl Work {
         came: TokenReply,
         (sent, lost): (EventTime, bool),
     ) -> RefreshOutcome {
-        let failed = |words: String| Some(RefreshFailure(words));
         let (ended, words) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
@@ -328,7 +318,7 @@ impl Work {
             }
             TokenReply::Unsure(why) => {
                 // may have happened: what is stored says so
-                self.failure = failed(format!("a refresh of the token was not answered ({why})"));
+                self.failure = Some(format!("a refresh of the token was not answered ({why})"));
                 return RefreshOutcome::Unsure;
             }
             TokenReply::NotSent(why) => (
@@ -354,7 +344,7 @@ impl Work {
         if stored.over.is_some() {
             self.connection = Some(stored);
         }
-        self.failure = failed(words);
+        self.failure = Some(words);
         ended
     }
 
@@ -371,9 +361,7 @@ impl Work {
             if !std::mem::replace(&mut told, true) {
                 error!(%error, "the new pair is not stored yet; it is not used before it is");
             }
-            self.failure = Some(RefreshFailure(format!(
-                "the new token cannot be stored: {error}"
-            )));
+            self.failure = Some(format!("the new token cannot be stored: {error}"));
             self.tell(clock::now());
             tokio::time::sleep(STORE_AGAIN).await;
         }

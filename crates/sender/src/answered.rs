@@ -71,7 +71,7 @@ impl FinishedRequest {
     fn step(&mut self, step: Step) {
         let at = self.now.wall;
         self.ops
-            .extend(self.row().map(|row| Op::Step { row, step, at }));
+            .extend(self.row().map(|row| Op::step(row, step, at)));
     }
 }
 
@@ -299,9 +299,12 @@ impl Core {
         let window = self.budget.pacer.rate().window();
         // what stands in between counts by itself, and knows nothing of who shares a token
         let is_shared = own && self.budget.pacer.refused(boot);
-        let retry = &mut self.retry;
-        self.gate
-            .too_many(boot, |times| retry.after_429(times, is_shared, window));
+        let jitter = &mut self.retry.jitter;
+        self.gate.too_many(boot, |times| {
+            // where the token is shared, none is spent on finding out when its window is over
+            let times = if is_shared { u32::MAX } else { times };
+            jitter.after_429(times, window)
+        });
         self.back(request, "429");
     }
 
@@ -362,7 +365,7 @@ impl Core {
             Endpoint::Submit => self.load.unsent,
             _ => self.load.waiting,
         };
-        let shorter = self.retry.shorter();
+        let shorter = self.retry.jitter.shorter();
         self.gate
             .failed(request.now, endpoint, failure, waiting, shorter);
     }

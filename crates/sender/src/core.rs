@@ -243,7 +243,7 @@ impl Core {
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
             streaks: self.gate.streaks,
-            token: self.tokens.last().cloned(),
+            token: self.tokens.last.clone(),
             refused: self.tokens.refused().cloned(),
         };
         ops.extend(self.memory.update(&memory));
@@ -257,7 +257,7 @@ impl Core {
     /// What another has sent counts as ours, where it has handed its turn to send to us: when its
     /// requests ended, since boot. To be committed before the next request.
     pub fn adopt(&mut self, now: Now, ended: &[Duration]) -> Vec<Op> {
-        let token = self.tokens.current().cloned();
+        let token = self.tokens.current.clone();
         let token = token.unwrap_or_else(|| TokenFingerprint::of(""));
         self.budget.adopt(now, ended, &token)
     }
@@ -310,10 +310,14 @@ impl Core {
                 cure: "start without --dry-run: until then nothing is submitted".to_owned(),
             });
         }
-        let present = self.tokens.current().is_some();
+        let present = self.tokens.current.is_some();
         let pacer = &self.budget.pacer;
         SenderStatus {
-            token: status::token(self.tokens.info(), cause.map(|(cause, _)| cause), present),
+            token: status::token(
+                self.tokens.info.as_ref(),
+                cause.map(|(cause, _)| cause),
+                present,
+            ),
             pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),

@@ -361,7 +361,7 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
 fn a_poll_goes_before_everything_when_its_token_ends_soon() {
     let mut core = ready(Settings::default());
     let hour = at(3600).wall.floor_seconds();
-    core.tokens.show(TokenInfo {
+    core.tokens.info = Some(TokenInfo {
         expires_at: Some(hour),
         ..info()
     });

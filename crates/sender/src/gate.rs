@@ -106,17 +106,13 @@ impl Gate {
     /// What may go out, with these requests under way. Nothing but the question whose it is goes
     /// out with a token that is not known yet, whatever the answers to the one before it say.
     pub fn admission(&self, now: Duration, in_flight_parts: &[InFlightPart]) -> Admission {
-        let calls = |admission| {
-            matches!(
-                admission,
-                Admission::Calls | Admission::Probe | Admission::Trial { .. }
-            )
-        };
         match self.admitted(now, in_flight_parts) {
-            admission if calls(admission) && !self.known && !in_flight_parts.is_empty() => {
-                Admission::Answer
+            Admission::Calls | Admission::Probe | Admission::Trial { .. } if !self.known => {
+                match in_flight_parts.is_empty() {
+                    true => Admission::Ask,
+                    false => Admission::Answer,
+                }
             }
-            admission if calls(admission) && !self.known => Admission::Ask,
             admission => admission,
         }
     }
@@ -437,17 +433,9 @@ const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> St
     }
 }
 
+/// Which streak a request of this endpoint counts in: that of submissions, or of what follows them.
 const fn index(endpoint: Endpoint) -> usize {
-    match endpoint {
-        Endpoint::Submit => 0,
-        Endpoint::Poll
-        | Endpoint::TokenInfo
-        | Endpoint::Filter
-        | Endpoint::Lead
-        | Endpoint::Leads
-        | Endpoint::CrmFields
-        | Endpoint::FieldList => 1,
-    }
+    !matches!(endpoint, Endpoint::Submit) as usize
 }
 
 #[cfg(test)]

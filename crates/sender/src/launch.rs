@@ -7,7 +7,6 @@ use super::possibly_sent_search::round_is_over;
 use super::reconciliation::page_strategy::Range;
 use super::unresolved;
 use callbridge_crm::{Request, request};
-use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::clock::Now;
 use callbridge_model::{Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
@@ -108,7 +107,8 @@ impl Core {
                 let mut row = about.row?;
                 if let Some(onward) = about.onward.filter(|_| row.state == State::Ready) {
                     row.record.clone_from(&onward.record);
-                    ops.push(moved(now, *id, onward));
+                    // its lead is known as merged: sent to the survivor, it does not FAIL first
+                    ops.push(Op::step(*id, Step::moved(onward, ""), now.wall));
                 }
                 self.submit(now, *id, row, ops)
             }
@@ -163,9 +163,4 @@ impl Core {
         self.retry.recall(id, row.failures);
         body.map(Request::Submit)
     }
-}
-
-/// Its lead is known as merged: sent to the survivor, it does not FAIL first.
-fn moved(now: Now, row: RowId, onward: Reroute) -> Op {
-    Op::step(row, Step::moved(onward, ""), now.wall)
 }

@@ -210,13 +210,13 @@ fn what_the_token_s_record_does_not_grant_is_not_tried() {
         if let Some(grants) = &mut info.grants {
             grants.retain(|it| it != needed.word());
         }
-        core.tokens.show(info);
+        core.tokens.info = Some(info);
         assert_eq!(lane(&mut core, at(2), &head(lead_request.clone())), None);
         let silent = TokenInfo {
             grants: None,
             ..super::tests::info()
         };
-        core.tokens.show(silent);
+        core.tokens.info = Some(silent);
         assert_eq!(
             lane(&mut core, at(2), &head(lead_request)),
             Some(Lane::LeadRequest)
@@ -368,7 +368,7 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
 fn a_deadline_does_not_wait_for_webhooks() {
     let mut core = ready(Settings::default());
     let hour = at(3600).wall.floor_seconds();
-    core.tokens.show(TokenInfo {
+    core.tokens.info = Some(TokenInfo {
         expires_at: Some(hour),
         ..super::tests::info()
     });

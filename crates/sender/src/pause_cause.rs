@@ -47,14 +47,8 @@ pub enum Admission {
 
 /// One call, to see whether what this cause says is mended.
 pub(super) fn trial(of: PauseCause) -> Admission {
-    let polls_first = match of {
-        PauseCause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
-        PauseCause::TokenMissing
-        | PauseCause::WrongCompany
-        | PauseCause::StopReason(_)
-        | PauseCause::Outage(_)
-        | PauseCause::TooMany => false,
-    };
+    let polls = |kind| phase(kind) == Some(Endpoint::Poll);
+    let polls_first = matches!(of, PauseCause::Refused(kind) if polls(kind));
     Admission::Trial { polls_first }
 }
 

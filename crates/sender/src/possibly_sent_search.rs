@@ -12,6 +12,7 @@
 //! growing by four, all together cost a third more than the last one alone. The order of records is
 //! not published (§4.7), and none is needed: every page is compared with all calls.
 
+use super::reconciliation::page_strategy::{End, unread};
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
 use callbridge_model::clock::Now;
@@ -95,8 +96,8 @@ pub(super) struct PossiblySentSearch {
 struct RunningSegment {
     segment: Segment,
     page: u32,
-    /// From the last page to the first.
-    backwards: bool,
+    /// Where pages are read from.
+    end: End,
     read: BTreeSet<u32>,
     /// How many of ours the last pages showed.
     showed: VecDeque<u64>,
@@ -209,7 +210,7 @@ impl PossiblySentSearch {
             self.running = Some(RunningSegment {
                 segment,
                 page: 1,
-                backwards: false,
+                end: End::First,
                 read: BTreeSet::new(),
                 showed: VecDeque::new(),
                 answered: None,
@@ -246,7 +247,7 @@ impl PossiblySentSearch {
 /// `None` when the segment has been looked for.
 fn next_page(run: &mut RunningSegment, total: u32, showed: u64) -> Option<u32> {
     if run.read.len() == 1 && showed == 0 && total > 1 {
-        run.backwards = true;
+        run.end = End::Last;
         return Some(total);
     }
     if run.showed.len() > FRUITLESS {
@@ -254,16 +255,12 @@ fn next_page(run: &mut RunningSegment, total: u32, showed: u64) -> Option<u32> {
     }
     let few = run.showed.iter().sum::<u64>() < FRUITLESS as u64;
     // neither end shows ours, or hardly any page does
-    let fruitless =
-        run.read.len() == 2 && run.backwards && showed == 0 || run.showed.len() == FRUITLESS && few;
+    let fruitless = run.read.len() == 2 && run.end == End::Last && showed == 0
+        || run.showed.len() == FRUITLESS && few;
     if fruitless {
         return None;
     }
-    let mut pages: Box<dyn Iterator<Item = u32>> = match run.backwards {
-        true => Box::new((1..=total).rev()),
-        false => Box::new(1..=total),
-    };
-    pages.find(|page| !run.read.contains(page))
+    unread(total, run.end, &run.read)
 }
 
 /// All calls of this round have been looked for.

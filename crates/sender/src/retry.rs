@@ -27,7 +27,7 @@ struct Blame {
 /// Failures of calls, and the chance in what is waited after them.
 #[derive(Debug)]
 pub(super) struct Retry {
-    jitter: Jitter,
+    pub(super) jitter: Jitter,
     blamed: BTreeMap<RowId, Blame>,
 }
 
@@ -37,20 +37,6 @@ impl Retry {
         Self {
             jitter: Jitter::new(seed),
             blamed: BTreeMap::new(),
-        }
-    }
-
-    /// By how much the waits of a trouble are shortened, in 1024.
-    pub(super) fn shorter(&mut self) -> u32 {
-        self.jitter.shorter()
-    }
-
-    /// How long after the `times`-th 429 in a row nothing goes out; where the token is shared, none
-    /// is spent on finding out when its window is over.
-    pub(super) fn after_429(&mut self, times: u32, is_shared: bool, window: Duration) -> Duration {
-        match is_shared {
-            true => self.jitter.after_429(u32::MAX, window),
-            false => self.jitter.after_429(times, window),
         }
     }
 

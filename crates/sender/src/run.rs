@@ -7,8 +7,8 @@ use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::shown::SenderView;
 use super::status::{self, SenderStatus};
-use super::token::{Look, TokenSource, Watch, print};
-use super::token_update::Tokens;
+use super::token::{Look, TokenSource, Watch};
+use super::token_update::{Tokens, print};
 use super::tokens::Before;
 use super::troubles::Extent;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
@@ -21,7 +21,6 @@ use callbridge_model::{TokenFingerprint, clock};
 use callbridge_spool::peer_outcomes::PeerOutcome;
 use callbridge_spool::{Error, Handle, Op, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +43,6 @@ const OUTDATED_MAX: u32 = 8;
 const FINISH: Duration = Duration::from_secs(8);
 
 /// What the sender works with.
-#[derive(Debug)]
 pub struct Sender {
     /// The spool.
     pub spool: Handle,
@@ -65,31 +63,7 @@ pub struct Sender {
 }
 
 /// Where the times of requests are counted: from the first byte to the answer.
-pub struct RequestTimes(Box<dyn Fn(Duration) + Send + Sync>);
-
-impl RequestTimes {
-    /// Each time is told to this function.
-    pub fn new(observe: impl Fn(Duration) + Send + Sync + 'static) -> Self {
-        Self(Box::new(observe))
-    }
-
-    fn observe(&self, took: Duration) {
-        (self.0)(took);
-    }
-}
-
-impl Default for RequestTimes {
-    /// Nobody counts.
-    fn default() -> Self {
-        Self::new(|_| {})
-    }
-}
-
-impl fmt::Debug for RequestTimes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RequestTimes")
-    }
-}
+pub type RequestTimes = Box<dyn Fn(Duration) + Send + Sync>;
 
 /// A request that came to its end.
 type Response = (task::Id, ApiResponse);
@@ -268,8 +242,8 @@ impl Loop {
                 Decision::Revive(call) => {
                     let step = self.core.revive(now, &call);
                     settled(&call, &step);
-                    let (row, at) = (call.row, now.wall);
-                    self.unwritten.push_back(vec![Op::Step { row, step, at }]);
+                    self.unwritten
+                        .push_back(vec![Op::step(call.row, step, now.wall)]);
                 }
                 Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => {
@@ -347,7 +321,7 @@ impl Loop {
             self.unwritten.push_back(ops);
             return;
         }
-        self.request_times.observe(took);
+        (self.request_times)(took);
         let call = self.calls.remove(&slot).unwrap_or_default();
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
             told(&outcome, &call, took);

@@ -1,9 +1,9 @@
 //! Where the token comes from: a file that is read again when it changes, a value for good, or
 //! somebody who keeps it ([`super::token_update`]).
 
-use super::token_update::{TokenUpdate, Tokens};
-use callbridge_model::secret::{ExposeSecret, Secret, is_token};
-use callbridge_model::{FileVersion, TokenFingerprint};
+use super::token_update::{TokenPrints, TokenUpdate, Tokens};
+use callbridge_model::FileVersion;
+use callbridge_model::secret::{Secret, is_token};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
@@ -89,11 +89,6 @@ impl TokenSource {
     }
 }
 
-/// The print by which a token is known in the spool.
-pub fn print(token: &Secret) -> TokenFingerprint {
-    TokenFingerprint::of(token.expose_secret())
-}
-
 /// What a look at the source gave.
 #[derive(Debug)]
 pub enum Look {
@@ -111,7 +106,7 @@ pub struct Watch {
     source: TokenSource,
     seen: Option<FileVersion>,
     /// The current token, and the one before it.
-    current: Option<(TokenFingerprint, Option<TokenFingerprint>)>,
+    current: Option<TokenPrints>,
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
     /// It was said that the file cannot be read.
@@ -171,10 +166,7 @@ impl Watch {
                 self.seen = version;
                 self.doubted = false;
                 self.told = false;
-                let prints = token.as_ref().map(|it| {
-                    let previous = it.previous.as_ref().map(|(token, _)| print(token));
-                    (print(&it.current), previous)
-                });
+                let prints = token.as_ref().map(Tokens::prints);
                 if prints == self.current && prints.is_some() {
                     return Look::Same;
                 }
@@ -205,6 +197,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_model::secret::ExposeSecret as _;
 
     fn changed(watch: &mut Watch) -> Option<Option<String>> {
         match watch.look() {

@@ -6,7 +6,7 @@ use super::left_slots::LeftSlots;
 use super::memory::Memory;
 use super::plan::{About, Decision, Known, Launch, Settings};
 use super::rate::Rate;
-use super::token::print;
+use super::token_update::print;
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::clock;
 use callbridge_model::secret::Secret;

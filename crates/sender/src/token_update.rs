@@ -5,7 +5,8 @@ use super::pause_cause::PauseCause;
 use super::status::{self, SenderStatus};
 use super::verdict::StopReason;
 use callbridge_call::EpochSeconds;
-use callbridge_model::secret::Secret;
+use callbridge_model::TokenFingerprint;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_model::status::Pause;
 
 /// The token in use, and the one before it.
@@ -17,7 +18,21 @@ pub struct Tokens {
     pub previous: Option<(Secret, EpochSeconds)>,
 }
 
+/// The prints of the token in use and of the one before it.
+pub type TokenPrints = (TokenFingerprint, Option<TokenFingerprint>);
+
+/// The print by which a token is known in the spool.
+pub fn print(token: &Secret) -> TokenFingerprint {
+    TokenFingerprint::of(token.expose_secret())
+}
+
 impl Tokens {
+    /// The prints of both.
+    pub fn prints(&self) -> TokenPrints {
+        let previous = self.previous.as_ref().map(|(token, _)| print(token));
+        (print(&self.current), previous)
+    }
+
     /// One alone.
     pub const fn one(current: Secret) -> Self {
         Self {

@@ -16,17 +16,19 @@ use std::time::Duration;
 /// What is known of the tokens.
 #[derive(Debug)]
 pub(super) struct KnownTokens {
-    current: Option<TokenFingerprint>,
+    /// The token in use.
+    pub(super) current: Option<TokenFingerprint>,
     /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
     before: Option<Before>,
     /// The token in use is asked with before all else so long before its end.
     ends_within: Duration,
-    info: Option<TokenInfo>,
+    /// The record of the token in use.
+    pub(super) info: Option<TokenInfo>,
     binding: Binding,
     /// The service warned that the token ends.
     pub(super) expires_in_days: Option<u32>,
     /// The last token there was, over restarts.
-    last: Option<TokenFingerprint>,
+    pub(super) last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
     refused: Option<(Refused, Duration)>,
 }
@@ -72,24 +74,9 @@ impl KnownTokens {
         }
     }
 
-    /// The token in use.
-    pub(super) fn current(&self) -> Option<&TokenFingerprint> {
-        self.current.as_ref()
-    }
-
     /// It is this one.
     pub(super) fn is_current(&self, token: &TokenFingerprint) -> bool {
         self.current.as_ref() == Some(token)
-    }
-
-    /// The record of the token in use.
-    pub(super) fn info(&self) -> Option<&TokenInfo> {
-        self.info.as_ref()
-    }
-
-    /// The last token there was, to be remembered.
-    pub(super) fn last(&self) -> Option<&TokenFingerprint> {
-        self.last.as_ref()
     }
 
     /// The token that was refused last, to be remembered.
@@ -252,12 +239,6 @@ impl KnownTokens {
         } else {
             Standing::NoGrant
         }
-    }
-
-    /// As if this record had been read.
-    #[cfg(test)]
-    pub(super) fn show(&mut self, info: TokenInfo) {
-        self.info = Some(info);
     }
 }
 

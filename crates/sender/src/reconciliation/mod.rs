@@ -18,7 +18,7 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::{CallUuid, TokenFingerprint};
 use callbridge_spool::{HELD_MAX, Unconfirmed};
-use page_strategy::{End, PageStrategy, Range};
+use page_strategy::{End, PageStrategy, Range, unread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -325,11 +325,11 @@ impl JournalReconciliation {
 
     /// The next page that may show more; `None` when all were read.
     fn next_page(&mut self, run: &Running, page: &Page, empty: bool) -> Option<u32> {
-        let unread = |number: &u32| !run.read.contains(number);
         let Some(total) = page.total else {
             // no count of pages: forwards while they are full
             let full = usize::try_from(page.rows).is_ok_and(|rows| rows >= self.size());
-            return full.then_some(run.page + 1).filter(unread);
+            let next = full.then_some(run.page + 1);
+            return next.filter(|number| !run.read.contains(number));
         };
         if run.read.len() == 1 && empty && run.page == 1 && total > 1 {
             self.page_strategy.end = End::Last;
@@ -338,11 +338,7 @@ impl JournalReconciliation {
         if run.read.len() == 1 && self.page_strategy.end == End::Last && total > run.page {
             return Some(total); // it grew meanwhile
         }
-        let mut rest: Box<dyn Iterator<Item = u32>> = match self.page_strategy.end {
-            End::First => Box::new(1..=total),
-            End::Last => Box::new((1..=total).rev()),
-        };
-        rest.find(unread)
+        unread(total, self.page_strategy.end, &run.read)
     }
 
     fn end(&mut self, run: Running, complete: bool, findings: &mut Findings) {

@@ -4,6 +4,7 @@
 use callbridge_call::EventTime;
 use callbridge_crm::PageSize;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long after a refusal or a poor yield sweeps are left alone.
@@ -61,6 +62,15 @@ pub enum End {
     First,
     /// On the last page: pages are read backwards.
     Last,
+}
+
+/// The first of so many pages that is not read yet, from this end.
+pub fn unread(total: u32, end: End, read: &BTreeSet<u32>) -> Option<u32> {
+    let unread = |page: &u32| !read.contains(page);
+    match end {
+        End::First => (1..=total).find(unread),
+        End::Last => (1..=total).rev().find(unread),
+    }
 }
 
 /// What is remembered of the filter.
