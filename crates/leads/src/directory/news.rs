@@ -225,11 +225,23 @@ mod tests {
 
     #[test]
     fn kinds_are_stored_as_numbers_of_their_own() {
-        for number in 0..8 {
-            let told = FactSource::from_repr(number).map(FactSource::number);
-            assert_eq!(told, Some(number));
-        }
-        assert_eq!(FactSource::from_repr(8), None);
+        let words: Vec<&str> = (0..)
+            .map_while(FactSource::from_repr)
+            .map(FactSource::word)
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "LEAD_CREATED",
+                "LEAD_ASSIGNED",
+                "LEAD_STAGE_CHANGED",
+                "LEAD_PROPERTIES_UPDATED",
+                "LEAD_MERGED",
+                "LEAD_DELETED",
+                "lead/filter",
+                "GET lead",
+            ]
+        );
     }
 
     proptest! {
