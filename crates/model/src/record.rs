@@ -242,23 +242,9 @@ impl Outcome {
 }
 
 /// Why a call is a dead letter. The words are stored and shown: never change one.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-    strum::EnumString,
-    strum::Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// No rule gives a lead; parked until one does, for at most 30 days.

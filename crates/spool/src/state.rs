@@ -48,23 +48,9 @@ use std::time::Duration;
 pub const FIRST_POLL: Duration = Duration::from_secs(2);
 
 /// Where a call stands. The words are stored: never change one.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-    strum::EnumString,
-    strum::Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
     /// Waits to be sent.

@@ -60,22 +60,9 @@ impl fmt::Display for FieldId {
 }
 
 /// What a field of a lead can show. The words are those of the flag, and stored.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-    strum::EnumString,
-    strum::Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Name {
     /// When the newest call began.
@@ -124,20 +111,9 @@ impl Name {
 }
 
 /// What kind of value a field takes. The types of the CRM's fields are not published (§2.8).
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumString,
-    strum::Display,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// A text; times in ISO 8601.

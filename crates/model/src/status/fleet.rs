@@ -8,20 +8,9 @@ use std::sync::Arc;
 use strum::IntoStaticStr;
 
 /// What a process does in its fleet.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum FleetRole {
     /// It forwards the calls of its PBX to the stream.
@@ -145,10 +134,9 @@ pub struct TokenName {
 }
 
 /// Whether somebody speaks.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Speech {
     /// Nothing was heard for three minutes: the machine, the process or its line is gone.

@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// How this process stands to the lease.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum LeasePhase {
     /// Another holds it, or nobody does: nothing is sent from here.
