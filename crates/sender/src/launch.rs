@@ -74,7 +74,7 @@ impl Core {
     }
 
     /// The operations of a launch are committed, and leave to send had ended before the first byte
-    /// left: nothing was sent, so nothing was used up, and the call goes back. `None` for an
+    /// left: nothing was sent, so nothing was used up, and the call goes back. `None` for a
     /// lead request, whose answer says it all.
     pub fn held_back(&mut self, now: Now, slot: u32) -> Option<Vec<Op>> {
         let task = self.in_flight.by_slot.get(&slot)?.plan.task.clone();

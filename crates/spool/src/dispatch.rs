@@ -142,8 +142,8 @@ impl Store {
             Op::Lead(LeadChange::Request { told, at }) => {
                 return tables::lead_requests::told(self, told, *at);
             }
-            Op::Lead(LeadChange::Backfill { page, heard, at }) => {
-                tables::backfill::backfilled(self, page, heard, *at)?;
+            Op::Lead(LeadChange::Backfill { page, answer, at }) => {
+                tables::backfill::backfilled(self, page, answer, *at)?;
             }
             Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told)?,
             Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::Purged),

@@ -20,7 +20,6 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, ApiReply, ApiResult, LeadsPage};
 use callbridge_model::number::Country;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::time::Duration;
 
 /// Leads of a page (§4.7).
@@ -88,55 +87,6 @@ enum ProfilesRead {
     Whole,
 }
 
-/// An answer, as far as it matters here.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
-    /// A page, as it came.
-    Page(Value),
-    /// The grant is missing.
-    NoGrant(String),
-    /// 400: the service does not take what is asked.
-    Refused(String),
-    /// There is no such thing.
-    Missing(String),
-    /// It may pass.
-    Failed(String),
-}
-
-impl Heard {
-    /// Of the CRM's answer.
-    pub fn of(answer: &ApiResult) -> Self {
-        let error = match answer {
-            Ok(ApiReply::Data(body)) => return Self::Page(body.clone()),
-            Ok(_) => return Self::Failed(String::new()),
-            Err(error) => error,
-        };
-        let words = error.to_string();
-        match error {
-            ApiError::Forbidden { .. } => Self::NoGrant(words),
-            ApiError::Rejected {
-                status: 400,
-                errors,
-                ..
-            } => Self::Refused(format!("{words} {errors}")),
-            ApiError::NotFound { own: true, .. }
-            | ApiError::WrongAddress { .. }
-            | ApiError::Rejected { .. } => Self::Missing(words),
-            // a gateway's 404: it may pass
-            ApiError::NotFound { own: false, .. }
-            | ApiError::TokenRefused { .. }
-            | ApiError::TooMany { .. }
-            | ApiError::Server { .. }
-            | ApiError::Unreadable { .. }
-            | ApiError::TimedOut
-            | ApiError::Lost { .. }
-            | ApiError::NotPermitted
-            | ApiError::NotConnected { .. }
-            | ApiError::TlsRefused { .. } => Self::Failed(words),
-        }
-    }
-}
-
 /// When there is something to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -186,35 +136,46 @@ impl Backfill {
     pub fn took(
         &mut self,
         asked: &LeadsPage,
-        heard: &Heard,
+        answer: &ApiResult,
         now: EventTime,
         how: ReadLeads,
     ) -> Vec<LeadNews> {
         let wait = |time| now.plus(time).micros();
         (self.left, self.no_grant) = (None, false);
         let mut learned = Vec::new();
-        match heard {
-            Heard::Page(body) => match page(body, how.country) {
+        match answer {
+            Ok(ApiReply::Data(body)) => match page(body, how.country) {
                 None => self.leave("the answer has no list of leads in it"),
                 Some(read) => {
                     self.failures = 0;
                     learned = self.turn(asked, read.rows, read.total);
                 }
             },
-            Heard::NoGrant(_) => {
+            Err(ApiError::Forbidden { .. }) => {
                 self.no_grant = true;
                 self.not_before = wait(NO_GRANT);
                 return Vec::new();
             }
-            Heard::Refused(_) if asked.since.is_some() => {
+            Err(ApiError::Rejected { status: 400, .. }) if asked.since.is_some() => {
                 self.by_page = true;
                 self.begin_anew();
                 self.not_before = 0;
                 return Vec::new();
             }
-            Heard::Refused(words) => self.leave(&format!("the service refuses the order: {words}")),
-            Heard::Missing(words) => self.leave(&format!("lead/filter is not there: {words}")),
-            Heard::Failed(_) => {
+            Err(
+                error @ ApiError::Rejected {
+                    status: 400,
+                    errors,
+                    ..
+                },
+            ) => self.leave(&format!("the service refuses the order: {error} {errors}")),
+            Err(
+                error @ (ApiError::NotFound { own: true, .. }
+                | ApiError::WrongAddress { .. }
+                | ApiError::Rejected { .. }),
+            ) => self.leave(&format!("lead/filter is not there: {error}")),
+            // a gateway's 404 among them: it may pass
+            Ok(_) | Err(_) => {
                 let times = 1_u32 << self.failures.min(6);
                 self.failures = self.failures.saturating_add(1);
                 self.not_before = wait((FAILED * times).min(NO_GRANT));

@@ -2,7 +2,7 @@ use super::super::memory::Remembered;
 use super::*;
 use callbridge_model::Phone;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const HOW: ReadLeads = ReadLeads {
     country: None,
@@ -44,10 +44,14 @@ impl Service {
         }
     }
 
-    fn answer(&mut self, asked: &LeadsPage) -> Heard {
+    fn answer(&mut self, asked: &LeadsPage) -> ApiResult {
         self.asked += 1;
         if self.range == Range::Refused && asked.since.is_some() {
-            return Heard::Refused("400".to_owned());
+            return Err(ApiError::Rejected {
+                status: 400,
+                message: String::new(),
+                errors: Value::Null,
+            });
         }
         let since = asked.since.filter(|_| self.range == Range::Taken);
         let since = since.map_or(i64::MIN, EpochSeconds::get);
@@ -65,7 +69,7 @@ impl Service {
         if self.tells_pages {
             data["totalPages"] = json!(pages.len());
         }
-        Heard::Page(json!({"data": data}))
+        Ok(ApiReply::Data(json!({"data": data})))
     }
 }
 
@@ -175,11 +179,15 @@ fn without_the_grant_it_is_tried_again_in_an_hour_and_what_is_no_list_is_left() 
     let Next::Read(page) = backfill.next(at(0), false) else {
         panic!("a page")
     };
-    backfill.took(&page, &Heard::NoGrant("403".into()), at(0), HOW);
+    let forbidden = ApiError::Forbidden {
+        message: String::new(),
+    };
+    backfill.took(&page, &Err(forbidden), at(0), HOW);
     assert_eq!(backfill.state(), "no_grant");
     assert_eq!(backfill.next(at(1), true), Next::At(at(3600)));
     assert!(matches!(backfill.next(at(3600), true), Next::Read(_)));
-    backfill.took(&page, &Heard::Page(json!({"data": 7})), at(3600), HOW);
+    let no_list = Ok(ApiReply::Data(json!({"data": 7})));
+    backfill.took(&page, &no_list, at(3600), HOW);
     assert_eq!(backfill.next(at(99_999), true), Next::Never);
     insta::assert_snapshot!(
         backfill.left.clone().unwrap_or_default(),
@@ -195,7 +203,8 @@ fn rows_without_ids_phones_or_order_are_left_and_said() {
         let Next::Read(page) = backfill.next(at(0), false) else {
             panic!("a page")
         };
-        backfill.took(&page, &Heard::Page(json!({"data": rows})), at(0), HOW);
+        let answer = Ok(ApiReply::Data(json!({"data": rows})));
+        backfill.took(&page, &answer, at(0), HOW);
         backfill.left.unwrap_or_default()
     };
     let many = |row: &dyn Fn(i64) -> Value| (1..=50).map(row).collect::<Vec<_>>();
@@ -217,7 +226,7 @@ fn failures_wait_longer_and_longer() {
     };
     let mut waits = Vec::new();
     for _ in 0..8 {
-        backfill.took(&page, &Heard::Failed("503".into()), at(0), HOW);
+        backfill.took(&page, &Err(ApiError::TimedOut), at(0), HOW);
         match backfill.next(at(0), true) {
             Next::At(then) => waits.push(then.floor_seconds().get()),
             other => panic!("{other:?}"),

@@ -1,6 +1,6 @@
 //! Requests beside the way of the calls: what is to be asked or written about leads.
 //!
-//! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. An
+//! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. A
 //! lead request that is due may go out at once, whenever there is room for it.
 
 use callbridge_call::EventTime;
@@ -111,20 +111,7 @@ impl DueRequests {
     }
 
     /// This one is due.
-    pub fn push(&mut self, lead_request: LeadRequest) {
-        let urgency = match lead_request {
-            LeadRequest::LookUp(_) => Urgency::Soon,
-            _ => Urgency::Spare,
-        };
-        self.due.push(DueRequest {
-            urgency,
-            lead_request,
-        });
-    }
-
-    /// This one is due when nothing else is to be done.
-    pub fn push_spare(&mut self, lead_request: LeadRequest) {
-        let urgency = Urgency::Spare;
+    pub fn push(&mut self, urgency: Urgency, lead_request: LeadRequest) {
         self.due.push(DueRequest {
             urgency,
             lead_request,
@@ -140,10 +127,7 @@ impl DueRequests {
             // nobody can ask any more: written once more, which changes nothing
             None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
         };
-        self.due.push(DueRequest {
-            urgency,
-            lead_request,
-        });
+        self.push(urgency, lead_request);
     }
 }
 

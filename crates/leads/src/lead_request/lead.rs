@@ -8,7 +8,7 @@ use crate::lead_field::shows::FieldWrite;
 use crate::lead_field::{Blames, Catalogue, Refusal, catalogue};
 use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
-use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, LeadsPage, WriteStatus};
 use callbridge_model::LeadId;
 use callbridge_model::TokenFingerprint;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ pub const REST: Duration = Duration::from_secs(3600);
 /// What a look-up found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Finding {
     /// The lead is there: the employee is not known.
     LeadExists,
@@ -31,21 +33,14 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Every finding.
-    pub const ALL: [Self; 3] = [Self::LeadExists, Self::LeadMissing, Self::Unclear];
-
     /// The word stored.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::LeadExists => "lead_exists",
-            Self::LeadMissing => "lead_missing",
-            Self::Unclear => "unclear",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The finding of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|finding| finding.word() == word)
+        word.parse().ok()
     }
 }
 
@@ -89,14 +84,44 @@ pub enum LeadOutcome {
     Granted,
 }
 
-/// What an answer means.
+/// What is to be stored of a request about leads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeadChange {
+    /// It leaves, or has its answer.
+    Request {
+        /// What is told.
+        told: Box<LeadOutcome>,
+        /// Now.
+        at: EventTime,
+    },
+    /// A page of leads, or why there is none: what it tells is learned, and how far the backfill
+    /// is remembered.
+    Backfill {
+        /// What was asked for.
+        page: LeadsPage,
+        /// What came.
+        answer: Box<ApiResult>,
+        /// Now.
+        at: EventTime,
+    },
+}
+
+impl LeadChange {
+    fn request(told: LeadOutcome, at: EventTime) -> Self {
+        let told = Box::new(told);
+        Self::Request { told, at }
+    }
+}
+
+/// What an answer means for a lead request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// For the spool.
-    pub told: LeadOutcome,
+    /// To be committed. They change what is due: a lead request whose operations do not is not sent
+    /// again within a minute.
+    pub changes: Vec<LeadChange>,
     /// It did what it was for, or needs nothing more.
     pub done: bool,
-    /// In words, where it did not go well.
+    /// What the service or the transport said, where it refused or failed.
     pub words: String,
 }
 
@@ -174,16 +199,37 @@ fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
     (sort, "an answer to another question".to_owned())
 }
 
-/// What an answer means for the spool; `None` for a lead request of another part. `token` is the
-/// one that made the request.
+/// What is to be committed before a lead request leaves, so that a kill does not hide it; `write`
+/// is of a [`LeadRequest::FieldWrite`].
+pub fn launched(
+    now: EventTime,
+    lead_request: &LeadRequest,
+    write: Option<FieldWrite>,
+) -> Vec<LeadChange> {
+    let told = match (lead_request, write) {
+        (LeadRequest::FieldWrite(lead), Some(write)) => LeadOutcome::Writes(*lead, write),
+        (LeadRequest::FieldWrite(_), None) => LeadOutcome::Back(lead_request.clone()),
+        (LeadRequest::LookUp(_) | LeadRequest::Catalogue | LeadRequest::FieldPoll(_), _) => {
+            LeadOutcome::Sent(lead_request.clone())
+        }
+        (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return Vec::new(),
+    };
+    vec![LeadChange::request(told, now)]
+}
+
+/// Judges the answer to a lead request that was sent with this token.
 pub fn settle(
+    now: EventTime,
     lead_request: &LeadRequest,
     heard: &ApiResult,
     token: &TokenFingerprint,
-    now: EventTime,
-) -> Option<Settled> {
+) -> Settled {
     let (sort, why) = sort(heard);
-    let settled = |told, done, words| Some(Settled { told, done, words });
+    let settled = |told, done, words| Settled {
+        changes: vec![LeadChange::request(told, now)],
+        done,
+        words,
+    };
     let well = |told| settled(told, true, String::new());
     let ended = |told| settled(told, true, why.clone());
     let open = |told| settled(told, false, why.clone());
@@ -204,7 +250,19 @@ pub fn settle(
         settled(LeadOutcome::Catalogue(catalogue), true, why)
     };
     match (lead_request, sort) {
-        (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => None,
+        (LeadRequest::Backfill(page), _) => {
+            let (page, answer) = (*page, Box::new(heard.clone()));
+            unjudged(
+                heard,
+                vec![LeadChange::Backfill {
+                    page,
+                    answer,
+                    at: now,
+                }],
+            )
+        }
+        // whoever asked hears the answer itself
+        (LeadRequest::Asked(..), _) => unjudged(heard, Vec::new()),
         (_, Sort::Stopped) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
             Sort::Success => well(LeadOutcome::Written(poll.lead)),
@@ -237,6 +295,26 @@ pub fn settle(
         (LeadRequest::FieldWrite(_), Sort::Barred) => rest(RequestKind::Fields),
         (LeadRequest::FieldWrite(lead), Sort::Refused) => refused(*lead, Blames::SomeItem),
         (LeadRequest::FieldWrite(lead), _) => refused(*lead, Blames::ItemOrLead),
+    }
+}
+
+/// Of an answer that is for others to read: whether it went well.
+fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
+    let (done, words) = match answer {
+        Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),
+        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) if words.is_empty() => {
+            (false, "FAILED".to_owned())
+        }
+        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) => {
+            (false, format!("FAILED: {words}"))
+        }
+        Ok(_) => (true, String::new()),
+        Err(error) => (false, error.to_string()),
+    };
+    Settled {
+        changes,
+        done,
+        words,
     }
 }
 

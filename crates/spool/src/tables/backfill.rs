@@ -4,9 +4,9 @@ use super::directory::{self, LEARNED};
 use super::{look_ups, meta};
 use crate::{Db, Error, QueueQuery, Store};
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::LeadsPage;
-use callbridge_leads::directory::backfill::{Backfill, Heard, Next};
-use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
+use callbridge_crm::{ApiResult, LeadsPage};
+use callbridge_leads::directory::backfill::{Backfill, Next};
+use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
 use callbridge_model::status::Directory;
 
 /// Where it is kept.
@@ -38,18 +38,18 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
 }
 
 /// Adds the page to read next, where there is one to read.
-pub(crate) fn backfill_lead_request(
+pub(crate) fn add_page(
     store: &Store,
     ask: &QueueQuery,
-    lead_requests: &mut DueRequests,
+    due: &mut DueRequests,
 ) -> Result<(), Error> {
     if store.settings.lead_directory.is_none() {
         return Ok(());
     }
     let backfill = backfill(store)?.unwrap_or_default();
     match backfill.next(ask.now, store.backfill_begun.get()) {
-        Next::Read(page) => lead_requests.push(LeadRequest::Backfill(page)),
-        Next::At(at) => lead_requests.look_at(at),
+        Next::Read(page) => due.push(Urgency::Spare, LeadRequest::Backfill(page)),
+        Next::At(at) => due.look_at(at),
         Next::Never => {}
     }
     Ok(())
@@ -67,7 +67,7 @@ pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
 pub(crate) fn backfilled(
     store: &mut Store,
     page: &LeadsPage,
-    heard: &Heard,
+    answer: &ApiResult,
     at: EventTime,
 ) -> Result<(), Error> {
     let Some(how) = store.settings.lead_directory else {
@@ -75,7 +75,7 @@ pub(crate) fn backfilled(
     };
     let known = backfill(store)?.unwrap_or_default();
     let mut backfill = known.clone();
-    for news in backfill.took(page, heard, at, how) {
+    for news in backfill.took(page, answer, at, how) {
         look_ups::learn(store, &news)?;
     }
     match (&backfill.left, backfill.no_grant) {

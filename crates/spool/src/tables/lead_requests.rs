@@ -9,7 +9,7 @@ use callbridge_call::EventTime;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
 use callbridge_leads::lead_field::{Blames, Catalogue, LeadFieldState, Refusal};
-use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
+use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
@@ -66,48 +66,44 @@ pub(crate) fn look_at_claims(store: &Store, now: EventTime) -> Result<(), Error>
 
 /// The lead requests that are due. Costs next to nothing while there are none.
 pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
-    let mut lead_requests = DueRequests::default();
+    let mut due = DueRequests::default();
     if store.settings.look_up {
-        lead_lead_requests(store, ask, &mut lead_requests)?;
+        about_leads(store, ask, &mut due)?;
     }
-    backfill::backfill_lead_request(store, ask, &mut lead_requests)?;
-    Ok(lead_requests)
+    backfill::add_page(store, ask, &mut due)?;
+    Ok(due)
 }
 
-fn lead_lead_requests(
-    store: &Store,
-    ask: &QueueQuery,
-    lead_requests: &mut DueRequests,
-) -> Result<(), Error> {
+fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result<(), Error> {
     let (memory, now) = (memory(store)?, ask.now);
     if let Some((lead, at)) = shows::next_shows(store, NextAction::Poll)?
-        && lead_requests.is_due(at, now)
+        && due.is_due(at, now)
         && let Some(poll) = shows::field_poll(store, lead)?
     {
-        lead_requests.push_poll(poll, &ask.tokens);
+        due.push_poll(poll, &ask.tokens);
     }
     if let Some((lead, at)) = look_ups::next_look_up(store)?
-        && lead_requests.is_due(memory.after_rest(RequestKind::LookUps, at, now), now)
+        && due.is_due(memory.after_rest(RequestKind::LookUps, at, now), now)
     {
-        lead_requests.push(LeadRequest::LookUp(lead));
+        due.push(Urgency::Soon, LeadRequest::LookUp(lead));
     }
     if let Some(lead) = memory.claimant()
         && memory.resting(RequestKind::LookUps, now).is_none()
     {
-        lead_requests.push_spare(LeadRequest::LookUp(lead));
+        due.push(Urgency::Spare, LeadRequest::LookUp(lead));
     }
     if store.settings.shows.is_none() {
         return Ok(());
     }
     let fields = wanted_fields(store);
-    if memory.wants_catalogue(&fields, now, lead_requests) {
-        lead_requests.push(LeadRequest::Catalogue);
+    if memory.wants_catalogue(&fields, now, due) {
+        due.push(Urgency::Spare, LeadRequest::Catalogue);
     }
     if memory.knows(&fields)
         && let Some((lead, at)) = shows::next_shows(store, NextAction::Write)?
-        && lead_requests.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
+        && due.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
     {
-        lead_requests.push(LeadRequest::FieldWrite(lead));
+        due.push(Urgency::Spare, LeadRequest::FieldWrite(lead));
     }
     Ok(())
 }
