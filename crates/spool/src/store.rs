@@ -4,7 +4,7 @@
 use crate::appeared::Appeared;
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::{Book, Tally};
-use crate::{Db, Error, RowId, Settings, State};
+use crate::{Db, Error, RowId, Settings};
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
 use rusqlite::Connection;
@@ -146,14 +146,14 @@ impl Store {
         let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);
         Books {
             finished: of(Book::Finished),
-            ready: of(Book::Of(State::Ready)),
-            sending: of(Book::Of(State::Sending)),
-            submitted: of(Book::Of(State::Submitted)),
-            journaled: of(Book::Of(State::Journaled)),
-            dead: of(Book::Of(State::Dead)),
-            parked: of(Book::Of(State::Parked)),
-            discarded: of(Book::Of(State::Discarded)),
-            forwarded: of(Book::Of(State::Forwarded)),
+            ready: of(Book::Ready),
+            sending: of(Book::Sending),
+            submitted: of(Book::Submitted),
+            journaled: of(Book::Journaled),
+            dead: of(Book::Dead),
+            parked: of(Book::Parked),
+            discarded: of(Book::Discarded),
+            forwarded: of(Book::Forwarded),
             internal: of(Book::Internal),
             skipped: of(Book::Skipped),
             unreadable: of(Book::Unreadable),

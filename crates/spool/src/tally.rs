@@ -5,59 +5,40 @@ use crate::{RowId, State};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// A number of the books. The words are stored: never change one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A number of the books, in the order of their places. The words are stored: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Book {
+    Ready,
+    Sending,
+    Submitted,
+    Journaled,
+    Dead,
+    Parked,
+    Discarded,
+    Forwarded,
     Finished,
-    Of(State),
     Internal,
     Skipped,
     Unreadable,
     /// Rows that the purge took; the book of their state still counts them.
     PurgedJournaled,
     PurgedDiscarded,
-    PurgedForwarded,
     /// Unreadable letters that are kept; no more than the limit.
     UnreadableKept,
-}
-
-pub(crate) const NAMES: [&str; 16] = [
-    "ready",
-    "sending",
-    "submitted",
-    "journaled",
-    "dead",
-    "parked",
-    "discarded",
-    "forwarded",
-    "finished",
-    "internal",
-    "skipped",
-    "unreadable",
-    "purged_journaled",
-    "purged_discarded",
-    "unreadable_kept",
-    "purged_forwarded",
-];
-
-/// The words of the books, in the order of their places.
-pub(crate) fn words() -> Vec<String> {
-    NAMES.map(str::to_owned).to_vec()
+    PurgedForwarded,
 }
 
 impl Book {
-    pub(crate) const fn place(self) -> usize {
-        match self {
-            Self::Of(state) => state as usize,
-            Self::Finished => 8,
-            Self::Internal => 9,
-            Self::Skipped => 10,
-            Self::Unreadable => 11,
-            Self::PurgedJournaled => 12,
-            Self::PurgedDiscarded => 13,
-            Self::UnreadableKept => 14,
-            Self::PurgedForwarded => 15,
-        }
+    pub(crate) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// The calls that stand so.
+    pub(crate) const fn of(state: State) -> Self {
+        Self::ALL[state as usize]
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -65,8 +46,8 @@ impl Book {
 /// a copy that was made there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) counts: [i64; NAMES.len()],
-    stored: [i64; NAMES.len()],
+    pub(crate) counts: [i64; Book::ALL.len()],
+    stored: [i64; Book::ALL.len()],
     pub(crate) named: BTreeMap<String, i64>,
     /// What the running transaction added to `named`, oldest first.
     added: Vec<(String, i64)>,
@@ -85,8 +66,8 @@ impl Tally {
         let mut rows = all.query([])?;
         while let Some(row) = rows.next()? {
             let name: String = row.get(0)?;
-            if let Some(place) = NAMES.iter().position(|known| *known == name) {
-                tally.counts[place] = row.get(1)?;
+            if let Some(book) = Book::ALL.iter().find(|book| book.word() == name) {
+                tally.counts[*book as usize] = row.get(1)?;
             }
         }
         tally.stored = tally.counts;
@@ -97,7 +78,7 @@ impl Tally {
     }
 
     pub(crate) fn get(&self, book: Book) -> i64 {
-        self.counts[book.place()]
+        self.counts[book as usize]
     }
 
     /// How many unreadable messages there are.
@@ -106,7 +87,13 @@ impl Tally {
     }
 
     pub(crate) fn add(&mut self, book: Book, by: i64) {
-        self.counts[book.place()] += by;
+        self.counts[book as usize] += by;
+    }
+
+    /// A call of one state is in another now.
+    pub(crate) fn shift(&mut self, from: State, to: State) {
+        self.add(Book::of(from), -1);
+        self.add(Book::of(to), 1);
     }
 
     pub(crate) fn count(&mut self, name: &str, by: u64) {
@@ -122,11 +109,10 @@ impl Tally {
 
     /// Writes what has changed, inside the transaction.
     pub(crate) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
-        for (place, count) in self.counts.iter().enumerate() {
-            if *count != self.stored[place] {
-                db.prepare_cached("INSERT OR REPLACE INTO books VALUES (?1, ?2)")?
-                    .execute((NAMES[place], count))?;
-            }
+        let changed = Book::ALL.iter().zip(self.counts).zip(self.stored);
+        for ((book, count), _) in changed.filter(|((_, count), stored)| count != stored) {
+            db.prepare_cached("INSERT OR REPLACE INTO books VALUES (?1, ?2)")?
+                .execute((book.word(), count))?;
         }
         let mut changed: Vec<&str> = self.added.iter().map(|(name, _)| name.as_str()).collect();
         changed.sort_unstable();
@@ -182,8 +168,8 @@ mod tests {
     #[test]
     fn each_state_has_its_own_place_and_word() {
         for (at, state) in State::ALL.iter().copied().enumerate() {
-            assert_eq!(Book::Of(state).place(), at);
-            assert_eq!(NAMES[at], state.word());
+            assert_eq!(Book::of(state) as usize, at);
+            assert_eq!(Book::ALL[at].word(), state.word());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The books against the rows.
 
 use crate::db::Columns as _;
-use crate::tally::{Book, NAMES};
+use crate::tally::Book;
 use crate::{Db, Error, State, Store};
 
 /// What counting the rows says against what the books say: `(name, book, rows)`, empty when they
@@ -14,11 +14,11 @@ pub struct Recount {
 
 /// Counts all rows and compares with the books. Reads the whole table.
 pub fn recount(store: &Store) -> Result<Recount, Error> {
-    let mut rows = [0_i64; NAMES.len()];
+    let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";
     let found: Vec<_> = store.query_all(text, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     for (state, count) in found {
-        rows[Book::Of(state).place()] = count;
+        rows[Book::of(state) as usize] = count;
     }
     let purged = [
         (State::Journaled, Book::PurgedJournaled),
@@ -26,15 +26,21 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
         (State::Forwarded, Book::PurgedForwarded),
     ];
     for (state, purged) in purged {
-        rows[Book::Of(state).place()] += store.tally.get(purged);
+        rows[Book::of(state) as usize] += store.tally.get(purged);
     }
-    rows[Book::Finished.place()] = rows[..8].iter().sum();
+    rows[Book::Finished as usize] = rows[..8].iter().sum();
     let kept = store.value("SELECT count(*) FROM unreadable", [])?;
-    rows[Book::UnreadableKept.place()] = kept;
-    let counted = (0..9).chain([Book::UnreadableKept.place()]);
+    rows[Book::UnreadableKept as usize] = kept;
+    let counted = (0..9).chain([Book::UnreadableKept as usize]);
     let wrong = counted
         .filter(|place| rows[*place] != store.tally.counts[*place])
-        .map(|place| (NAMES[place], store.tally.counts[place], rows[place]));
+        .map(|place| {
+            (
+                Book::ALL[place].word(),
+                store.tally.counts[place],
+                rows[place],
+            )
+        });
     let mut wrong: Vec<_> = wrong.collect();
     wrong.extend(recount_letters(store)?);
     Ok(Recount { wrong })

@@ -3,7 +3,6 @@
 
 use super::{missed, outbox, step};
 use crate::finished::Finished;
-use crate::tally::Book;
 use crate::{Done, Error, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
 use callbridge_model::Reason;
@@ -52,8 +51,7 @@ pub(crate) fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done
             if letter { &new.judged.message } else { "" },
         ),
     )?;
-    store.tally.add(Book::Of(State::Dead), -1);
-    store.tally.add(Book::Of(state), 1);
+    store.tally.shift(State::Dead, state);
     store.tally.count(CORRECTED, 1);
     store.tally.moved(row);
     if letter && new.judged.reason != Some(Reason::Incomplete) {
@@ -103,8 +101,7 @@ pub(crate) fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Err
             "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1",
             (part.0, new.judged.judged_at.micros(), message),
         )?;
-        store.tally.add(Book::Of(State::Dead), -1);
-        store.tally.add(Book::Of(State::Discarded), 1);
+        store.tally.shift(State::Dead, State::Discarded);
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }

@@ -157,7 +157,7 @@ fn insert(
         return Ok(None);
     }
     store.tally.add(Book::Finished, 1);
-    store.tally.add(Book::Of(state), 1);
+    store.tally.add(Book::of(state), 1);
     store.tally.moved(id);
     if letter {
         outbox::queue_notice(store, id)?;

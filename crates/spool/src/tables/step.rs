@@ -4,7 +4,6 @@ use super::meta::set_meta;
 use super::{calls, missed, outbox, outcomes, shows, unknown_employees, unreadable};
 use crate::db::json;
 use crate::state::{IfAbsent, State, Step, next};
-use crate::tally::Book;
 use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Phone, Reason, TokenFingerprint};
@@ -60,8 +59,7 @@ pub(crate) fn step(
         _ => {}
     }
     if from != to {
-        store.tally.add(Book::Of(from), -1);
-        store.tally.add(Book::Of(to), 1);
+        store.tally.shift(from, to);
         store.tally.moved(row);
         outcomes::queue_outcome(store, row, to, step)?;
     }
