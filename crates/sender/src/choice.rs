@@ -1,22 +1,24 @@
 //! Which request is the best one now, in the order of [`Lane`].
 
-use super::confirmation::Confirmation;
-use super::gate::Gate;
-use super::in_flight::InFlightRequests;
+use super::core::Core;
 use super::pause_cause::Admission;
-use super::plan::{Decision, Lane, Load, Task};
+use super::plan::{Decision, Lane, Task};
 use super::possibly_sent_search::SearchStep;
 use super::reconciliation::WORTH;
-use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
-use super::tokens::KnownTokens;
 use super::troubles::{InFlightPart, Part, PartAdmission};
-use crate::lead_requests::LeadRequests;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};
+use std::ops::Deref;
 use std::time::Duration;
+
+/// A clock that is wrong is looked at this often.
+const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// Whether an answer is slow is looked at this often.
+const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 /// Calls that wait for company are looked at this often.
 const COMPANY_LOOK: Duration = Duration::from_secs(1);
@@ -51,27 +53,99 @@ impl Open {
     }
 }
 
-/// What the choice depends on, none of which it changes.
+impl Core {
+    /// The best request now; its slot is taken.
+    pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
+        if self.clock_is_wrong(now) {
+            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
+        }
+        self.budget.look_at_clock(now);
+        self.look_at(head);
+        let barred = self.rights.polls_barred(now.boot);
+        let only_sweeps = barred || self.gate.troubles.next(Part::Polls).is_some();
+        self.confirmation.look(head.hooked, only_sweeps);
+        let search = match self.search(now, head) {
+            SearchStep::Commit(ops) => return Decision::Commit(ops),
+            step => step,
+        };
+        let in_flight_parts = self.in_flight.in_flight_parts();
+        let admission = self.gate.admission(now.boot, &in_flight_parts);
+        match admission {
+            Admission::Calls | Admission::Probe if !self.in_flight.has_room(now) => {
+                return Decision::WaitUntil(now.boot + ROOM_LOOK);
+            }
+            Admission::Calls | Admission::Probe | Admission::Trial { .. } => {}
+            Admission::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
+            Admission::Until(at) => return Decision::WaitUntil(at),
+            Admission::Answer | Admission::Token => return Decision::Idle,
+        }
+        let choice = Choice {
+            core: self,
+            now,
+            head,
+            search: &search,
+        };
+        if let Some(unresolved) = choice.unresolved() {
+            return Decision::Revive(Box::new(unresolved.clone()));
+        }
+        let Some((lane, task)) = choice.choose(admission, &in_flight_parts) else {
+            return choice.wait();
+        };
+        match self.budget.take(now, lane, task) {
+            Decision::WaitUntil(at) if lane == Lane::Spare => {
+                let choice = Choice {
+                    search: &search,
+                    ..self.choice(now, head)
+                };
+                choice.wait_no_longer(at)
+            }
+            decision => decision,
+        }
+    }
+
+    /// What may be chosen, but for pages of the search.
+    pub(super) fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
+        Choice {
+            core: self,
+            now,
+            head,
+            search: &SearchStep::Nothing,
+        }
+    }
+
+    /// What is next for calls that another may have sent.
+    fn search(&mut self, now: Now, head: &WorkQueue) -> SearchStep {
+        if self.settings.dry_run || self.in_flight.has_search() {
+            return SearchStep::Nothing;
+        }
+        let readable = self.choice(now, head).may_look();
+        self.confirmation
+            .search
+            .next(now, &head.possibly_sent, readable)
+    }
+}
+
+/// What the choice depends on, none of which it changes. It reads as its [`Core`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
-    pub(super) now: Now,
-    pub(super) head: &'a WorkQueue,
-    pub(super) load: Load,
-    pub(super) dry_run: bool,
-    pub(super) gate: &'a Gate,
-    pub(super) tokens: &'a KnownTokens,
-    pub(super) rights: &'a Rights,
-    pub(super) in_flight: &'a InFlightRequests,
-    pub(super) confirmation: &'a Confirmation,
-    pub(super) lead_requests: &'a LeadRequests,
+    core: &'a Core,
+    now: Now,
+    head: &'a WorkQueue,
     /// What is next for calls that another may have sent.
-    pub(super) search: &'a SearchStep,
-    pub(super) search_had_turn: bool,
+    search: &'a SearchStep,
+}
+
+impl Deref for Choice<'_> {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        self.core
+    }
 }
 
 impl<'a> Choice<'a> {
     /// A call that nobody can be asked about.
-    pub(super) fn unresolved(&self) -> Option<&'a Unconfirmed> {
+    fn unresolved(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
         let unresolved = self.head.unresolved.as_ref();
         let unresolved =
@@ -80,7 +154,7 @@ impl<'a> Choice<'a> {
     }
 
     /// The best of what may go out.
-    pub(super) fn choose(
+    fn choose(
         &self,
         admission: Admission,
         in_flight_parts: &[InFlightPart],
@@ -151,7 +225,7 @@ impl<'a> Choice<'a> {
         let open_parts = parts.iter().filter(|part| open(part));
         let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(*part)));
         let picked = picked.next();
-        let waits = self.head.submitted > 0 || self.load.unsent > 0 && !self.dry_run;
+        let waits = self.head.submitted > 0 || self.load.unsent > 0 && !self.settings.dry_run;
         match picked {
             None if !waits && open(&Part::Token) => Some((Lane::Token, Task::TokenInfo)),
             picked => picked,
@@ -175,13 +249,15 @@ impl<'a> Choice<'a> {
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
-        self.confirmation.page_strategy().is_readable(self.now.wall) && !fails && !self.dry_run
+        self.confirmation.page_strategy().is_readable(self.now.wall)
+            && !fails
+            && !self.settings.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_sweep(&self) -> bool {
         let fails = self.gate.troubles.fails(Part::Sweeps);
-        self.confirmation.page_strategy().is_on(self.now.wall) && !fails && !self.dry_run
+        self.confirmation.page_strategy().is_on(self.now.wall) && !fails && !self.settings.dry_run
     }
 
     fn pick(&self, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
@@ -203,7 +279,7 @@ impl<'a> Choice<'a> {
             return Some((Lane::OldPoll, poll(turn)));
         }
         let submit = |due: &Due| Task::Submit(due.row);
-        let submits = open.submissions && !self.dry_run;
+        let submits = open.submissions && !self.settings.dry_run;
         if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
             return Some((Lane::Live, submit(live)));
         }
@@ -212,7 +288,7 @@ impl<'a> Choice<'a> {
         }
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
         if let Some(page) = self.search_page(open)
-            && !(self.search_had_turn && backlog.is_some())
+            && !(self.confirmation.search.had_turn && backlog.is_some())
         {
             return Some((Lane::Sweep, page));
         }
@@ -264,7 +340,7 @@ impl<'a> Choice<'a> {
     fn free_to_sweep(&self, open: Open) -> Option<Task> {
         let begins = !self.confirmation.reconciliation.is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
-        let on = self.confirmation.page_strategy().is_on(self.now.wall) && !self.dry_run;
+        let on = self.confirmation.page_strategy().is_on(self.now.wall) && !self.settings.dry_run;
         let needs = self.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
         let may = on || needs && self.may_look();
         let free = may
@@ -323,7 +399,7 @@ impl<'a> Choice<'a> {
     }
 
     /// What can wait for this moment does not make calls wait for it.
-    pub(super) fn wait_no_longer(&self, at: Duration) -> Decision {
+    fn wait_no_longer(&self, at: Duration) -> Decision {
         match self.wait() {
             Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
             Decision::Idle | Decision::Send(_) | Decision::Revive(_) | Decision::Commit(_) => {
@@ -333,7 +409,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Nothing goes out: when to look again.
-    pub(super) fn wait(&self) -> Decision {
+    fn wait(&self) -> Decision {
         let waits = |it: &Unconfirmed| self.has_company(it) || self.is_left(it);
         let company = self.head.polls.iter().any(waits);
         let moments = [
@@ -381,7 +457,7 @@ impl<'a> Choice<'a> {
     /// What a command asks while calls are tried one by one, for none is taken.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
         let lead_request = self.lead_requests.first_asked()?;
-        let asks = self.gate.refuses_calls_alone() && !self.dry_run;
+        let asks = self.gate.refuses_calls_alone() && !self.settings.dry_run;
         let may = asks && self.may_go(&lead_request);
         let lane = asked_lane(&lead_request).unwrap_or(Lane::LeadRequest);
         may.then(|| (lane, Task::LeadRequest(Box::new(lead_request))))
@@ -390,7 +466,7 @@ impl<'a> Choice<'a> {
     /// The lead request that goes before a call of this lane; the one that can wait where none goes
     /// out.
     fn lead_request(&self, before: Lane) -> Option<(Lane, Task)> {
-        if self.dry_run {
+        if self.settings.dry_run {
             return None;
         }
         if before > Lane::Live

@@ -6,14 +6,12 @@
 //! its answer and gives the operations to commit after it.
 
 use super::budget::Budget;
-use super::choice::Choice;
 use super::confirmation::Confirmation;
 use super::gate::Gate;
 use super::in_flight::{InFlight, InFlightRequests};
 use super::memory::{Memory, Recollection, Remembered};
-use super::pause_cause::Admission;
-use super::plan::{Decision, Known, Lane, Load, Settings, Task};
-use super::possibly_sent_search::{SearchNews, SearchStep};
+use super::plan::{Known, Load, Settings, Task};
+use super::possibly_sent_search::SearchNews;
 use super::retry::Retry;
 use super::rights::Rights;
 use super::status::{self, SenderStatus, TokenPlace};
@@ -27,12 +25,6 @@ use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
-
-/// A clock that is wrong is looked at this often.
-const CLOCK_LOOK: Duration = Duration::from_secs(1);
-
-/// Whether an answer is slow is looked at this often.
-const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 /// The sender's state.
 #[derive(Debug)]
@@ -112,77 +104,6 @@ impl Core {
         }
     }
 
-    /// The best request now; its slot is taken.
-    pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
-        if self.clock_is_wrong(now) {
-            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
-        }
-        self.budget.look_at_clock(now);
-        self.look_at(head);
-        let barred = self.rights.polls_barred(now.boot);
-        let only_sweeps = barred || self.gate.troubles.next(Part::Polls).is_some();
-        self.confirmation.look(head.hooked, only_sweeps);
-        let search = match self.search(now, head) {
-            SearchStep::Commit(ops) => return Decision::Commit(ops),
-            step => step,
-        };
-        let in_flight_parts = self.in_flight.in_flight_parts();
-        let admission = self.gate.admission(now.boot, &in_flight_parts);
-        match admission {
-            Admission::Calls | Admission::Probe if !self.in_flight.has_room(now) => {
-                return Decision::WaitUntil(now.boot + ROOM_LOOK);
-            }
-            Admission::Calls | Admission::Probe | Admission::Trial { .. } => {}
-            Admission::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
-            Admission::Until(at) => return Decision::WaitUntil(at),
-            Admission::Answer | Admission::Token => return Decision::Idle,
-        }
-        let mut choice = self.choice(now, head);
-        choice.search = &search;
-        if let Some(unresolved) = choice.unresolved() {
-            return Decision::Revive(Box::new(unresolved.clone()));
-        }
-        let Some((lane, task)) = choice.choose(admission, &in_flight_parts) else {
-            return choice.wait();
-        };
-        match self.budget.take(now, lane, task) {
-            Decision::WaitUntil(at) if lane == Lane::Spare => {
-                let mut choice = self.choice(now, head);
-                choice.search = &search;
-                choice.wait_no_longer(at)
-            }
-            decision => decision,
-        }
-    }
-
-    fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
-        Choice {
-            now,
-            head,
-            load: self.load,
-            dry_run: self.settings.dry_run,
-            gate: &self.gate,
-            tokens: &self.tokens,
-            rights: &self.rights,
-            in_flight: &self.in_flight,
-            confirmation: &self.confirmation,
-            lead_requests: &self.lead_requests,
-            search: &SearchStep::Nothing,
-            search_had_turn: self.confirmation.search.had_turn,
-        }
-    }
-
-    /// What is next for calls that another may have sent.
-    fn search(&mut self, now: Now, head: &WorkQueue) -> SearchStep {
-        if self.settings.dry_run || self.in_flight.has_search() {
-            return SearchStep::Nothing;
-        }
-        let readable = self.choice(now, head).may_look();
-        self.confirmation
-            .search
-            .next(now, &head.possibly_sent, readable)
-    }
-
     /// What the log is to be told of the calls that another may have sent.
     pub fn search_news(&mut self) -> Vec<SearchNews> {
         self.confirmation.search.take_news()
@@ -204,7 +125,7 @@ impl Core {
     }
 
     /// What the spool says of the calls that wait.
-    fn look_at(&mut self, head: &WorkQueue) {
+    pub(super) fn look_at(&mut self, head: &WorkQueue) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
             loaded: ready && !self.gate.troubles.fails(Part::Submissions),
