@@ -7,7 +7,7 @@ use super::possibly_sent_search::SearchStep;
 use super::reconciliation::WORTH;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::troubles::{InFlightPart, Part, PartAdmission};
-use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, Urgency};
+use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};
@@ -541,10 +541,7 @@ impl<'a> Choice<'a> {
 
 /// The lane of what a command asks, where that can wait for an idle line.
 fn asked_lane(lead_request: &LeadRequest) -> Option<Lane> {
-    let page = matches!(
-        lead_request,
-        LeadRequest::Asked(_, CommandRequest::JournalPage(_))
-    );
+    let page = matches!(lead_request, LeadRequest::Asked(_, asked) if asked.is_page());
     page.then_some(Lane::Spare)
 }
 

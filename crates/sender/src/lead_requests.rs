@@ -50,8 +50,7 @@ impl LeadRequests {
 
     /// What was asked for first; a page for the audit, of which there may be many, after all else.
     pub(super) fn first_asked(&self) -> Option<LeadRequest> {
-        let is_page = |asked: &CommandRequest| matches!(asked, CommandRequest::JournalPage(_));
-        let other = self.asked.iter().find(|(_, asked)| !is_page(asked));
+        let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
         Some(LeadRequest::Asked(*ticket, asked.clone()))
     }
@@ -91,46 +90,26 @@ impl LeadRequests {
     ) -> Option<Request> {
         let body = write.as_ref().filter(|it| !it.items.is_empty());
         let body = body.map(|it| it.body.clone());
-        if matches!(lead_request, LeadRequest::FieldWrite(_)) && body.is_none() {
-            // nothing is left of it that could be written
-            ops.extend(
-                lead_request::launched(now.wall, lead_request, write)
-                    .into_iter()
-                    .map(Op::Lead),
-            );
-            return None;
-        }
+        let told = lead_request::launched(now.wall, lead_request, write);
+        ops.extend(told.into_iter().map(Op::Lead));
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
-            LeadRequest::Catalogue | LeadRequest::Asked(_, CommandRequest::CrmFields) => {
-                Request::CrmFields
-            }
+            LeadRequest::Catalogue => Request::CrmFields,
+            // without a body nothing is left of it that could be written
             LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,
                 body: body?,
             },
-            LeadRequest::Asked(_, CommandRequest::FieldList { lead, body }) => Request::FieldList {
-                lead: *lead,
-                body: body.clone(),
-            },
             LeadRequest::FieldPoll(poll) => Request::Poll {
                 request_id: poll.request_id.clone(),
             },
-            LeadRequest::Asked(_, CommandRequest::Poll { request_id, .. }) => Request::Poll {
-                request_id: request_id.clone(),
-            },
-            LeadRequest::Asked(_, CommandRequest::JournalPage(page)) => Request::Filter(*page),
             LeadRequest::Backfill(page) => Request::Leads(*page),
+            LeadRequest::Asked(_, asked) => asked.request.clone(),
         };
         if let LeadRequest::Asked(ticket, _) = lead_request {
             self.drop_asked(*ticket);
         }
         self.from = now.boot + LOADED_EVERY;
-        ops.extend(
-            lead_request::launched(now.wall, lead_request, write)
-                .into_iter()
-                .map(Op::Lead),
-        );
         Some(request)
     }
 }

@@ -10,7 +10,7 @@ use callbridge_crm::{
 };
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{
-    CommandRequest, DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
+    DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
 };
 use callbridge_model::clock::Now;
 use callbridge_model::{Grant, LeadId};
@@ -263,7 +263,7 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
 #[test]
 fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     let mut core = ready(Settings::default());
-    assert!(core.asked(RequestId(1), CommandRequest::CrmFields));
+    assert!(core.asked(RequestId(1), Request::CrmFields.into()));
     let head = WorkQueue {
         live: Some(due(1)),
         backlog: Some(due(2)),
@@ -284,7 +284,7 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
         ))
     ));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
-    assert!(core.asked(RequestId(2), CommandRequest::CrmFields));
+    assert!(core.asked(RequestId(2), Request::CrmFields.into()));
     assert!(core.not_asked(RequestId(2)) && !core.not_asked(RequestId(2)));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
 }
@@ -297,8 +297,8 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
         since: None,
     };
     let mut core = ready(Settings::default());
-    assert!(core.asked(RequestId(1), CommandRequest::JournalPage(page)));
-    assert!(core.asked(RequestId(2), CommandRequest::CrmFields));
+    assert!(core.asked(RequestId(1), Request::Filter(page).into()));
+    assert!(core.asked(RequestId(2), Request::CrmFields.into()));
     let told = |reply| Ok(reply);
     let fields = told(ApiReply::Data(serde_json::json!({})));
     let (request, _) = answered(&mut core, at(1), &WorkQueue::default(), fields);
@@ -319,7 +319,7 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
     let before = core.budget.used(at(0));
     for second in 0..50 {
         if !core.lead_requests.is_asked() {
-            assert!(core.asked(RequestId(second), CommandRequest::JournalPage(page)));
+            assert!(core.asked(RequestId(second), Request::Filter(page).into()));
         }
         let now = at(second);
         let Decision::Send(plan) = core.next(now, &idle) else {

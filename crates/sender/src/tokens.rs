@@ -6,8 +6,8 @@ use super::pacer::STRAGGLER;
 use super::plan::Task;
 use super::schedule::{PROBE, TOKEN_END};
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{ApiError, ApiResult, TokenInfo};
-use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
+use callbridge_crm::{ApiError, ApiResult, Endpoint, TokenInfo};
+use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::clock::Now;
 use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
@@ -134,10 +134,12 @@ impl KnownTokens {
     ) -> bool {
         let against = answer.is_ok()
             && match lead_request {
-                Some(
-                    LeadRequest::FieldWrite(_)
-                    | LeadRequest::Asked(_, CommandRequest::FieldList { .. }),
-                ) => !self.may(Grant::LeadSave),
+                Some(LeadRequest::FieldWrite(_)) => !self.may(Grant::LeadSave),
+                Some(LeadRequest::Asked(_, asked))
+                    if asked.request.endpoint() == Endpoint::FieldList =>
+                {
+                    !self.may(Grant::LeadSave)
+                }
                 Some(LeadRequest::LookUp(_) | LeadRequest::Backfill(_)) => {
                     !self.may(Grant::LeadRead)
                 }

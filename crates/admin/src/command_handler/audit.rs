@@ -4,11 +4,10 @@
 use super::{CommandHandler, ReplySender, Stop};
 use crate::audit::{JournalAnswer, Listening};
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_crm::{ApiReply, FilterPage};
+use callbridge_crm::{ApiReply, FilterPage, Request};
 use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
 use callbridge_intake::owners::OWNER_PREFIX;
-use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::figures;
 use callbridge_model::status::{Pause, findings};
@@ -56,8 +55,7 @@ pub(super) async fn journal_page(
         let answer = JournalAnswer::Barred { why, asked: false };
         return line.item(answer).await;
     };
-    let asked = CommandRequest::JournalPage(query);
-    let answer = match asking.ask(asked).await {
+    let answer = match asking.ask(Request::Filter(query).into()).await {
         ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
             let uuids = page.uuids.clone();
             let known = move |store: &Store| tables::audited::known_as_journaled(store, &uuids);

@@ -4,7 +4,7 @@
 
 use super::{CommandHandler, ReplySender, Stop};
 use crate::refusal::Refusal;
-use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
@@ -70,9 +70,8 @@ impl CommandHandler {
             ));
         }
         let body = item::body(items, self.field_list_wrapper.as_deref());
-        let (answer, token) = self
-            .ask_crm(CommandRequest::FieldList { lead, body })
-            .await?;
+        let request = Request::FieldList { lead, body };
+        let (answer, token) = self.ask_crm(request.into()).await?;
         match answer {
             Ok(ApiReply::Accepted { request_id }) => Ok(LeadWrite {
                 lead,
@@ -115,9 +114,10 @@ impl CommandHandler {
             if Instant::now() >= until {
                 break;
             }
-            let poll = CommandRequest::Poll {
-                request_id: write.request_id.clone(),
-                token: write.token.clone(),
+            let request_id = write.request_id.clone();
+            let poll = CommandRequest {
+                request: Request::Poll { request_id },
+                token: Some(write.token.clone()),
             };
             match self.ask_crm(poll).await {
                 Ok((Ok(ApiReply::Status(WriteStatus::Success)), _)) => {
@@ -175,7 +175,7 @@ impl CommandHandler {
                 return Ok(known);
             }
         }
-        let (answer, _) = self.ask_crm(CommandRequest::CrmFields).await?;
+        let (answer, _) = self.ask_crm(Request::CrmFields.into()).await?;
         let now = clock::now().wall;
         let read = match &answer {
             Ok(ApiReply::Data(envelope)) => match catalogue::rows(envelope) {

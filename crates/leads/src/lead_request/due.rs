@@ -4,10 +4,9 @@
 //! lead request that is due may go out at once, whenever there is room for it.
 
 use callbridge_call::EventTime;
-use callbridge_crm::{FilterPage, LeadsPage};
+use callbridge_crm::{LeadsPage, Request};
 use callbridge_model::LeadId;
 use callbridge_model::TokenFingerprint;
-use serde_json::Value;
 use std::time::Duration;
 
 /// One request.
@@ -42,28 +41,29 @@ pub struct FieldPoll {
     pub token: TokenFingerprint,
 }
 
-/// What a command asks for.
+/// What a command asks for: the CRM's fields, values for a lead, what became of them, or a page of
+/// the CRM's journal for the audit. There may be many of these: what else commands ask goes before,
+/// and so does what the calls need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommandRequest {
-    /// `GET crm-field`
-    CrmFields,
-    /// `POST lead/{id}/field/list`
-    FieldList {
-        /// The lead.
-        lead: LeadId,
-        /// The whole body.
-        body: Value,
-    },
-    /// `GET request/{requestId}`
-    Poll {
-        /// As the service gave it.
-        request_id: String,
-        /// The token that made the request.
-        token: TokenFingerprint,
-    },
-    /// `POST call-history/filter`: a page of the CRM's journal, for the audit. There may be many of
-    /// them: what else commands ask goes before, and so does what the calls need.
-    JournalPage(FilterPage),
+pub struct CommandRequest {
+    /// The request.
+    pub request: Request,
+    /// The only token that it can be asked with; `None` for the one in use.
+    pub token: Option<TokenFingerprint>,
+}
+
+impl CommandRequest {
+    /// A page of the journal, which can wait.
+    pub const fn is_page(&self) -> bool {
+        matches!(self.request, Request::Filter(_))
+    }
+}
+
+impl From<Request> for CommandRequest {
+    fn from(request: Request) -> Self {
+        let token = None;
+        Self { request, token }
+    }
 }
 
 /// How much a lead request may take from the calls.
@@ -140,18 +140,9 @@ impl LeadRequest {
     /// The only token that it can be sent with; `None` for the one in use.
     pub const fn token(&self) -> Option<&TokenFingerprint> {
         match self {
-            Self::FieldPoll(FieldPoll { token, .. })
-            | Self::Asked(_, CommandRequest::Poll { token, .. }) => Some(token),
-            Self::LookUp(_)
-            | Self::Catalogue
-            | Self::FieldWrite(_)
-            | Self::Backfill(_)
-            | Self::Asked(
-                _,
-                CommandRequest::CrmFields
-                | CommandRequest::FieldList { .. }
-                | CommandRequest::JournalPage(_),
-            ) => None,
+            Self::FieldPoll(poll) => Some(&poll.token),
+            Self::Asked(_, asked) => asked.token.as_ref(),
+            Self::LookUp(_) | Self::Catalogue | Self::FieldWrite(_) | Self::Backfill(_) => None,
         }
     }
 }
