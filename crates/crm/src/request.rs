@@ -6,43 +6,7 @@ use callbridge_call::{Direction, EpochSeconds};
 use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fmt;
 use url::Url;
-
-/// The endpoints that callbridge uses; a label of metrics and logs.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum Endpoint {
-    /// `POST /v1/open-api/call-history` (§4.5)
-    Submit,
-    /// `GET /v1/open-api/request/{requestId}` (§4.6)
-    Poll,
-    /// `GET /v1/open-api/token/info` (§4.3)
-    TokenInfo,
-    /// `POST /v1/open-api/call-history/filter` (§4.5)
-    Filter,
-    /// `GET /v1/open-api/lead/{leadId}` (§4.7)
-    Lead,
-    /// `POST /v1/open-api/lead/filter` (§4.7)
-    #[strum(serialize = "lead_filter")]
-    Leads,
-    /// `GET /v1/open-api/crm-field` (§4.7)
-    #[strum(serialize = "crm_field")]
-    CrmFields,
-    /// `POST /v1/open-api/lead/{leadId}/field/list` (§4.4)
-    FieldList,
-}
 
 impl Endpoint {
     /// Those on the way of a call; the others are lead requests.
@@ -59,12 +23,6 @@ impl Endpoint {
             Self::Submit | Self::Poll | Self::TokenInfo | Self::FieldList => 256 * 1024,
             Self::Filter | Self::Lead | Self::Leads | Self::CrmFields => 4 * 1024 * 1024,
         }
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 
@@ -150,26 +108,42 @@ impl LeadsPage {
 }
 
 /// One request, complete but for the token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(Endpoint),
+    doc = "The endpoints that callbridge uses; a label of metrics and logs.",
+    derive(
+        PartialOrd,
+        Ord,
+        Hash,
+        strum::IntoStaticStr,
+        strum::VariantArray,
+        strum::Display
+    ),
+    strum(serialize_all = "snake_case")
+)]
 pub enum Request {
-    /// A call for the journal; the body from [`submission`].
+    /// A call for the journal, its body from [`submission`]: `POST /v1/open-api/call-history`
+    /// (§4.5).
     Submit(Value),
-    /// What became of an accepted write.
+    /// What became of an accepted write: `GET /v1/open-api/request/{requestId}` (§4.6).
     Poll {
         /// As the service gave it.
         request_id: String,
     },
-    /// Is the token alive, whose is it, what may it do.
+    /// Is the token alive, whose is it, what may it do: `GET /v1/open-api/token/info` (§4.3).
     TokenInfo,
-    /// Which calls the journal holds.
+    /// Which calls the journal holds: `POST /v1/open-api/call-history/filter` (§4.5).
     Filter(FilterPage),
-    /// Is there such a lead.
+    /// Is there such a lead: `GET /v1/open-api/lead/{leadId}` (§4.7).
     Lead(LeadId),
-    /// A page of leads.
+    /// A page of leads: `POST /v1/open-api/lead/filter` (§4.7).
+    #[strum_discriminants(strum(serialize = "lead_filter"))]
     Leads(LeadsPage),
-    /// The catalogue of fields.
+    /// The catalogue of fields: `GET /v1/open-api/crm-field` (§4.7).
+    #[strum_discriminants(strum(serialize = "crm_field"))]
     CrmFields,
-    /// Values for a lead's own fields.
+    /// Values for a lead's own fields: `POST /v1/open-api/lead/{leadId}/field/list` (§4.4).
     FieldList {
         /// The lead.
         lead: LeadId,
@@ -180,17 +154,8 @@ pub enum Request {
 
 impl Request {
     /// Its endpoint.
-    pub const fn endpoint(&self) -> Endpoint {
-        match self {
-            Self::Submit(_) => Endpoint::Submit,
-            Self::Poll { .. } => Endpoint::Poll,
-            Self::TokenInfo => Endpoint::TokenInfo,
-            Self::Filter(_) => Endpoint::Filter,
-            Self::Lead(_) => Endpoint::Lead,
-            Self::Leads(_) => Endpoint::Leads,
-            Self::CrmFields => Endpoint::CrmFields,
-            Self::FieldList { .. } => Endpoint::FieldList,
-        }
+    pub fn endpoint(&self) -> Endpoint {
+        self.into()
     }
 
     /// Its URL under the base address.

@@ -17,7 +17,7 @@ const NOBODY: i64 = 0;
 
 impl WebhookEvent {
     /// Its kind, as the service calls it (§6.2).
-    pub const fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Completed { .. } => COMPLETED,
             Self::Learn(news) => news.what.told().word(),

@@ -17,9 +17,9 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
-use super::news::{ContactPhones, LeadNews, What};
+use super::news::{ContactPhones, LeadNews};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
-use super::told::{FactSource, Told};
+use super::told::{FactSource, Told, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};

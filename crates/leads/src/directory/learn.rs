@@ -1,7 +1,8 @@
 //! News taken in, wherever the entries are kept.
 
 use super::entry::Entry;
-use super::news::{LeadNews, What};
+use super::news::LeadNews;
+use super::told::What;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 

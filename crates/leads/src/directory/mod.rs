@@ -11,7 +11,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`news`] | what was told of one lead, and contacts' phones read from texts |
-//! | [`told`] | whether a fact is told, and by which event or answer |
+//! | [`told`] | which event or answer told a fact, and whether any did |
 //! | [`entry`] | all that is known of one lead, and what holds of two facts |
 //! | [`profile`] | name, responsible employee and stage |
 //! | [`merges`] | chains of merges, and loops cut |
@@ -35,9 +35,9 @@ pub mod told;
 pub mod words;
 
 pub use find::{Finding, Holder, Standing};
-pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
+pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews};
 pub use profile::LeadProfile;
-pub use told::{FactSource, Told};
+pub use told::{FactSource, Told, What};
 
 #[cfg(test)]
 mod tests;

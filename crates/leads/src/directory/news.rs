@@ -1,7 +1,7 @@
 //! What the CRM told of one lead: an event's or a row's facts, without its JSON.
 
 use super::profile::{Name, ProfileNews};
-use super::told::{FactSource, Told};
+use super::told::{Told, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::number::{Country, e164};
 use callbridge_model::{LeadId, Phone};
@@ -39,60 +39,6 @@ impl LeadNews {
             profile: ProfileNews::default(),
             contacts: Vec::new(),
             whole: false,
-        }
-    }
-}
-
-/// What told of a lead: the events of §6.2, or an answer of the API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// `LEAD_CREATED`
-    Created,
-    /// `LEAD_ASSIGNED`
-    Assigned,
-    /// `LEAD_STAGE_CHANGED`
-    StageChanged,
-    /// `LEAD_PROPERTIES_UPDATED`
-    PropertiesUpdated,
-    /// `LEAD_MERGED`: these leads are one with it now (`mergedLeadIds`).
-    Merged {
-        /// The leads that are no more.
-        from: Vec<LeadId>,
-    },
-    /// `LEAD_DELETED`, or a `GET lead/{id}` that was answered 409 (§7.4).
-    Deleted,
-    /// A row of `lead/filter`.
-    Filter,
-    /// The answer to `GET lead/{id}`.
-    Read,
-}
-
-impl What {
-    /// What an event of this kind (§6.2) tells, with the leads that were merged into its lead;
-    /// `None` where the kind is none of a lead's.
-    pub fn of_event(kind: &str, merged: Vec<LeadId>) -> Option<Self> {
-        Some(match kind {
-            "LEAD_CREATED" => Self::Created,
-            "LEAD_ASSIGNED" => Self::Assigned,
-            "LEAD_STAGE_CHANGED" => Self::StageChanged,
-            "LEAD_PROPERTIES_UPDATED" => Self::PropertiesUpdated,
-            "LEAD_MERGED" => Self::Merged { from: merged },
-            "LEAD_DELETED" => Self::Deleted,
-            _ => return None,
-        })
-    }
-
-    /// Its kind.
-    pub const fn told(&self) -> FactSource {
-        match self {
-            Self::Created => FactSource::Created,
-            Self::Assigned => FactSource::Assigned,
-            Self::StageChanged => FactSource::StageChanged,
-            Self::PropertiesUpdated => FactSource::PropertiesUpdated,
-            Self::Merged { .. } => FactSource::Merged,
-            Self::Deleted => FactSource::Deleted,
-            Self::Filter => FactSource::Filter,
-            Self::Read => FactSource::Read,
         }
     }
 }
@@ -184,6 +130,7 @@ pub fn phones_of<'a>(texts: impl Iterator<Item = &'a str>, country: Option<Count
 
 #[cfg(test)]
 mod tests {
+    use super::super::FactSource;
     use super::*;
     use proptest::prelude::*;
 

@@ -15,9 +15,9 @@
 //! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
 //! `value`.
 
-use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, What, phones_of};
+use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, phones_of};
 use super::profile::{Name, ProfileNews};
-use super::told::Told;
+use super::told::{Told, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::LeadId;
 use callbridge_model::number::Country;

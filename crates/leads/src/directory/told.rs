@@ -1,9 +1,16 @@
 //! Where a fact of a lead comes from, and in which order facts of one moment count.
 
-/// The kind of fact, as it is stored: never change a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::FromRepr)]
+use callbridge_model::LeadId;
+
+/// What told of a lead: the events of §6.2, or an answer of the API.
+#[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(FactSource),
+    doc = "What told a fact, as it is stored: never change a number.",
+    derive(PartialOrd, Ord, strum::FromRepr)
+)]
 #[repr(i64)]
-pub enum FactSource {
+pub enum What {
     /// `LEAD_CREATED`
     Created = 0,
     /// `LEAD_ASSIGNED`
@@ -12,14 +19,38 @@ pub enum FactSource {
     StageChanged = 2,
     /// `LEAD_PROPERTIES_UPDATED`
     PropertiesUpdated = 3,
-    /// `LEAD_MERGED`
-    Merged = 4,
-    /// `LEAD_DELETED`
+    /// `LEAD_MERGED`: these leads are one with it now (`mergedLeadIds`).
+    Merged {
+        /// The leads that are no more.
+        from: Vec<LeadId>,
+    } = 4,
+    /// `LEAD_DELETED`, or a `GET lead/{id}` that was answered 409 (§7.4).
     Deleted = 5,
-    /// `lead/filter`
+    /// A row of `lead/filter`.
     Filter = 6,
-    /// `GET lead/{id}`
+    /// The answer to `GET lead/{id}`.
     Read = 7,
+}
+
+impl What {
+    /// What an event of this kind (§6.2) tells, with the leads that were merged into its lead;
+    /// `None` where the kind is none of a lead's.
+    pub fn of_event(kind: &str, merged: Vec<LeadId>) -> Option<Self> {
+        Some(match kind {
+            "LEAD_CREATED" => Self::Created,
+            "LEAD_ASSIGNED" => Self::Assigned,
+            "LEAD_STAGE_CHANGED" => Self::StageChanged,
+            "LEAD_PROPERTIES_UPDATED" => Self::PropertiesUpdated,
+            "LEAD_MERGED" => Self::Merged { from: merged },
+            "LEAD_DELETED" => Self::Deleted,
+            _ => return None,
+        })
+    }
+
+    /// Its kind.
+    pub fn told(&self) -> FactSource {
+        self.into()
+    }
 }
 
 impl FactSource {
