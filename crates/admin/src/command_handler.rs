@@ -15,12 +15,12 @@ use callbridge_mapping::people::People;
 use callbridge_model::exit::Code;
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Reason, Status, clock};
 use callbridge_sender::CrmProxy;
-use callbridge_spool::{Act, Error, Handle, Letter, Op, RowId, Step, Store, tables};
+use callbridge_spool::{Error, Handle, Letter, Op, RowId, Step, Store, tables};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::json;
 use std::pin::Pin;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::mpsc;
 
 pub mod audit;
@@ -266,10 +266,7 @@ impl CommandHandler {
     }
 
     fn people(&self) -> Arc<People> {
-        match self.people.read() {
-            Ok(people) => Arc::clone(&people),
-            Err(poisoned) => Arc::clone(&poisoned.into_inner()),
-        }
+        Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn letters(
@@ -368,7 +365,7 @@ impl CommandHandler {
     async fn discard_one(&self, letter: &Letter, who: &str) -> Result<LetterOutcome, Error> {
         let at = clock::now().wall;
         let op = Op::step(letter.id, Step::Discard { elsewhere: false }, at);
-        let act = act(letter, who, "discard".to_owned(), at);
+        let act = Op::act(letter.id, who, "discard", at);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(LetterOutcome::of(letter, "discarded", None)),
             Err(error @ Error::Refused { .. }) => {
@@ -423,7 +420,7 @@ impl CommandHandler {
             return Ok(outcome);
         }
         let op = Op::step(id, step, now);
-        let act = act(letter, who, wish.words(), now);
+        let act = Op::act(id, who, wish.words(), now);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(outcome),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {
@@ -441,15 +438,6 @@ impl CommandHandler {
         tracing::info!(%since, who, "what was forwarded since then is published again");
         let [since, until] = [since, until].map(|at| at.floor_seconds().get());
         line.item(json!({"since": since, "until": until})).await
-    }
-}
-
-/// Who does what with a letter.
-fn act(letter: &Letter, who: &str, what: String, at: EventTime) -> Op {
-    let who = who.to_owned();
-    Op::Act {
-        row: letter.id,
-        act: Act { at, who, what },
     }
 }
 

@@ -207,6 +207,13 @@ impl Op {
         Self::Step { row, step, at }
     }
 
+    /// Somebody does something with a letter or a call.
+    pub fn act(row: RowId, who: &str, what: impl Into<String>, at: EventTime) -> Self {
+        let (who, what) = (who.to_owned(), what.into());
+        let act = Act { at, who, what };
+        Self::Act { row, act }
+    }
+
     /// Counts so many more.
     pub fn count(counter: impl Into<String>, by: u64) -> Self {
         let counter = counter.into();

@@ -13,7 +13,7 @@ use callbridge_mapping::journal::figures;
 use callbridge_model::status::{Pause, findings};
 use callbridge_model::{CallUuid, Outcome, clock};
 use callbridge_sender::crm_proxy::ProxyReply;
-use callbridge_spool::{Act, AuditedCall, Done, Error, Finished, Op, Step, Store, tables};
+use callbridge_spool::{AuditedCall, Done, Error, Finished, Op, Step, Store, tables};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -135,14 +135,7 @@ async fn send_again(
     };
     let at = clock::now().wall;
     let why = "audit --take-in: the CRM's journal does not have it";
-    let act = Op::Act {
-        row,
-        act: Act {
-            at,
-            who: who.to_owned(),
-            what: why.to_owned(),
-        },
-    };
+    let act = Op::act(row, who, why, at);
     let again = Step::SendAgain {
         why: format!("{why}; sent again"),
         told: None,

@@ -7,7 +7,7 @@ use callbridge_intake::owners::{OWNER_PREFIX, Owners};
 use callbridge_intake::read_again;
 use callbridge_mapping::journal;
 use callbridge_model::{Outcome, Reason, clock};
-use callbridge_spool::{Act, Error, Finished, LetterFilter, Op, RowId, Step, tables};
+use callbridge_spool::{Error, Finished, LetterFilter, Op, RowId, Step, tables};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -53,14 +53,9 @@ pub(super) async fn read_again(
         Outcome::DeadLetter => "dead",
         Outcome::Internal | Outcome::Skipped => "counted",
     };
-    let act = Act {
-        at: now,
-        who: who.to_owned(),
-        what: "read again".to_owned(),
-    };
     let mut ops = vec![Op::Finish(Box::new(Finished::new(judged, call)))];
     ops.extend(remade);
-    ops.push(Op::Act { row: id, act });
+    ops.push(Op::act(id, who, "read again", now));
     let by_itself = false;
     ops.push(Op::step(id, Step::Retry { record, by_itself }, now));
     match handler.spool.write(ops).await {

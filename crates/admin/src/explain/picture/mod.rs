@@ -6,18 +6,14 @@
 //! | `canvas` | elements, escaped |
 //! | `scale` | times to places |
 //! | `lanes` | the channels, their bridges, diallings and talk |
-//! | `legend` | what the signs stand for |
-//! | `values` | the table beneath |
 
 mod canvas;
 mod lanes;
-mod legend;
 mod scale;
-mod values;
 
 use super::story::{Times, seconds, short};
 use super::text::{Explained, outcome};
-use callbridge_call::timeline::Timeline;
+use callbridge_call::timeline::{MomentKind, Timeline};
 use callbridge_call::{Direction, EventTime};
 use canvas::Canvas;
 use lanes::Lanes;
@@ -37,7 +33,7 @@ const STYLE: &str = include_str!("style.css");
 
 /// The picture of a call with its values; `None` where no channel events told of it.
 pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
-    drawn(of, times, values::draw)
+    drawn(of, times, draw_values)
 }
 
 /// The same without its values: they stand beside it.
@@ -59,7 +55,7 @@ fn drawn(
     axis(&mut canvas, &scale, times, lanes.bottom());
     lanes.draw(&mut canvas, times);
     let legend_y = lanes.bottom() + 34.0;
-    legend::draw(&mut canvas, legend_y, timeline);
+    draw_legend(&mut canvas, legend_y, timeline);
     let bottom = beneath(&mut canvas, of, times, legend_y + 40.0);
     let title = format!("call {}: {}", of.judged.record.linkedid, outcome(of.judged));
     Some(canvas.file(WIDTH, bottom + MARGIN, &title, STYLE))
@@ -114,4 +110,92 @@ fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
         let words = format!("{} cut short", seconds(cut.lasts));
         canvas.text("tick dim", cut.x, bottom + 13.0, &words);
     }
+}
+
+/// A sign is as wide.
+const SIGN: f64 = 22.0;
+
+/// What the signs stand for, those that are used: a line of them.
+fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
+    let mut x = AXIS_LEFT;
+    let mut sign = |words: &str, draw: &dyn Fn(&mut Canvas, f64)| {
+        draw(canvas, x);
+        canvas.text("party", x + SIGN + 6.0, y + 4.0, words);
+        x += SIGN + 26.0 + 6.4 * words.chars().count() as f64;
+    };
+    let line = |class: &'static str| {
+        move |canvas: &mut Canvas, x: f64| canvas.line(class, (x, y), (x + SIGN, y))
+    };
+    let bar = |class: &'static str| {
+        move |canvas: &mut Canvas, x| canvas.rect(class, (x, y - 7.0), (SIGN, 14.0), true)
+    };
+    let stays = || timeline.channels.iter().flat_map(|channel| &channel.stays);
+    let moments = || (timeline.channels.iter()).flat_map(|channel| &channel.moments);
+    if moments().any(|moment| moment.what == MomentKind::Rings) {
+        sign("rings", &line("rings"));
+    }
+    sign("up", &line("up"));
+    if stays().any(|stay| !stay.holding) {
+        sign("in a bridge", &bar("b0"));
+    }
+    if stays().any(|stay| stay.holding) {
+        sign("waits: the parties cannot talk", &bar("holding"));
+    }
+    if !timeline.talk.is_empty() {
+        sign("talk", &bar("talk"));
+    }
+    if moments().any(|moment| matches!(moment.what, MomentKind::Dialled { .. })) {
+        sign("dials", &|canvas, x| {
+            let middle = x + SIGN / 2.0;
+            canvas.path("dial", &[(middle, y - 8.0), (middle, y + 3.0)]);
+            let head = [(middle - 4.0, y), (middle + 4.0, y), (middle, y + 7.0)];
+            canvas.path("head", &head);
+        });
+    }
+    sign("hangs up", &|canvas, x| canvas.cross(x + SIGN / 2.0, y));
+    if timeline.left_out > 0 {
+        let left_out = timeline.left_out;
+        let words = format!("{left_out} more channels and events are not kept");
+        sign(&words, &|_, _| {});
+    }
+}
+
+/// Columns of the values: name, value, time, channel, words; and how many characters each may hold.
+const COLUMNS: [f64; 5] = [MARGIN, 150.0, 415.0, 592.0, 822.0];
+const MOST: [usize; 5] = [20, 40, 26, 34, 70];
+const ROW: f64 = 21.0;
+
+/// The values beneath the lanes, each with the event that decided it; returns where they end.
+fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
+    let mut y = top;
+    canvas.text("h3", MARGIN, y, "The values, and what decided each");
+    if !of.judged.message.is_empty() {
+        y += ROW;
+        canvas.text("dim", MARGIN, y, &short(&of.judged.message, 190));
+    }
+    for row in of.rows() {
+        canvas.line("rule", (MARGIN, y + 6.5), (WIDTH - MARGIN, y + 6.5));
+        y += ROW;
+        let (when, channel) = match &row.by {
+            Some((at, channel)) => (
+                format!("{}  {}", times.clock(*at), times.after(*at)),
+                channel.clone(),
+            ),
+            None => (String::new(), String::new()),
+        };
+        let cells = [row.name.to_owned(), row.value, when, channel, row.words];
+        let classes = ["dim", "value", "mono dim", "mono", "words"];
+        for (i, cell) in cells
+            .iter()
+            .enumerate()
+            .filter(|(_, cell)| !cell.is_empty())
+        {
+            canvas.text(classes[i], COLUMNS[i], y, &short(cell, MOST[i]));
+        }
+    }
+    for remark in &of.judged.remarks {
+        y += ROW;
+        canvas.text("dim", MARGIN, y, &short(remark, 190));
+    }
+    y + 8.0
 }
