@@ -17,25 +17,17 @@ pub enum Error {
     /// The line was lost, or the broker did not answer in time.
     #[error("the connection to the broker was lost ({0})")]
     Lost(String),
-    /// There is no such stream, or it takes nothing.
+    /// There is no such stream, it takes nothing, or the user may not write to it or read it.
     #[error("stream {stream} of status reports: {words}; {cure}")]
-    NoStream {
+    Stream {
         /// The stream.
         stream: String,
         /// The broker's words.
         words: String,
         /// What to do.
         cure: String,
-    },
-    /// The user may not write to it, or read it.
-    #[error("stream {stream} of status reports: {words}; {cure}")]
-    NoRight {
-        /// The stream.
-        stream: String,
-        /// The broker's words.
-        words: String,
-        /// What to do.
-        cure: String,
+        /// It is there, and the user lacks the right.
+        is_barred: bool,
     },
     /// Somebody is silent, or something is wrong.
     #[error("{0}")]
@@ -62,8 +54,8 @@ impl ExitCode for Error {
                 Fix::Secret => Code::NoPermission,
                 Fix::Settings => Code::Configuration,
             },
-            Self::Lost(_) | Self::NoStream { .. } => Code::Unreachable,
-            Self::NoRight { .. } => Code::NoPermission,
+            Self::Stream { is_barred, .. } if *is_barred => Code::NoPermission,
+            Self::Lost(_) | Self::Stream { .. } => Code::Unreachable,
             Self::Unhealthy(_) | Self::Print(_) => Code::Failed,
         }
     }

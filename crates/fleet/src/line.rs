@@ -152,7 +152,8 @@ impl WordsStream {
             }
             let nowhere = format!("{}.callbridge-check", self.name());
             match self.publish(line, &nowhere, b"", 0).await {
-                Ok(()) | Err(Error::NoStream { .. }) => Ok(()),
+                Ok(()) => Ok(()),
+                Err(Error::Stream { is_barred, .. }) if !is_barred => Ok(()),
                 Err(error) => Err(error),
             }
         });
@@ -219,27 +220,26 @@ impl WordsStream {
     }
 
     fn unrouted(&self, exchange: &str, words: String) -> Error {
-        let name = self.name();
-        Error::NoStream {
-            words,
-            cure: format!(
-                "make its way there: {}",
-                route_commands(&self.login.broker.vhost, exchange, &name)
-            ),
-            stream: name,
-        }
+        let route = route_commands(&self.login.broker.vhost, exchange, &self.name());
+        self.unfit(words, format!("make its way there: {route}"), false)
     }
 
     fn missing(&self, words: String) -> Error {
-        let (vhost, name) = (&self.login.broker.vhost, self.name());
-        Error::NoStream {
+        let declare = declare_command(&self.login.broker.vhost, &self.name());
+        let cure = format!(
+            "make it: {declare} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"{KEPT}\",\
+             \"x-max-length-bytes\":{KEPT_BYTES}}}', or give declare=yes"
+        );
+        self.unfit(words, cure, false)
+    }
+
+    fn unfit(&self, words: String, cure: String, is_barred: bool) -> Error {
+        let stream = self.name();
+        Error::Stream {
+            stream,
             words,
-            cure: format!(
-                "make it: {} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"{KEPT}\",\
-                 \"x-max-length-bytes\":{KEPT_BYTES}}}', or give declare=yes",
-                declare_command(vhost, &name)
-            ),
-            stream: name,
+            cure,
+            is_barred,
         }
     }
 
@@ -264,16 +264,13 @@ impl WordsStream {
                         )
                     }
                 };
-                Error::NoRight {
-                    stream: self.name(),
-                    words,
-                    cure: format!(
-                        "let {user} write to {names}, and a sender read the stream, too: \
-                         rabbitmqctl set_permissions -p {vhost} {user} '^$' '^{pattern}$' \
-                         '^{}(\\.words)?$' (of a collector: '^$' in place of the last)",
-                        self.calls
-                    ),
-                }
+                let cure = format!(
+                    "let {user} write to {names}, and a sender read the stream, too: rabbitmqctl \
+                     set_permissions -p {vhost} {user} '^$' '^{pattern}$' '^{}(\\.words)?$' (of a \
+                     collector: '^$' in place of the last)",
+                    self.calls
+                );
+                self.unfit(words, cure, true)
             }
             _ => Error::Lost(words),
         }

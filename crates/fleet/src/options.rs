@@ -2,12 +2,14 @@
 
 use crate::error::Error;
 use crate::line::WordsStream;
+use callbridge_model::dates;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_source::Secret;
 use callbridge_source::url::BrokerUrl;
 use clap::Args;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// How it is used.
@@ -17,6 +19,9 @@ Examples:
   callbridge fleet --json --source … | jq '.members[] | select(.speech != \"speaking\")'
 Exit: 0 when all report and nothing is wrong, 1 when somebody is silent, was stopped, or cannot do
 its work, 69 when the stream cannot be read.";
+
+/// The last words that may be asked for: as long as the stream keeps them.
+const SINCE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
 
 /// `fleet`
 #[derive(Args, Clone, Debug, Default)]
@@ -124,20 +129,8 @@ fn secret(place: &SecretPlace) -> Secret {
     }
 }
 
-/// `30m`, `3h`, `2d`: at most what the stream keeps.
 fn duration(text: &str) -> Option<Duration> {
-    let unit = match text.chars().last()? {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return None,
-    };
-    let count: u64 = text[..text.len() - 1].parse().ok()?;
-    let seconds = count.checked_mul(unit)?;
-    (1..=7 * 86_400)
-        .contains(&seconds)
-        .then(|| Duration::from_secs(seconds))
+    dates::span(text).filter(|it| SINCE.contains(it))
 }
 
 #[cfg(test)]

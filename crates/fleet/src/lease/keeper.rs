@@ -129,7 +129,9 @@ impl LeaseKeeper {
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let line = self.queue.open(0).await?;
-        let tried = line.probe(&self.tick(TickId::random(), None)).await;
+        let tried = line
+            .probe(&self.tick(TickId::random(), None).to_bytes())
+            .await;
         line.close().await;
         tried
     }
@@ -162,11 +164,9 @@ impl LeaseKeeper {
             return;
         }
         let last = Tick {
-            tick: TickId::random(),
-            from: self.us.clone(),
             able: false,
-            turn: Some(turn),
             slots,
+            ..self.tick(TickId::random(), Some(turn))
         };
         match line.publish_confirmed(&last.to_bytes(), LAST_WITHIN).await {
             Ok(()) => info!(
@@ -213,17 +213,14 @@ impl LeaseKeeper {
         }
     }
 
-    fn tick(&self, id: TickId, turn: Option<TurnId>) -> Vec<u8> {
-        let from = self.us.clone();
-        let able = *self.able.borrow();
+    fn tick(&self, tick: TickId, turn: Option<TurnId>) -> Tick {
         Tick {
-            tick: id,
-            from,
-            able,
+            tick,
+            from: self.us.clone(),
+            able: *self.able.borrow(),
             turn,
             slots: None,
         }
-        .to_bytes()
     }
 
     async fn opening(&mut self) -> Result<LeaseLine, Error> {
@@ -295,8 +292,7 @@ impl LeaseKeeper {
         let id = TickId::random();
         // before the first byte leaves: leave is counted from here
         let turn = self.claim.publishing(clock::now().boot, id);
-        let body = self.tick(id, turn);
-        line.publish(&body).await
+        line.publish(&self.tick(id, turn).to_bytes()).await
     }
 
     fn confirmed(
