@@ -6,23 +6,6 @@ use hyper::{Response, StatusCode, header, header::HeaderValue};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
-struct Asset {
-    path: String,
-    content_type: &'static str,
-    text: &'static str,
-}
-
-impl Asset {
-    fn new(name: &str, content_type: &'static str, text: &'static str) -> Self {
-        let hash = crate::random::hex(&digest(&SHA256, text.as_bytes()).as_ref()[..8]);
-        Self {
-            path: format!("/static/{hash}/{name}"),
-            content_type,
-            text,
-        }
-    }
-}
-
 /// The frame and its parts, then what single views have of their own.
 pub(crate) const STYLE: &str = concat!(
     include_str!("../static/page.css"),
@@ -30,25 +13,29 @@ pub(crate) const STYLE: &str = concat!(
 );
 const SVG: &str = "image/svg+xml";
 
-static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
+/// The path of each, its media type and its text.
+static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     let script = include_str!("../static/page.js");
-    [
-        Asset::new("page.css", "text/css; charset=utf-8", STYLE),
-        Asset::new("page.js", "text/javascript; charset=utf-8", script),
-        Asset::new("sign.svg", SVG, include_str!("../static/sign.svg")),
-    ]
+    let assets = [
+        ("page.css", "text/css; charset=utf-8", STYLE),
+        ("page.js", "text/javascript; charset=utf-8", script),
+        ("sign.svg", SVG, include_str!("../static/sign.svg")),
+    ];
+    assets.map(|(name, content_type, text)| {
+        let hash = crate::random::hex(&digest(&SHA256, text.as_bytes()).as_ref()[..8]);
+        (format!("/static/{hash}/{name}"), content_type, text)
+    })
 });
 
 /// The paths of style, script and sign.
 pub(crate) fn paths() -> [&'static str; 3] {
-    ASSETS.each_ref().map(|asset| asset.path.as_str())
+    ASSETS.each_ref().map(|(path, ..)| path.as_str())
 }
 
 /// What lies at this path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
-    let asset = ASSETS.iter().find(|it| it.path == path)?;
-    let text = body::whole(asset.text);
-    let mut response = body::response(StatusCode::OK, asset.content_type, text);
+    let (_, content_type, text) = ASSETS.iter().find(|(known, ..)| known == path)?;
+    let mut response = body::response(StatusCode::OK, content_type, body::whole(*text));
     let for_good = HeaderValue::from_static("public, max-age=31536000, immutable");
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, for_good);

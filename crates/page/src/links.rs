@@ -18,18 +18,13 @@ const LINKS_MAX: usize = 100;
 pub(crate) struct Guest {
     pub(crate) who: String,
     pub(crate) role: PageRole,
-}
-
-#[derive(Clone, Debug)]
-struct Issued {
-    guest: Guest,
-    /// Time since boot.
+    /// As long as the link is good, in time since boot.
     until: Duration,
 }
 
 /// The links that are out. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Links(Arc<Mutex<BTreeMap<String, Issued>>>);
+pub struct Links(Arc<Mutex<BTreeMap<String, Guest>>>);
 
 impl Links {
     /// A link for `who` (as what they do will be signed: a Unix user). Its path on the page:
@@ -51,9 +46,9 @@ impl Links {
         let guest = Guest {
             who: who.to_owned(),
             role,
+            until: now + LINK_LIVES,
         };
-        let until = now + LINK_LIVES;
-        links.insert(random::hash(token.reveal()), Issued { guest, until });
+        links.insert(random::hash(token.reveal()), guest);
         Some(format!("/open/{}", token.reveal()))
     }
 
@@ -72,8 +67,8 @@ impl Links {
 
     fn take_at(&self, now: Duration, token: &str) -> Option<Guest> {
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let issued = links.remove(&random::hash(token))?;
-        (issued.until > now).then_some(issued.guest)
+        let guest = links.remove(&random::hash(token))?;
+        (guest.until > now).then_some(guest)
     }
 }
 

@@ -93,12 +93,6 @@ impl Page {
             tracing::warn!(error, "the page's sessions cannot be read: all log in anew");
         }
     }
-
-    /// Waits for what works in the background: it has been told to end.
-    pub(crate) async fn tasks_end(&self) {
-        self.jobs.end().await;
-        self.checks.end().await;
-    }
 }
 
 impl Visit<'_> {

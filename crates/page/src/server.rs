@@ -51,7 +51,8 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
         page.close.send_replace(true);
     };
     serve::serve(open, Arc::new(PageGate(Arc::clone(&page))), stop).await;
-    page.tasks_end().await;
+    page.jobs.end().await;
+    page.checks.end().await;
 }
 
 struct PageGate(Arc<Page>);
