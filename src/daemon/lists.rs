@@ -225,10 +225,7 @@ pub(crate) async fn keep(
         lists.tell(&news);
         if news.iter().any(|news| news.result.is_ok()) {
             let newest = Arc::new(lists.people().clone());
-            match people.write() {
-                Ok(mut people) => *people = newest,
-                Err(poisoned) => *poisoned.into_inner() = newest,
-            }
+            *people.write().unwrap_or_else(PoisonError::into_inner) = newest;
         }
         for news in &news {
             let Ok(change) = &news.result else { continue };
@@ -288,7 +285,8 @@ pub(crate) async fn keep_learned(
         let awaited = spool.read(|store| Ok(store.take_awaited())).await?;
         all_anew |= awaited.is_none() || directory.has_failed();
         let phones = awaited.unwrap_or_default();
-        let (people, now) = (in_force(&people), clock::now().wall);
+        let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
+        let now = clock::now().wall;
         if all_anew {
             all_anew = !passed(release(&spool, None, &rules, &people, now).await)?;
             tokio::time::sleep(ALL_EVERY).await;
@@ -298,10 +296,6 @@ pub(crate) async fn keep_learned(
         }
         tokio::time::sleep(REST).await;
     }
-}
-
-fn in_force(people: &SharedPeople) -> Arc<People> {
-    Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Between two looks whether there is something to forget.

@@ -12,7 +12,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -207,9 +208,11 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     let heard = read.fill_buf().await.map(|reply| !reply.is_empty());
     match heard {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
-            lines: read.lines(),
+            from: RepliesFrom::Daemon {
+                lines: read.lines(),
+                _write: write,
+            },
             zone: None,
-            _write: write,
         })),
         Ok(_) => Ok(None),
         // Linux tells so that bytes were left unread by the one that closed.
@@ -252,26 +255,45 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// The daemon's replies to one question.
+/// The replies to one question: of the daemon, or of a handler in this process.
 pub struct Replies {
-    lines: tokio::io::Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
+    from: RepliesFrom,
     zone: Option<Zone>,
-    _write: tokio::net::unix::OwnedWriteHalf,
+}
+
+enum RepliesFrom {
+    Daemon {
+        lines: Lines<BufReader<OwnedReadHalf>>,
+        _write: OwnedWriteHalf,
+    },
+    Here(mpsc::Receiver<ControlReply>),
 }
 
 impl Replies {
+    /// Of a handler in this process.
+    pub const fn here(replies: mpsc::Receiver<ControlReply>) -> Self {
+        Self {
+            from: RepliesFrom::Here(replies),
+            zone: None,
+        }
+    }
+
     /// The next one; `None` when the daemon closed the line.
     ///
     /// # Errors
     /// When the line breaks or the daemon speaks in other words.
     pub async fn next(&mut self) -> io::Result<Option<ControlReply>> {
         loop {
-            let Some(line) = self.lines.next_line().await? else {
-                return Ok(None);
+            let reply = match &mut self.from {
+                RepliesFrom::Daemon { lines, .. } => match lines.next_line().await? {
+                    Some(line) => Some(serde_json::from_str(&line).map_err(io::Error::other)?),
+                    None => None,
+                },
+                RepliesFrom::Here(replies) => replies.recv().await,
             };
-            match serde_json::from_str(&line).map_err(io::Error::other)? {
-                ControlReply::Zone(name) => self.zone = Zone::named(&name),
-                reply => return Ok(Some(reply)),
+            match reply {
+                Some(ControlReply::Zone(name)) => self.zone = Zone::named(&name),
+                reply => return Ok(reply),
             }
         }
     }

@@ -21,45 +21,17 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// Between two looks for a daemon that comes back.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-enum AnsweredBy {
-    Daemon(Replies),
-    Spool {
-        replies: mpsc::Receiver<ControlReply>,
-        task: tokio::task::JoinHandle<()>,
-        zone: Option<Zone>,
-    },
-}
-
-impl AnsweredBy {
-    async fn next(&mut self) -> Result<Option<ControlReply>, Failure> {
-        match self {
-            Self::Daemon(replies) => {
-                let reply = replies.next().await;
-                reply.or_fail_at(Code::Unreachable, "the daemon broke the connection off")
-            }
-            Self::Spool { replies, zone, .. } => loop {
-                match replies.recv().await {
-                    Some(ControlReply::Zone(name)) => *zone = Zone::named(&name),
-                    reply => return Ok(reply),
-                }
-            },
-        }
-    }
-
-    fn zone(&self) -> Option<&Zone> {
-        match self {
-            Self::Daemon(replies) => replies.zone(),
-            Self::Spool { zone, .. } => zone.as_ref(),
-        }
-    }
-}
+/// The replies to a question, and the handler in this process that gives them, where no daemon
+/// does.
+type Conversation = (Replies, Option<JoinHandle<()>>);
 
 /// The daemon of this state folder; else its spool.
-async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
+async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation, Failure> {
     let state = &at.state;
     let settings = spool::Settings {
         create: false,
@@ -71,7 +43,7 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
     };
     let opened = || spool::open(state, settings.clone());
     let (handle, guard) = match ask_or_open(asked, opened).await? {
-        Access::Daemon(replies) => return Ok(AnsweredBy::Daemon(replies)),
+        Access::Daemon(replies) => return Ok((replies, None)),
         Access::Spool(handle, guard) => (handle, guard),
     };
     let handler = offline(handle, at.rules.clone(), state).await?;
@@ -82,12 +54,7 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
         // Blocks until the spool's thread has ended, which is soon.
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
-    let zone = None;
-    Ok(AnsweredBy::Spool {
-        replies,
-        task,
-        zone,
-    })
+    Ok((Replies::here(replies), Some(task)))
 }
 
 /// There is neither daemon nor state.
@@ -165,8 +132,7 @@ pub(crate) async fn converse(
     ask: ControlRequest,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let source = find(at, ask).await?;
-    listen(source, at, each).await
+    listen(find(at, ask).await?, at, each).await
 }
 
 /// Asks, hands each item to `each`; where there was none, people are told so.
@@ -221,9 +187,7 @@ pub(super) async fn ask_daemon(
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     match reach(at, &ask).await? {
-        Some(replies) => listen(AnsweredBy::Daemon(replies), at, each)
-            .await
-            .map(drop),
+        Some(replies) => listen((replies, None), at, each).await.map(drop),
         None => Err(Failure::new(Code::Unreachable, nobody())),
     }
 }
@@ -288,16 +252,17 @@ async fn follow_daemon(
 }
 
 async fn listen(
-    mut source: AnsweredBy,
+    (mut replies, here): Conversation,
     at: &Asking,
     mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let (mut items, mut zone) = (0, None);
     let ended = loop {
-        match source.next().await? {
+        let reply = replies.next().await;
+        match reply.or_fail_at(Code::Unreachable, "the daemon broke the connection off")? {
             Some(ControlReply::Item(item)) => {
                 items += 1;
-                let zone = zone.get_or_insert_with(|| zone_of(at, source.zone()));
+                let zone = zone.get_or_insert_with(|| zone_of(at, replies.zone()));
                 each(&item, zone)?;
             }
             Some(ControlReply::Ready | ControlReply::Zone(_)) => {}
@@ -311,7 +276,7 @@ async fn listen(
             }
         }
     };
-    if let AnsweredBy::Spool { task, .. } = source {
+    if let Some(task) = here {
         let _ = task.await;
     }
     ended

@@ -136,9 +136,8 @@ pub(crate) fn instance(config: &Config) -> String {
     // folders of one name are told apart by the whole path
     let path = state.display().to_string();
     let print = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
-    let print = print.as_ref().iter().take(4);
-    let print: Vec<String> = print.map(|byte| format!("{byte:02x}")).collect();
-    format!("{name}-{}", print.concat())
+    let print = print.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{name}-{:08x}", u32::from_be_bytes(print))
 }
 
 /// What stood behind `run`.
