@@ -7,7 +7,7 @@
 
 use crate::block::decoded_text;
 use crate::cdr_dialled::{self, Dialled};
-use crate::event::{host_and_port, micros};
+use crate::event::{half, host_and_port, host_of, micros};
 use crate::rule::ATTENDED;
 use callbridge_call::event::{ChannelState, ChannelTraits, Text};
 use callbridge_call::{
@@ -29,10 +29,11 @@ pub(crate) fn tell(
 ) -> Result<ServerEvent<'static>, Unreadable> {
     let file: Value = serde_json::from_slice(bytes).map_err(|_| Unreadable::NotJson)?;
     let variables = file["variables"].as_object().ok_or(Unreadable::NoLeg)?;
-    let mut leg = LegFile::of(variables, &file["callflow"])?;
-    leg.ran = ran(&file["app_log"]["applications"]);
-    let bridges = bridges(&file["app_log"]["applications"]);
-    leg.dialled = cdr_dialled::dialled(&bridges, &leg.variables.get("originated_legs"));
+    let leg = LegFile::of(
+        variables,
+        &file["callflow"],
+        &file["app_log"]["applications"],
+    )?;
     let server = text(&file["switchname"]);
     Ok(ServerEvent {
         server: (!server.is_empty()).then_some(Cow::Owned(server)),
@@ -95,13 +96,6 @@ struct Connected {
     to: Option<EventTime>,
 }
 
-/// What no transfer has changed yet.
-struct FirstProfile {
-    caller: String,
-    context: String,
-    destination: String,
-}
-
 /// A leg as its file tells of it.
 struct LegFile<'f> {
     variables: Variables<'f>,
@@ -111,53 +105,31 @@ struct LegFile<'f> {
     created: EventTime,
     answered: Option<EventTime>,
     ended: EventTime,
-    first: FirstProfile,
+    /// Whose it was before any transfer.
+    first: &'f Value,
     connected: Vec<Connected>,
     /// When each of its profiles was over.
     left: Vec<EventTime>,
-    ran: Vec<Ran>,
+    /// When it ran an application that says something: the room it came into; else it consulted
+    /// somebody.
+    ran: Vec<(EventTime, Option<String>)>,
     dialled: Vec<Dialled>,
 }
 
-/// An application that the leg ran, of those that say something.
-struct Ran {
-    at: EventTime,
-    /// The room it came into; else it consulted somebody.
-    room: Option<String>,
-}
-
-fn ran(log: &Value) -> Vec<Ran> {
+/// The applications that the leg ran: when each, its name and its data.
+fn applications(log: &Value) -> impl Iterator<Item = (EventTime, &str, &Value)> {
     let told = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
-    let of = |it: &Value| {
+    told.filter_map(|it| {
         let at = micros(it["app_stamp"].as_str()?)?;
-        let room = match it["app_name"].as_str()? {
-            "conference" => Some(text(&it["app_data"])),
-            ATTENDED => None,
-            _ => return None,
-        };
-        Some(Ran { at, room })
-    };
-    told.filter_map(of).collect()
-}
-
-/// When the leg ran `bridge`, and to what.
-fn bridges(log: &Value) -> Vec<(EventTime, &str)> {
-    let told = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
-    let of = |it: &'_ Value| {
-        let at = micros(it["app_stamp"].as_str()?)?;
-        (it["app_name"].as_str()? == "bridge").then_some(at)
-    };
-    let told = told.filter_map(|it| Some((of(it)?, it["app_data"].as_str()?)));
-    told.collect()
+        Some((at, it["app_name"].as_str()?, &it["app_data"]))
+    })
 }
 
 impl<'f> LegFile<'f> {
-    fn of(raw: &'f Map<String, Value>, flow: &Value) -> Result<Self, Unreadable> {
+    fn of(raw: &'f Map<String, Value>, flow: &'f Value, log: &Value) -> Result<Self, Unreadable> {
         let variables = Variables::of(raw);
-        let none = Vec::new();
-        let profiles = flow.as_array().unwrap_or(&none);
+        let profiles = flow.as_array().map_or(&[][..], Vec::as_slice);
         let first = profiles.last().ok_or(Unreadable::NoLeg)?;
-        let caller = |name: &str| text(&first["caller_profile"][name]);
         let id = variables.get("uuid");
         let created = variables.time("start_uepoch");
         let created = created.or_else(|| time(first, "created_time"));
@@ -174,21 +146,25 @@ impl<'f> LegFile<'f> {
             connected(profile, named)
         });
         let created = created.ok_or(Unreadable::NoLeg)?;
+        let ran = |(at, name, data): (EventTime, &str, &Value)| match name {
+            "conference" => Some((at, Some(text(data)))),
+            ATTENDED => Some((at, None)),
+            _ => None,
+        };
+        let bridges = applications(log).filter(|(_, name, _)| *name == "bridge");
+        let bridges = bridges.filter_map(|(at, _, data)| Some((at, data.as_str()?)));
+        let bridges: Vec<(EventTime, &str)> = bridges.collect();
         Ok(Self {
             name: variables.get("channel_name"),
             inbound: variables.get("direction") == "inbound",
             created,
             answered: answered.or_else(|| variables.time("answer_uepoch")),
             ended: ended.unwrap_or(created),
-            first: FirstProfile {
-                caller: caller("ani"),
-                context: caller("context"),
-                destination: caller("destination_number"),
-            },
+            first: &first["caller_profile"],
             connected: connected.collect(),
             left: profiles.iter().filter_map(over).collect(),
-            ran: Vec::new(),
-            dialled: Vec::new(),
+            ran: applications(log).filter_map(ran).collect(),
+            dialled: cdr_dialled::dialled(&bridges, &variables.get("originated_legs")),
             variables,
             id,
         })
@@ -207,18 +183,10 @@ impl<'f> LegFile<'f> {
     }
 
     fn channel(&self, wanted: Option<&BTreeSet<String>>) -> ChannelRef<'static> {
-        let name = match self.name.strip_prefix("loopback/") {
-            Some(target) if target.ends_with("-a") => {
-                format!("loopback/{};{};1", target.trim_end_matches("-a"), self.id)
-            }
-            Some(target) => {
-                let other = self.variables.get("other_loopback_leg_uuid");
-                format!("loopback/{};{other};2", target.trim_end_matches("-b"))
-            }
-            None => self.name.clone(),
-        };
+        let other = self.variables.get("other_loopback_leg_uuid");
+        let name = half(&self.name, &self.id, &other).unwrap_or_else(|| self.name.clone());
         let (caller, exten) = match self.inbound {
-            true => (self.first.caller.clone(), self.first.destination.clone()),
+            true => (text(&self.first["ani"]), self.destination()),
             false => (String::new(), String::new()),
         };
         ChannelRef {
@@ -227,11 +195,16 @@ impl<'f> LegFile<'f> {
             linkedid: Cow::Owned(self.call()),
             caller_number: Cow::Owned(caller),
             exten: Cow::Owned(exten),
-            context: Cow::Owned(self.first.context.clone()),
+            context: Cow::Owned(text(&self.first["context"])),
             variables: self.variables.kept(wanted),
             traits: Some(Box::new(self.traits())),
             ..ChannelRef::default()
         }
+    }
+
+    /// What was dialled, before any transfer.
+    fn destination(&self) -> String {
+        text(&self.first["destination_number"])
     }
 
     fn traits(&self) -> ChannelTraits<'static> {
@@ -240,13 +213,9 @@ impl<'f> LegFile<'f> {
             true => get("sip_gateway"),
             false => get("sip_gateway_name"),
         };
-        let request = get("sip_req_uri");
-        let address = if self.inbound {
-            let (host, port) = (get("sip_network_ip"), get("sip_network_port"));
-            host_and_port(&host, &port)
-        } else {
-            let host = request.rsplit_once('@').map_or("", |(_, host)| host);
-            host.split(';').next().unwrap_or_default().to_owned()
+        let address = match self.inbound {
+            true => host_and_port(&get("sip_network_ip"), &get("sip_network_port")),
+            false => host_of(&get("sip_req_uri")).to_owned(),
         };
         let users = if self.inbound {
             [get("user_name"), get("sip_auth_username")]
@@ -257,19 +226,17 @@ impl<'f> LegFile<'f> {
         };
         let user = users.iter().find(|user| !user.is_empty());
         let user = user.map(|user| user.split('@').next().unwrap_or_default().to_owned());
-        let dialled = match self.inbound {
-            true => "",
-            false => &self.first.destination,
-        };
         ChannelTraits {
             inbound: self.inbound,
             gateway: gateway.into(),
             profile: get("sofia_profile_name").into(),
             address: address.into(),
             extension: user.unwrap_or_default().into(),
-            dialled: dialled.to_owned().into(),
+            dialled: match self.inbound {
+                true => Cow::Borrowed(""),
+                false => self.destination().into(),
+            },
             fresh: true,
-            sole: false,
             created: Some(self.created),
             answered: self.answered,
             ..ChannelTraits::default()
@@ -301,15 +268,15 @@ impl<'f> LegFile<'f> {
             events.push(event(it.from, Kind::Linked { with }));
             events.push(event(it.to.unwrap_or(ended), over));
         }
-        for it in self.ran {
-            let Some(room) = it.room else {
-                events.push(event(it.at, Kind::Consults { begins: true }));
+        for (came, room) in self.ran {
+            let Some(room) = room else {
+                events.push(event(came, Kind::Consults { begins: true }));
                 continue;
             };
             let (bridge, technology) = (Text::from(room), Text::from("softmix"));
-            let left = self.left.iter().copied().filter(|&at| at > it.at);
+            let left = self.left.iter().copied().filter(|&at| at > came);
             let left = left.min().unwrap_or(ended);
-            for (at, enters) in [(it.at, true), (left, false)] {
+            for (at, enters) in [(came, true), (left, false)] {
                 let kind = Kind::passes(enters, bridge.clone(), technology.clone());
                 events.push(event(at, kind));
             }
@@ -337,7 +304,7 @@ impl<'f> LegFile<'f> {
         let by = (!by.is_empty()).then(|| Box::new(ChannelRef::by_id(by.into())));
         Kind::DialBegin {
             by,
-            dial_string: Cow::Owned(self.first.destination.clone()),
+            dial_string: Cow::Owned(self.destination()),
         }
     }
 }

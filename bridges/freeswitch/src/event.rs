@@ -276,7 +276,7 @@ fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
 
 /// The two halves of a loopback are named after what they lead to, as any other such pair is: the
 /// id of the first tells them apart. `None` for any other channel, and where that id is not known.
-fn half(name: &str, id: &str, other: &str) -> Option<String> {
+pub(crate) fn half(name: &str, id: &str, other: &str) -> Option<String> {
     let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
         return Some(format!("{LOOPBACK}{target};{id};1"));
@@ -354,9 +354,7 @@ fn tells_all(rule: EventRule) -> bool {
 /// Where the other end of the line is, with its port where that is told.
 fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if !inbound {
-        let request = fields.get(Header::Request);
-        let host = request.rsplit_once('@').map_or("", |(_, host)| host);
-        let host = host.split(';').next().unwrap_or_default();
+        let host = host_of(fields.get(Header::Request));
         if !host.is_empty() {
             return Cow::Owned(host.to_owned());
         }
@@ -370,6 +368,12 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
         true => host,
         false => Cow::Owned(host_and_port(&host, port)),
     }
+}
+
+/// The host of a SIP address.
+pub(crate) fn host_of(request: &str) -> &str {
+    let host = request.rsplit_once('@').map_or("", |(_, host)| host);
+    host.split(';').next().unwrap_or_default()
 }
 
 /// A host with its port, where that is told.
