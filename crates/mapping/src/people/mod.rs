@@ -80,64 +80,40 @@ impl People {
     /// knows one says it. A lead that a person has given the number stands behind all that the
     /// dialplan says of the call, and before every list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
-        let mut misses = Vec::new();
-        let mut given = match says_a_lead(call, trunk) {
+        let by_number = trunk.leads.iter().position(LeadRule::is_by_number);
+        let (said, rest) = trunk.leads.split_at(by_number.unwrap_or(trunk.leads.len()));
+        let given = match says_a_lead(call, trunk) {
             true => None,
             false => self.given(phone),
         };
-        for rule in &trunk.leads {
-            if rule.is_by_number()
-                && let Some(answer) = given.take_if(|it| !matches!(it, LeadAnswer::None(_)))
-            {
-                return answer;
-            }
-            match self.ask(rule, call, phone, trunk) {
-                LeadAnswer::None(why) => misses.push(why),
-                answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
-            }
-        }
-        match given {
-            Some(LeadAnswer::None(why)) => misses.push(why),
-            Some(answer) => return answer,
-            None => {}
-        }
-        if misses.is_empty() {
-            misses.push(format!(
+        let (unread, given): (Vec<_>, Vec<_>) = given
+            .into_iter()
+            .partition(|it| matches!(it, LeadAnswer::None(_)));
+        let ask = |rule| self.ask(rule, call, phone, trunk);
+        let answers = said.iter().map(ask).chain(given);
+        first_of(answers.chain(rest.iter().map(ask)).chain(unread), || {
+            format!(
                 "trunk {} has no lead rule: set `lead=` or --lead",
                 trunk.name
-            ));
-        }
-        LeadAnswer::None(misses.join("; "))
+            )
+        })
     }
 
     /// The lead of a number alone, as `lead check` and a release from parking ask for it: rules
     /// that need the call give none.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
-        let mut misses = Vec::new();
-        match self.given(Some(phone)) {
-            Some(LeadAnswer::None(why)) => misses.push(why),
-            Some(answer) => return answer,
-            None => {}
-        }
-        for rule in &trunk.leads {
-            let answer = match rule {
-                LeadRule::Variable(_) | LeadRule::UserField(_) => continue,
-                LeadRule::Csv(file) => self.listed(file, Some(phone), trunk),
-                LeadRule::Directory => self.learned(Some(phone)),
-            };
-            match answer {
-                LeadAnswer::None(why) => misses.push(why),
-                answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
-            }
-        }
-        if misses.is_empty() {
-            misses.push(format!(
+        let listed = trunk.leads.iter().filter_map(|rule| match rule {
+            LeadRule::Variable(_) | LeadRule::UserField(_) => None,
+            LeadRule::Csv(file) => Some(self.listed(file, Some(phone), trunk)),
+            LeadRule::Directory => Some(self.learned(Some(phone))),
+        });
+        first_of(self.given(Some(phone)).into_iter().chain(listed), || {
+            format!(
                 "trunk {} has no rule `csv:` or `directory`: its leads come with the call, not by \
                  number",
                 trunk.name
-            ));
-        }
-        LeadAnswer::None(misses.join("; "))
+            )
+        })
     }
 
     /// The employee at an extension.
@@ -228,6 +204,24 @@ impl People {
             ),
         }
     }
+}
+
+/// The first of these that knows a lead; else why none of them does, or that nobody was asked.
+fn first_of(
+    answers: impl Iterator<Item = LeadAnswer>,
+    unasked: impl FnOnce() -> String,
+) -> LeadAnswer {
+    let mut misses = Vec::new();
+    for answer in answers {
+        match answer {
+            LeadAnswer::None(why) => misses.push(why),
+            answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
+        }
+    }
+    if misses.is_empty() {
+        misses.push(unasked());
+    }
+    LeadAnswer::None(misses.join("; "))
 }
 
 /// The dialplan itself names a lead of this call, by any rule of the trunk that reads it there.

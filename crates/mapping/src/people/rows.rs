@@ -33,29 +33,23 @@ pub struct BadRow {
 }
 
 impl BadRow {
-    fn told(&self, f: &mut fmt::Formatter<'_>, cell: &str) -> fmt::Result {
+    fn told(&self, cell: &str) -> String {
         let Self { line, words, .. } = self;
         match cell {
-            "" => write!(f, "line {line}: {words}"),
-            cell => write!(f, "line {line}: `{cell}` {words}"),
+            "" => format!("line {line}: {words}"),
+            cell => format!("line {line}: `{cell}` {words}"),
         }
     }
 
     /// The same for a log: of a number its last four digits.
     pub fn masked(&self) -> String {
-        struct Masked<'a>(&'a BadRow, String);
-        impl fmt::Display for Masked<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.told(f, &self.1)
-            }
-        }
-        Masked(self, masked(&self.cell)).to_string()
+        self.told(&masked(&self.cell))
     }
 }
 
 impl fmt::Display for BadRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told(f, &self.cell)
+        f.write_str(&self.told(&self.cell))
     }
 }
 
