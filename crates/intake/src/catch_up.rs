@@ -3,9 +3,8 @@
 
 use super::pbx::Pbx;
 use super::second::Second;
-use callbridge_call::{Decision, EventTime, Knowledge, PbxEvent, UniqueId};
+use callbridge_call::{Decision, EventTime, Knowledge, UniqueId};
 use callbridge_spool::Known;
-use std::collections::BTreeMap;
 
 /// Each round ends an open call of the primary; more are ended the next time.
 const ROUNDS_MAX: usize = 64;
@@ -36,7 +35,7 @@ impl Pbx {
                 break;
             }
             for call in self.assembler.take_finished() {
-                if let Some(call) = second.heard(call, now) {
+                if let Some(call) = second.reconciler.heard(call, now) {
                     self.finish(call);
                 }
             }
@@ -93,16 +92,3 @@ impl Pbx {
 
 /// Longer than anything is waited for.
 const FOREVER: std::time::Duration = std::time::Duration::from_secs(86_400 * 365);
-
-/// Takes in what the second account of this PBX tells.
-pub(super) fn on_event(
-    pbxes: &mut BTreeMap<String, Pbx>,
-    pbx: &str,
-    told: &PbxEvent<'_>,
-    arrived: EventTime,
-) {
-    let second = pbxes.get_mut(pbx).and_then(|pbx| pbx.second.as_mut());
-    if let Some(second) = second {
-        second.on_event(told, arrived);
-    }
-}

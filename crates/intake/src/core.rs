@@ -12,7 +12,6 @@ use super::source::{IntakeSource, timing};
 use super::stream_id::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
 use super::whole_calls::WholeCalls;
-use crate::catch_up;
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Patience, PbxEvent};
 use callbridge_formats::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
@@ -183,7 +182,7 @@ impl Intake {
         let waits = |source: &IntakeSource| {
             let pbx = self.pbxes.get(&source.settings.pbx);
             let second = pbx.and_then(|pbx| pbx.second.as_ref());
-            source.settings.catch_up && second.is_some_and(|second| !second.is_idle())
+            source.settings.catch_up && second.is_some_and(|second| !second.reconciler.is_empty())
         };
         let status = |source: &IntakeSource| {
             let mut status = source.shown();
@@ -376,7 +375,10 @@ impl Intake {
             }
         };
         if source.settings.catch_up {
-            catch_up::on_event(&mut self.pbxes, &source.settings.pbx, &told, frame.arrived);
+            let pbx = self.pbxes.get_mut(&source.settings.pbx);
+            if let Some(second) = pbx.and_then(|pbx| pbx.second.as_mut()) {
+                second.on_event(&told, frame.arrived);
+            }
             return Ok(());
         }
         if let PbxEvent::Mark(mark) = told {

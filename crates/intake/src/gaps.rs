@@ -130,7 +130,7 @@ impl Intake {
             return false;
         };
         let second = self.pbxes.get(pbx).and_then(|pbx| pbx.second.as_ref());
-        let decided = second.is_some_and(|second| second.is_idle());
+        let decided = second.is_some_and(|second| second.reconciler.is_empty());
         let done = |file: &IntakeSource| file.status.state == status::SourceState::Done;
         decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }

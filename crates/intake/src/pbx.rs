@@ -27,8 +27,6 @@ pub(super) struct Pbx {
     /// events.
     pub(super) records: Folder,
     counted: AssemblyCounts,
-    /// Facts of records that were dropped, as they were counted last.
-    dropped: u64,
     /// Calls that were known when their records had been waited for, since they were counted last.
     known: u64,
     finished: Vec<FinishedCall>,
@@ -46,7 +44,6 @@ impl Pbx {
             records: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
             counted: AssemblyCounts::default(),
-            dropped: 0,
             known: 0,
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
@@ -120,7 +117,7 @@ impl Pbx {
     pub(super) fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
             let call = match &mut self.second {
-                Some(second) => second.heard(call, now),
+                Some(second) => second.reconciler.heard(call, now),
                 None => Some(call),
             };
             if let Some(call) = call {
@@ -154,8 +151,9 @@ impl Pbx {
 
     /// What the assembler ignored or set right since the last time, as durable counters.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
-        let (now, before) = (self.assembler.counts(), &mut self.counted);
-        let dropped = self.records.counts().facts_dropped;
+        let mut now = self.assembler.counts().clone();
+        now.facts_dropped += self.records.counts().facts_dropped;
+        let before = std::mem::replace(&mut self.counted, now.clone());
         let counts = [
             ("doubled", now.doubled - before.doubled),
             ("late", now.late - before.late),
@@ -166,11 +164,8 @@ impl Pbx {
             ("forced", now.forced - before.forced),
             ("oversized", now.oversized - before.oversized),
             ("cdr_unmatched", now.cdr_unmatched - before.cdr_unmatched),
-            ("facts_dropped", dropped - self.dropped),
             ("cdr_known", std::mem::take(&mut self.known)),
         ];
-        before.clone_from(now);
-        self.dropped = dropped;
         let counts = counts.into_iter().filter(|(_, by)| *by > 0);
         ops.extend(counts.map(|(counter, by)| Op::count(counter, by)));
     }

@@ -19,7 +19,7 @@ const TIMES: &str = "events carry no time, and that of their arrival is used: se
                      timestampevents = yes in manager.conf, then `manager reload`";
 
 /// What is known of one source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Proof {
     /// An event was heard since the line is up.
     pub(super) heard: bool,
@@ -44,13 +44,8 @@ impl Proof {
         });
         let wanted: BTreeSet<String> = wanted.filter(|_| shows).collect();
         Self {
-            heard: false,
-            timed: false,
             unseen: wanted.into_iter().collect(),
-            looked_at: 0,
-            lacks: BTreeMap::new(),
-            told: BTreeSet::new(),
-            unreported: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -14,7 +14,7 @@ use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
-use callbridge_spool::{Act, Error, Handle, Op, Row, RowId, State, Step, tables};
+use callbridge_spool::{Act, Error, Handle, Op, Row, RowId, State, Step, Store, tables};
 use futures_util::future::join_all;
 use std::time::Duration;
 
@@ -91,25 +91,27 @@ async fn release_all(
     people: &People,
     by: By<'_>,
 ) -> Result<u64, Error> {
-    let mut left = 0;
-    let mut last = None;
+    let parked =
+        |store: &Store, last: Option<&_>| tables::parked::parked_after(store, last.copied(), PAGE);
+    let torn = |store: &Store, last: Option<&_>| tables::parked::torn_after(store, last, PAGE);
+    let left = release_pages(spool, parked, rules, people, by).await?;
+    Ok(left + release_pages(spool, torn, rules, people, by).await?)
+}
+
+/// Reads a page of rows behind the last of the one before.
+type PageRead<K> = fn(&Store, Option<&(K, RowId)>) -> Result<Vec<(K, RowId)>, Error>;
+
+/// The same of all pages of one kind.
+async fn release_pages<K: Clone + Send + 'static>(
+    spool: &Handle,
+    read: PageRead<K>,
+    rules: &Rules,
+    people: &People,
+    by: By<'_>,
+) -> Result<u64, Error> {
+    let (mut left, mut last) = (0, None);
     loop {
-        let after = last;
-        let page = spool
-            .read(move |store| tables::parked::parked_after(store, after, PAGE))
-            .await?;
-        last = page.last().copied();
-        if last.is_none() {
-            break;
-        }
-        let rows: Vec<RowId> = page.into_iter().map(|(_, row)| row).collect();
-        left += release_rows(spool, &rows, rules, people, by).await?;
-    }
-    let mut last = None;
-    loop {
-        let after = last;
-        let page = spool.read(move |store| tables::parked::torn_after(store, after.as_ref(), PAGE));
-        let page = page.await?;
+        let page = spool.read(move |store| read(store, last.as_ref())).await?;
         last = page.last().cloned();
         if last.is_none() {
             return Ok(left);

@@ -66,9 +66,10 @@ impl News {
 #[derive(Debug, Default)]
 pub struct Reports(Vec<Report>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Report {
-    room: u32,
+    /// Of the room for lines, so much is taken.
+    told: u32,
     /// When there was room for one more last.
     filled: Option<EventTime>,
     unreported: Option<News>,
@@ -78,13 +79,8 @@ struct Report {
 
 impl Reports {
     fn of(&mut self, at: usize) -> &mut Report {
-        while self.0.len() <= at {
-            self.0.push(Report {
-                room: ROOM,
-                filled: None,
-                unreported: None,
-                down: None,
-            });
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, Report::default);
         }
         &mut self.0[at]
     }
@@ -141,10 +137,11 @@ impl Report {
         let more = now.since(filled).as_secs() / ONE_MORE_AFTER.as_secs();
         if more > 0 {
             let more = u32::try_from(more).unwrap_or(ROOM);
-            self.room = self.room.saturating_add(more).min(ROOM);
+            self.told = self.told.saturating_sub(more);
             self.filled = Some(now);
         }
-        self.room = self.room.checked_sub(1)?;
+        (self.told < ROOM).then_some(())?;
+        self.told += 1;
         self.unreported.take()
     }
 }

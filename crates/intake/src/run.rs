@@ -16,9 +16,10 @@ use callbridge_spool::{Done, Finished, Op};
 use callbridge_webhook::receiver;
 use callbridge_webhook::tally::Tally;
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 
 /// Items of one commit at most.
 const GROUP_ITEMS_MAX: usize = 4_096;
@@ -89,8 +90,8 @@ impl Shell {
         loop {
             self.pulse.beat();
             let first = self.next_item().await;
-            let over = matches!(first, NextEvent::Over);
-            if let NextEvent::Item(source, item) = first {
+            let over = matches!(first, Ok(None));
+            if let Ok(Some((source, item))) = first {
                 self.take(source, item)?;
                 self.fill()?;
             }
@@ -138,18 +139,15 @@ impl Shell {
         ways.filter(move |(at, _)| tells(at)).map(|(_, way)| way)
     }
 
-    async fn next_item(&mut self) -> NextEvent {
+    /// `None` where every source is gone; an error where a deadline comes first.
+    async fn next_item(&mut self) -> Result<Option<(SourceId, Item)>, Elapsed> {
         let now = clock::now().wall;
         let wake = self
             .intake
             .next_deadline()
             .map_or(IDLE_WAKE, |at| at.since(now));
         let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
-        match tokio::time::timeout(wake, self.ring.next()).await {
-            Ok(Some((source, item))) => NextEvent::Item(source, item),
-            Ok(None) => NextEvent::Over,
-            Err(_) => NextEvent::Deadline,
-        }
+        tokio::time::timeout(wake, self.ring.next()).await
     }
 
     /// Whatever else is there already goes into the same commit.
@@ -325,10 +323,7 @@ impl Shell {
     }
 
     fn people_in_force(&self) -> Arc<People> {
-        match self.people.read() {
-            Ok(people) => Arc::clone(&people),
-            Err(poisoned) => Arc::clone(&poisoned.into_inner()),
-        }
+        Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn log(&self, ops: &[Op]) {
@@ -398,12 +393,6 @@ async fn look_again(
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-enum NextEvent {
-    Item(SourceId, Item),
-    Deadline,
-    Over,
 }
 
 /// A parked call is none that somebody has to look at.

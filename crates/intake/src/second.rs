@@ -65,16 +65,6 @@ impl Second {
         deadlines.into_iter().flatten().min()
     }
 
-    /// A call of the primary is finished: given back if nothing of it is missing.
-    pub(super) fn heard(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
-        self.reconciler.heard(call, now)
-    }
-
-    /// Nothing waits for a decision.
-    pub(super) fn is_idle(&self) -> bool {
-        self.reconciler.is_empty()
-    }
-
     /// Puts back what was kept of a branch, where it is one of the second account's.
     pub(super) fn restore(
         &mut self,
