@@ -108,7 +108,6 @@ impl Assembler {
 
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         if event.kind == Kind::LinkedidEnd {
-            self.counts.linkedid_ends += 1;
             let key = self.calls.knows(&event.channel.linkedid);
             if let Some(call) = key.and_then(|key| self.calls.get_mut(key)) {
                 let ended = Some(event.at.unwrap_or(arrived));

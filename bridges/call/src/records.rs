@@ -212,7 +212,6 @@ impl Folder {
         occupancies::give_back(&mut group.records);
         let of_legs = legs::calls(&group, &self.settings);
         let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
-        self.counts.nobody += u64::from(calls.is_empty());
         self.counts.facts_dropped += u64::from(group.dropped);
         let journaled = calls
             .iter()

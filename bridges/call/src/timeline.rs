@@ -155,7 +155,7 @@ pub struct Stay {
     #[serde(rename = "b")]
     pub bridge: u16,
     /// In a holding bridge nobody hears anybody: a parking lot, music, a queue.
-    #[serde(rename = "h", default, skip_serializing_if = "is_false")]
+    #[serde(rename = "h", default, skip_serializing_if = "std::ops::Not::not")]
     pub holding: bool,
 }
 
@@ -176,9 +176,4 @@ pub struct TalkSpan {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }

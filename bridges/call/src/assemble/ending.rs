@@ -147,7 +147,6 @@ impl Assembler {
         }
         // Whoever was left of a call is told with it, and begins none.
         finished.retain(|it| !call.parts.relieved || it.direction != Direction::Internal);
-        self.counts.nobody += u64::from(finished.is_empty());
         self.finished.append(&mut finished);
     }
 

@@ -177,7 +177,6 @@ impl Assembler {
 
     /// A mark in the stream: what happened between the last event and it may be missed.
     pub(super) fn hear_mark(&mut self, mark: Mark, arrived: EventTime) {
-        self.counts.marks += 1;
         match mark {
             Mark::Shutdown => {
                 let at = self.there(arrived);

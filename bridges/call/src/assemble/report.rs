@@ -13,18 +13,12 @@ pub struct AssemblyCounts {
     pub unidentified: u64,
     /// Facts beyond what one call may hold.
     pub facts_dropped: u64,
-    /// `LINKEDID_END`s, which say nothing reliable.
-    pub linkedid_ends: u64,
     /// Scraps of channels that were never seen to do anything: no call.
     pub ghosts: u64,
-    /// Calls in which neither a trunk nor a telephone took part.
-    pub nobody: u64,
     /// Calls ended because they were open too long, or too many or too large ones were open.
     pub forced: u64,
     /// Those of them that took more memory than there was for them.
     pub oversized: u64,
     /// CDRs of no call, or of one that is finished.
     pub cdr_unmatched: u64,
-    /// Marks: logins, restarts.
-    pub marks: u64,
 }

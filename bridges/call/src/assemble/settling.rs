@@ -15,77 +15,51 @@ const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 /// When a call that has hung up is finished, if nothing else is heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deadline {
-    /// It was told as it happened: at this moment of our own clock.
-    Live { at: EventTime },
-    /// It is one of a backlog.
-    Backlog {
-        /// When the stream has come so far.
-        stream: EventTime,
-        /// Else, when our own clock has come so far…
-        at: EventTime,
-        /// …and nothing of the stream arrived for so long.
-        quiet: Duration,
-    },
-    /// It is one of a backlog, and waits for a CDR that comes by a way of its own.
-    Apart {
-        /// When the stream has come so far, and…
-        stream: EventTime,
-        /// …our own clock so far.
-        arrived: EventTime,
-        /// Else as of [`Deadline::Backlog`].
-        at: EventTime,
-        /// As of [`Deadline::Backlog`].
-        quiet: Duration,
-    },
-    /// It is scraps of channels that did nothing yet, such as a hang-up that overtook all else of
-    /// its channel: no call so far. However slowly the rest is told, it is not too late before the
-    /// stream has come so far.
-    Scraps {
-        /// When the stream has come so far.
-        stream: EventTime,
-    },
+pub(super) struct Deadline {
+    /// When our own clock has come so far, and, of a backlog, nothing of the stream arrived for so
+    /// long. `None` of scraps.
+    clock: Option<(EventTime, Option<Duration>)>,
+    /// When the stream has come so far; `None` of a call that was told as it happened…
+    stream: Option<EventTime>,
+    /// …and, where a CDR is waited for that comes by a way of its own, our own clock so far.
+    arrived: Option<EventTime>,
 }
 
 impl Deadline {
     /// Of a call that has hung up.
     pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
+        let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
         if call.is_ghost() {
-            return Self::Scraps {
-                stream: call.times.quiet.plus(BEGINNING_WAIT),
+            return Self {
+                clock: None,
+                stream: Some(times.quiet.plus(BEGINNING_WAIT)),
+                arrived: None,
             };
         }
-        let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
         let arrived = times.quiet_arrived.plus(wait);
         if times.live {
-            return Self::Live { at: arrived };
-        }
-        if settings.cdr_apart && wait > settle {
-            return Self::Apart {
-                stream: times.quiet.plus(settle),
-                arrived,
-                at: arrived.max(times.heard_arrived.plus(settle)),
-                quiet: settle,
+            return Self {
+                clock: Some((arrived, None)),
+                stream: None,
+                arrived: None,
             };
         }
+        let arrived = (settings.cdr_apart && wait > settle).then_some(arrived);
         // The rest of a backlog may still be on its way.
-        Self::Backlog {
-            stream: times.quiet.plus(wait),
-            at: times.heard_arrived.plus(wait),
-            quiet: wait,
+        let quiet = arrived.map_or(wait, |_| settle);
+        let at = arrived.max(Some(times.heard_arrived.plus(quiet)));
+        Self {
+            clock: at.map(|at| (at, Some(quiet))),
+            stream: Some(times.quiet.plus(quiet)),
+            arrived,
         }
     }
 
-    /// By our own clock: when, and for how long nothing of the stream may have arrived then; `None`
-    /// if it says nothing.
-    fn by_clock(&self) -> Option<(EventTime, Option<Duration>)> {
-        match *self {
-            Self::Live { at } => Some((at, None)),
-            Self::Backlog { at, quiet, .. } | Self::Apart { at, quiet, .. } => {
-                Some((at, Some(quiet)))
-            }
-            Self::Scraps { .. } => None,
-        }
+    /// The call is scraps of channels that did nothing yet, such as a hang-up that overtook all
+    /// else of its channel: no call so far. However slowly the rest is told, it is not too late
+    /// before the stream has come so far.
+    const fn is_scraps(&self) -> bool {
+        self.clock.is_none()
     }
 }
 
@@ -157,21 +131,20 @@ impl Settling {
             true => order.insert((at, key)),
             false => order.remove(&(at, key)),
         };
-        if let Some((at, quiet)) = deadline.by_clock() {
+        if let Some((at, quiet)) = deadline.clock {
             let order = self.by_clock.entry(quiet).or_default();
             change(order, at);
             if order.is_empty() {
                 self.by_clock.remove(&quiet);
             }
         }
-        match deadline {
-            Deadline::Live { .. } => {}
-            Deadline::Backlog { stream, .. } => drop(change(&mut self.by_stream, stream)),
-            Deadline::Apart { arrived, .. } => drop(change(&mut self.apart, arrived)),
-            Deadline::Scraps { stream } => {
-                change(&mut self.by_stream, stream);
-                self.scraps = self.scraps + usize::from(put) - usize::from(!put);
-            }
+        match (deadline.arrived, deadline.stream) {
+            (Some(arrived), _) => drop(change(&mut self.apart, arrived)),
+            (None, Some(stream)) => drop(change(&mut self.by_stream, stream)),
+            (None, None) => {}
+        }
+        if deadline.is_scraps() {
+            self.scraps = self.scraps + usize::from(put) - usize::from(!put);
         }
     }
 
@@ -182,9 +155,9 @@ impl Settling {
         let live = self.by_clock.get(&None).into_iter().flatten();
         let live = live.take_while(|&&(at, _)| now >= at);
         let backlog = self.by_stream.iter().take_while(|&&(at, _)| come(at));
-        let has_come = |key: &u64| match self.deadlines.get(key) {
-            Some(Deadline::Apart { stream, .. }) => come(*stream),
-            _ => false,
+        let has_come = |key: &u64| {
+            let deadline = self.deadlines.get(key);
+            deadline.and_then(|it| it.stream).is_some_and(come)
         };
         let apart = self.apart.iter().take_while(|&&(at, _)| now >= at);
         let apart = apart.filter(|(_, key)| has_come(key));
@@ -236,48 +209,42 @@ mod tests {
     }
 
     fn deadlines() -> impl Strategy<Value = Deadline> {
-        let (time, wait) = (|| (0..20_i64).prop_map(at), || 0..3_u64);
-        let quiet = move || wait().prop_map(Duration::from_secs);
+        let time = || (0..20_i64).prop_map(at);
+        let quiet = (0..3_u64).prop_map(Duration::from_secs);
+        let backlog = (time(), time(), quiet, option::of(time()));
         prop_oneof![
-            time().prop_map(|at| Deadline::Live { at }),
-            (time(), time(), quiet()).prop_map(|(stream, at, quiet)| Deadline::Backlog {
-                stream,
-                at,
-                quiet
+            time().prop_map(|at| Deadline {
+                clock: Some((at, None)),
+                stream: None,
+                arrived: None,
             }),
-            (time(), time(), time(), quiet()).prop_map(|(stream, arrived, at, quiet)| {
-                Deadline::Apart {
-                    stream,
-                    arrived,
-                    at,
-                    quiet,
-                }
+            backlog.prop_map(|(stream, at, quiet, arrived)| Deadline {
+                clock: Some((at, Some(quiet))),
+                stream: Some(stream),
+                arrived,
             }),
-            time().prop_map(|stream| Deadline::Scraps { stream }),
+            time().prop_map(|stream| Deadline {
+                clock: None,
+                stream: Some(stream),
+                arrived: None,
+            }),
         ]
     }
 
     /// Every call is looked at.
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
         let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
-        match deadline {
-            Deadline::Live { at } => now >= at,
-            Deadline::Backlog { stream, .. } | Deadline::Scraps { stream } => come(stream),
-            Deadline::Apart {
-                stream, arrived, ..
-            } => come(stream) && now >= arrived,
+        match (deadline.stream, deadline.clock) {
+            (Some(stream), _) => come(stream) && deadline.arrived.is_none_or(|at| now >= at),
+            (None, clock) => clock.is_some_and(|(at, _)| now >= at),
         }
     }
 
     /// Every call is looked at.
     fn ends(deadline: Deadline, last: Option<EventTime>) -> Option<EventTime> {
-        match deadline {
-            Deadline::Live { at } => Some(at),
-            Deadline::Backlog { at, quiet, .. } | Deadline::Apart { at, quiet, .. } => {
-                Some(at.max(last.map_or(at, |last| last.plus(quiet))))
-            }
-            Deadline::Scraps { .. } => None,
-        }
+        let (at, quiet) = deadline.clock?;
+        let quiet_at = last.zip(quiet).map(|(last, quiet)| last.plus(quiet));
+        Some(quiet_at.map_or(at, |quiet_at| at.max(quiet_at)))
     }
 
     proptest! {
@@ -312,8 +279,7 @@ mod tests {
                 let next = plain.values().filter_map(|it| ends(*it, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
                 prop_assert_eq!(settling.first(), plain.keys().next().copied());
-                let scraps = |it: &&Deadline| matches!(it, Deadline::Scraps { .. });
-                let scraps = plain.values().filter(scraps).count();
+                let scraps = plain.values().filter(|it| it.is_scraps()).count();
                 prop_assert_eq!(settling.scraps, scraps);
             }
         }

@@ -192,20 +192,12 @@ impl Folding<'_, '_> {
             Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
             Direction::Internal => None,
         };
-        let Some((number, words)) = found else {
-            let at = customer.records().map(|record| record.start).min();
-            let at = at.unwrap_or(self.group.arrived);
-            why.note("clientPhone", at, customer.name, "no number was reported");
-            return None;
-        };
         let at = customer.records().map(|record| record.start).min();
-        why.note(
-            "clientPhone",
-            at.unwrap_or(self.group.arrived),
-            customer.name,
-            words,
-        );
-        Some(number)
+        let at = at.unwrap_or(self.group.arrived);
+        let words = found.as_ref().map(|(_, words)| *words);
+        let words = words.unwrap_or("no number was reported");
+        why.note("clientPhone", at, customer.name, words);
+        found.map(|(number, _)| number)
     }
 
     /// What the customer dialled, as far as the dialplan has put it into a column of its own: the

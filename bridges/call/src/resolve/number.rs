@@ -11,6 +11,7 @@ use super::view::View;
 use crate::call::HeardNumber;
 use crate::facts::applications::DialHeard;
 use crate::facts::fact::FactKind;
+use crate::facts::leg::Stamped;
 use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;
@@ -39,16 +40,16 @@ fn number(
     }
 }
 
+/// One that a channel shows.
+fn shows(text: &Stamped, words: &'static str) -> Number {
+    number(text.text.as_str(), false, text.at, words)
+}
+
 /// The number of somebody who called in on this channel.
 pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     let callers = leg.leg.callers.by_time();
     let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
-    Some(number(
-        caller.text.as_str(),
-        false,
-        caller.at,
-        "the caller's number",
-    ))
+    Some(shows(caller, "the caller's number"))
 }
 
 /// The number that was dialled on this trunk channel: from the dial string, else its caller number
@@ -85,30 +86,16 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if began {
         return None;
     }
-    let texts = leg
-        .leg
-        .callers
-        .by_time()
-        .into_iter()
-        .chain(leg.leg.extens.by_time());
+    let callers = leg.leg.callers.by_time().into_iter();
+    let texts = callers.chain(leg.leg.extens.by_time());
     let mut prefixed = texts.filter(|text| is_number(&text.text));
     if let Some(text) = prefixed.next() {
-        return Some(number(
-            text.text.as_str(),
-            false,
-            text.at,
-            "the number of the dialled channel",
-        ));
+        return Some(shows(text, "the number of the dialled channel"));
     }
     let first = legs.iter().find(|leg| leg.party.extension().is_some())?;
     let extens = first.leg.extens.by_time();
     let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
-    Some(number(
-        exten.text.as_str(),
-        false,
-        exten.at,
-        "the extension that was dialled",
-    ))
+    Some(shows(exten, "the extension that was dialled"))
 }
 
 /// The number that an originated channel shows: whoever originates it says which, the customer's or
