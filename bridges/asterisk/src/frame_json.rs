@@ -5,7 +5,7 @@ use crate::event::{Rule, rule};
 use crate::key::is_needless;
 use crate::text::same;
 use callbridge_call::event::Text;
-use callbridge_call::json::{Json, JsonVisitor, MemberName, OnObject};
+use callbridge_call::json::{Json, MemberName, ReadValue, ValueSeed, Whole};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;
 
@@ -47,9 +47,9 @@ impl<'a> Collected<'a> {
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut collected = Self::default();
         let mut json = serde_json::Deserializer::from_str(text);
-        let (to, is_data) = (&mut collected, false);
-        let whole = json.deserialize_map(JsonVisitor(Level { to, is_data }));
-        let whole = whole.and_then(|_| json.end());
+        let (to, key, part) = (&mut collected, "", Part::Frame);
+        let whole = json.deserialize_map(ValueSeed(Reading { to, key, part }));
+        let whole = whole.and_then(|()| json.end());
         if collected.head == Head::Nothing && collected.enveloped {
             collected.head = collected.named();
         }
@@ -99,15 +99,40 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// One object of the frame: the frame itself, or the envelope's `data`.
-struct Level<'c, 'a> {
-    to: &'c mut Collected<'a>,
-    is_data: bool,
+/// A part of the frame: all of it, its member `data`, or another member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Frame,
+    Data,
+    Member,
 }
 
-impl<'de> OnObject<'de> for Level<'_, 'de> {
-    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
-        let Self { to, is_data } = self;
+/// The reading of one part, a member's under its key.
+struct Reading<'c, 'a> {
+    to: &'c mut Collected<'a>,
+    key: &'a str,
+    part: Part,
+}
+
+impl<'de> ReadValue<'de> for Reading<'_, 'de> {
+    type Value = ();
+
+    #[inline]
+    fn text(self, text: Text<'de>) {
+        self.to.take(self.key, text);
+    }
+
+    fn array(self, elements: Vec<Json<'de>>) {
+        Json::Array(elements).into_texts(|text| self.to.take(self.key, text));
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { to, key, part } = self;
+        if part == Part::Member {
+            Whole.object(map)?.into_texts(|text| to.take(key, text));
+            return Ok(());
+        }
+        let is_data = part == Part::Data;
         if is_data {
             // What stood beside it is the envelope's.
             to.enveloped = true;
@@ -115,7 +140,7 @@ impl<'de> OnObject<'de> for Level<'_, 'de> {
             to.head = Head::Nothing;
             if to.named() == Head::Needless {
                 to.head = Head::Needless;
-                return Ok(Json::Text(Text::default()));
+                return Ok(());
             }
         }
         while let Some(MemberName(key)) = map.next_key()? {
@@ -129,20 +154,18 @@ impl<'de> OnObject<'de> for Level<'_, 'de> {
                 to.envelope(key, value.into_text());
             } else if is_needless(key.as_bytes()) || (to.enveloped && !is_data) {
                 map.next_value::<IgnoredAny>()?;
-            } else if !is_data && key == "data" {
-                let (is_data, to) = (true, &mut *to);
-                let value = map.next_value_seed(JsonVisitor(Level { to, is_data }))?;
-                if !to.enveloped {
-                    value.into_texts(|text| to.take(key, text));
-                }
             } else {
-                let value = map.next_value::<Json<'de>>()?;
-                value.into_texts(|text| to.take(key, text));
+                let part = match !is_data && key == "data" {
+                    true => Part::Data,
+                    false => Part::Member,
+                };
+                let to = &mut *to;
+                map.next_value_seed(ValueSeed(Reading { to, key, part }))?;
             }
             if to.head == Head::Needless {
                 return Err(A::Error::custom(""));
             }
         }
-        Ok(Json::Text(Text::default()))
+        Ok(())
     }
 }

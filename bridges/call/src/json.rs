@@ -31,6 +31,7 @@ impl<'a> Json<'a> {
     }
 
     /// A scalar's text; empty of arrays and objects.
+    #[inline]
     pub fn into_text(self) -> Text<'a> {
         match self {
             Self::Text(text) => text,
@@ -43,35 +44,56 @@ impl<'a> Json<'a> {
     #[inline]
     pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {
+            Self::Text(text) => take(text),
             Self::Array(values) => values.into_iter().for_each(|it| take(it.into_text())),
             Self::Object(members) => members.into_iter().for_each(|(name, value)| {
                 take(Cow::Owned(format!("{name}={}", value.into_text())));
             }),
-            plain => take(plain.into_text()),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Json<'de> {
+    #[inline]
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor(MembersOf))
+        deserializer.deserialize_any(ValueSeed(Whole))
     }
 }
 
-/// What is made of an object's members.
-pub trait OnObject<'de> {
-    /// What stands for the object.
+/// What is made of a value, with no form between.
+pub trait ReadValue<'de>: Sized {
+    /// It.
+    type Value;
+
+    /// A text; a number or a boolean in the words of JSON; nothing of null.
+    fn text(self, text: Text<'de>) -> Self::Value;
+
+    /// A list of these.
+    fn array(self, elements: Vec<Json<'de>>) -> Self::Value;
+
+    /// An object.
     ///
     /// # Errors
     /// Whatever ends the reading.
-    fn read<A: MapAccess<'de>>(self, map: A) -> Result<Json<'de>, A::Error>;
+    fn object<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error>;
 }
 
-/// All of them, kept.
-struct MembersOf;
+/// All of it, kept.
+pub struct Whole;
 
-impl<'de> OnObject<'de> for MembersOf {
-    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
+impl<'de> ReadValue<'de> for Whole {
+    type Value = Json<'de>;
+
+    #[inline]
+    fn text(self, text: Text<'de>) -> Json<'de> {
+        Json::Text(text)
+    }
+
+    fn array(self, elements: Vec<Json<'de>>) -> Json<'de> {
+        Json::Array(elements)
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
         let mut members = Vec::with_capacity(8);
         while let Some(MemberName(key)) = map.next_key()? {
             members.push((key, map.next_value()?));
@@ -80,63 +102,64 @@ impl<'de> OnObject<'de> for MembersOf {
     }
 }
 
-/// Reads a value.
-pub struct JsonVisitor<O>(pub O);
+/// Reads a value in this way.
+pub struct ValueSeed<R>(pub R);
 
-impl<'de, O: OnObject<'de>> DeserializeSeed<'de> for JsonVisitor<O> {
-    type Value = Json<'de>;
+impl<'de, R: ReadValue<'de>> DeserializeSeed<'de> for ValueSeed<R> {
+    type Value = R::Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<R::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, O: OnObject<'de>> Visitor<'de> for JsonVisitor<O> {
-    type Value = Json<'de>;
+impl<'de, R: ReadValue<'de>> Visitor<'de> for ValueSeed<R> {
+    type Value = R::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
     #[inline]
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Borrowed("")))
+    fn visit_unit<E>(self) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Borrowed("")))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Owned(value.to_string())))
+    fn visit_bool<E>(self, value: bool) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Owned(value.to_string())))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Owned(value.to_string())))
+    fn visit_u64<E>(self, value: u64) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Owned(value.to_string())))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Owned(value.to_string())))
+    fn visit_i64<E>(self, value: i64) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Owned(value.to_string())))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Owned(value.to_string())))
+    fn visit_f64<E>(self, value: f64) -> Result<R::Value, E> {
+        Ok(self.0.text(Cow::Owned(value.to_string())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json<'de>, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = seq.next_element()? {
-            values.push(value);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<R::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            elements.push(element);
         }
-        Ok(Json::Array(values))
+        Ok(self.0.array(elements))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Json<'de>, A::Error> {
-        self.0.read(map)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<R::Value, A::Error> {
+        self.0.object(map)
     }
 }
 

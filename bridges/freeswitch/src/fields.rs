@@ -4,7 +4,7 @@ use crate::block::{self, Pairs};
 use crate::rule::{self, EventRule, Need};
 use callbridge_call::Unreadable;
 use callbridge_call::event::Text;
-use callbridge_call::json::{Json, MemberName};
+use callbridge_call::json::{Json, MemberName, ReadValue, ValueSeed};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -293,7 +293,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let text = text_of(map.next_value()?);
+            let text = map.next_value_seed(ValueSeed(AsText))?;
             if variable.is_some() && !text.is_empty() {
                 let name = match &key {
                     Cow::Borrowed(key) => Cow::Borrowed(&key[VARIABLE.len()..]),
@@ -315,12 +315,26 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
 
 /// A value as text. A list is written as plain events write it, `ARRAY::a|:b`; what is no scalar is
 /// nothing.
-fn text_of(value: Json<'_>) -> Text<'_> {
-    match value {
-        Json::Array(list) => {
-            let list: Vec<Text<'_>> = list.into_iter().map(text_of).collect();
-            Cow::Owned(format!("ARRAY::{}", list.join("|:")))
-        }
-        plain => plain.into_text(),
+struct AsText;
+
+impl<'de> ReadValue<'de> for AsText {
+    type Value = Text<'de>;
+
+    #[inline]
+    fn text(self, text: Text<'de>) -> Text<'de> {
+        text
+    }
+
+    fn array(self, elements: Vec<Json<'de>>) -> Text<'de> {
+        let texts = elements.into_iter().map(|element| match element {
+            Json::Array(elements) => Self.array(elements),
+            plain => plain.into_text(),
+        });
+        Cow::Owned(format!("ARRAY::{}", texts.collect::<Vec<_>>().join("|:")))
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<Text<'de>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Cow::Borrowed(""))
     }
 }
