@@ -33,7 +33,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct Assembler {
     settings: Settings,
-    counts: AssemblyCounts,
+    /// What was ignored or set right so far.
+    pub counts: AssemblyCounts,
     calls: OpenCalls,
     early: EarlyCdrs,
     finished: Vec<FinishedCall>,
@@ -415,11 +416,6 @@ impl Assembler {
     /// How many calls are open; scraps that wait for their beginning are none.
     pub fn open_calls(&self) -> usize {
         self.calls.len() - self.settling.scraps
-    }
-
-    /// What was ignored or set right so far.
-    pub fn counts(&self) -> &AssemblyCounts {
-        &self.counts
     }
 }
 

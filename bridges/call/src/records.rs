@@ -41,7 +41,6 @@ mod record;
 mod talk;
 mod timeline;
 
-use crate::assemble::AssemblyCounts;
 use crate::assemble::index::FinishedIds;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
@@ -61,7 +60,8 @@ const BATCHES_APART: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Folder {
     settings: Settings,
-    counts: AssemblyCounts,
+    /// Facts beyond what one call may hold, so far.
+    pub facts_dropped: u64,
     groups: Groups,
     /// Ids and channels of folded calls, with the end of the call.
     done: FinishedIds<EventTime>,
@@ -91,21 +91,17 @@ impl Folder {
     /// that was folded already, and so changed nothing.
     pub fn hear(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::of(cdr, arrived) else {
-            self.counts.unidentified += 1;
             return true;
         };
         if self.is_late(&record) {
-            self.counts.late += 1;
             return false;
         }
         self.stream = self.stream.max(Some(record.end));
         self.stream_arrived = self.stream_arrived.max(Some(arrived));
-        match self.groups.take_in(record, arrived) {
-            Some((key, absorbed)) => {
-                let changed = absorbed.into_iter().chain([key]);
-                changed.for_each(|key| self.changes.insert(key));
-            }
-            None => self.counts.doubled += 1,
+        // None is changed by one that was told before.
+        if let Some((key, absorbed)) = self.groups.take_in(record, arrived) {
+            let changed = absorbed.into_iter().chain([key]);
+            changed.for_each(|key| self.changes.insert(key));
         }
         while self.groups.len() > self.settings.max_open_calls.max(1) {
             let Some(key) = self.groups.longest_silent() else {
@@ -212,7 +208,7 @@ impl Folder {
         occupancies::give_back(&mut group.records);
         let of_legs = legs::calls(&group, &self.settings);
         let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
-        self.counts.facts_dropped += u64::from(group.dropped);
+        self.facts_dropped += u64::from(group.dropped);
         let journaled = calls
             .iter()
             .any(|call| call.direction != Direction::Internal);
@@ -273,10 +269,5 @@ impl Folder {
     /// Calls whose records are waited for.
     pub fn open_calls(&self) -> usize {
         self.groups.len()
-    }
-
-    /// What was ignored or set right so far.
-    pub fn counts(&self) -> &AssemblyCounts {
-        &self.counts
     }
 }

@@ -3,7 +3,7 @@
 use super::gap::Outages;
 use super::second::Second;
 use callbridge_call::{
-    Assembler, AssemblyCounts, Direction, EventTime, FinishedCall, Folder, Kind, PbxEvent, UniqueId,
+    Assembler, Direction, EventTime, FinishedCall, Folder, Kind, PbxEvent, UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
@@ -26,7 +26,6 @@ pub(super) struct Pbx {
     /// there are any, have come past its end: a queue of CDRs is read faster than one of channel
     /// events.
     pub(super) records: Folder,
-    counted: AssemblyCounts,
     /// Calls that were known when their records had been waited for, since they were counted last.
     known: u64,
     finished: Vec<FinishedCall>,
@@ -43,7 +42,6 @@ impl Pbx {
         Self {
             records: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
-            counted: AssemblyCounts::default(),
             known: 0,
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
@@ -151,19 +149,18 @@ impl Pbx {
 
     /// What the assembler ignored or set right since the last time, as durable counters.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
-        let mut now = self.assembler.counts().clone();
-        now.facts_dropped += self.records.counts().facts_dropped;
-        let before = std::mem::replace(&mut self.counted, now.clone());
+        let since = std::mem::take(&mut self.assembler.counts);
+        let dropped = since.facts_dropped + std::mem::take(&mut self.records.facts_dropped);
         let counts = [
-            ("doubled", now.doubled - before.doubled),
-            ("late", now.late - before.late),
-            ("clock_clamped", now.clock_clamped - before.clock_clamped),
-            ("unidentified", now.unidentified - before.unidentified),
-            ("facts_dropped", now.facts_dropped - before.facts_dropped),
-            ("ghosts", now.ghosts - before.ghosts),
-            ("forced", now.forced - before.forced),
-            ("oversized", now.oversized - before.oversized),
-            ("cdr_unmatched", now.cdr_unmatched - before.cdr_unmatched),
+            ("doubled", since.doubled),
+            ("late", since.late),
+            ("clock_clamped", since.clock_clamped),
+            ("unidentified", since.unidentified),
+            ("facts_dropped", dropped),
+            ("ghosts", since.ghosts),
+            ("forced", since.forced),
+            ("oversized", since.oversized),
+            ("cdr_unmatched", since.cdr_unmatched),
             ("cdr_known", std::mem::take(&mut self.known)),
         ];
         let counts = counts.into_iter().filter(|(_, by)| *by > 0);

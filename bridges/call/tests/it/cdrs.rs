@@ -38,7 +38,7 @@ fn a_cdr_that_comes_before_its_call_waits_for_it_also_over_a_restart() {
     let (call, cdr) = call_and_cdr();
     let mut first = assembler();
     tell_at(&mut first, HOUR, &cdr);
-    assert_eq!((first.open_calls(), first.counts().cdr_unmatched), (0, 0));
+    assert_eq!((first.open_calls(), first.counts.cdr_unmatched), (0, 0));
     let kept = first.take_changes();
     assert_eq!(kept.len(), 1);
 
@@ -96,7 +96,7 @@ fn a_cdr_of_a_finished_call_is_not_kept() {
     assembler.take_changes();
     tell_at(&mut assembler, HOUR + 12.0, &cdr);
     assert_eq!(assembler.take_changes(), []);
-    assert_eq!(assembler.counts().cdr_unmatched, 1);
+    assert_eq!(assembler.counts.cdr_unmatched, 1);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn cdrs_without_a_call_make_room_for_others_and_end_with_the_longest_call() {
         };
         assembler.hear(&PbxEvent::Cdr(Box::new(cdr)), moment(0.0));
     }
-    assert_eq!(assembler.counts().cdr_unmatched, 10);
+    assert_eq!(assembler.counts.cdr_unmatched, 10);
     assembler.tick(moment(13.0 * HOUR));
-    assert_eq!(assembler.counts().cdr_unmatched, 10_010);
+    assert_eq!(assembler.counts.cdr_unmatched, 10_010);
 }

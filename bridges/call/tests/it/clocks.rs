@@ -17,7 +17,7 @@ fn heard(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> (Fin
     assembler.tick(last.plus(Duration::from_secs(10)));
     let mut calls = assembler.take_finished();
     assert_eq!(calls.len(), 1);
-    (calls.remove(0), assembler.counts().clock_clamped)
+    (calls.remove(0), assembler.counts.clock_clamped)
 }
 
 fn talk_of_four_seconds() -> Story {

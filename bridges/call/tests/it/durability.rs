@@ -192,7 +192,7 @@ fn a_call_holds_only_so_many_facts_and_is_incomplete_beyond() {
         .expect("an open call");
     assert!(snapshot.len() < 1_000_000, "{} bytes", snapshot.len());
     let calls = finish(&mut assembler);
-    assert!(assembler.counts().facts_dropped > 1900);
+    assert!(assembler.counts.facts_dropped > 1900);
     let incomplete = calls[0].incomplete.as_deref();
     assert_eq!(
         incomplete,

@@ -41,7 +41,7 @@ fn of_a_hundred_thousand_open_calls_only_so_many_are_kept() {
             .filter(|call| call.incomplete.is_some())
             .count();
     }
-    assert_eq!((incomplete, assembler.counts().forced), (99_500, 99_500));
+    assert_eq!((incomplete, assembler.counts.forced), (99_500, 99_500));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_call_of_ten_thousand_channels_is_bounded_and_says_so() {
         .find(|call| call.direction == Direction::Inbound);
     let why = call.and_then(|call| call.incomplete.as_deref());
     assert_eq!(why, Some("the call had more than 4096 events that matter"));
-    assert!(assembler.counts().facts_dropped > 5_000);
+    assert!(assembler.counts.facts_dropped > 5_000);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_call_that_is_flooded_is_ended_and_says_so_and_others_go_on() {
     let why: Vec<_> = ended.iter().map(|it| it.incomplete.as_deref()).collect();
     let words = "it was closed before its end: it had more events than memory allows";
     assert_eq!(why, [Some(words)]);
-    let counts = assembler.counts();
+    let counts = &assembler.counts;
     assert_eq!((counts.oversized, counts.forced), (1, 1));
     assert!(assembler.knows(other.id()) && !assembler.knows(customer(2).id()));
 }
@@ -180,7 +180,7 @@ fn of_many_calls_that_are_flooded_the_largest_go_and_a_silent_one_stays() {
     for number in 2..40 {
         batch(&mut assembler, &flooded(number, 500));
     }
-    let counts = assembler.counts().clone();
+    let counts = assembler.counts.clone();
     assert!(counts.oversized > 30, "{counts:?}");
     assert!(assembler.knows(silent.id()));
     // What is still open is within the budget, but for the last batch.

@@ -98,7 +98,7 @@ fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     let beyond = moment(0.0).plus(off).plus(Duration::from_secs(14 * 3600));
     assembler.tick(beyond);
     let open = assembler.open_calls();
-    let late = assembler.counts().late;
+    let late = assembler.counts.late;
     (assembler.take_finished(), open, late)
 }
 

@@ -97,7 +97,7 @@ fn an_older_call_of_a_backlog_settles_by_its_own_times() {
     }
     assembler.finish_all(moment(1e7));
     let calls = assembler.take_finished();
-    assert_eq!((calls.len(), assembler.counts().late), (2, 0));
+    assert_eq!((calls.len(), assembler.counts.late), (2, 0));
     assert!(
         calls[1]
             .also_known_as
@@ -133,7 +133,7 @@ fn late_events_of_a_finished_call_raise_no_ghost() {
         (assembler.take_finished().len(), assembler.open_calls()),
         (0, 0)
     );
-    assert_eq!(assembler.counts().late, story.events.len() as u64);
+    assert_eq!(assembler.counts.late, story.events.len() as u64);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn scraps_that_follow_a_hangup_open_nothing() {
     let mut later = Story::new();
     later.at(61.0).born(&customer(3), Ring);
     tell(&mut assembler, &later);
-    assert_eq!((assembler.open_calls(), assembler.counts().ghosts), (1, 2));
+    assert_eq!((assembler.open_calls(), assembler.counts.ghosts), (1, 2));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_call_without_a_hangup_ends_incomplete_after_the_longest_time() {
     );
     // It ends at its last sign of life, not at the end of the wait.
     assert_eq!(calls[0].ended, moment(1.0));
-    assert_eq!((assembler.open_calls(), assembler.counts().forced), (0, 1));
+    assert_eq!((assembler.open_calls(), assembler.counts.forced), (0, 1));
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
     }
     assembler.tick(now.plus(Duration::from_secs(1)));
     let calls = assembler.take_finished();
-    assert_eq!((calls.len(), assembler.counts().clock_clamped), (1, 0));
+    assert_eq!((calls.len(), assembler.counts.clock_clamped), (1, 0));
     assert_eq!(seconds(&calls[0]), (20.0, 28.0));
     assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
 }
