@@ -314,8 +314,7 @@ impl Daemon {
     async fn show_metrics(&mut self, addr: SocketAddr, held: &Held) -> Result<(), Failure> {
         let (listener, address) = held.listen("--listen", addr).await?;
         tracing::info!(%address, "health and metrics");
-        let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
-        let stop = self.tasks.stop();
+        let (watch, stop) = (Arc::clone(&self.observer), self.tasks.stop());
         self.tasks.start(http::serve(listener, watch, stop));
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::lists;
 use super::readers::{self, Others};
 use super::tasks::Tasks;
-use super::trunks::{KnownTrunks, Took};
+use super::trunks::{self, KnownTrunks};
 use super::webhooks::ReceiverView;
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_fleet::Words;
@@ -20,7 +20,6 @@ use callbridge_page::SessionCount;
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool as spool;
 use callbridge_spool::{Error, Handle, tables};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -77,10 +76,11 @@ impl Observer {
         let read = self.spool.read(move |store| {
             let kept = callbridge_ops::kept::kept(store, at, &state, crate::RELEASE)?;
             let fields = tables::shows::lead_fields(store, now)?;
-            Ok((kept, fields, Took::read(store, at)?))
+            let calls = tables::trunk_calls::trunk_calls(store, at - trunks::DAY)?;
+            Ok((kept, fields, calls, tables::missed::missed_by_trunk(store)?))
         });
-        let (kept, fields, took) = read.await?;
-        let (trunks, day_calls) = self.trunks.shown(&took);
+        let (kept, fields, calls, missed) = read.await?;
+        let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
         let books = kept.books;
         let sender = self.sender.borrow().clone();
         // Before all else the sender has to say: without the disk nothing is sent or taken in.
@@ -126,39 +126,6 @@ impl Observer {
         pulse::stalled(&self.vitals, clock::now().boot, longer_than)
     }
 
-    async fn observe(&self) -> Observed {
-        let status = match self.status().await {
-            Ok(status) => status,
-            Err(error) => {
-                tracing::warn!(%error, "the books cannot be read for a scrape");
-                Status {
-                    sources: self.sources.borrow().clone(),
-                    ..Status::default()
-                }
-            }
-        };
-        let letters = self.spool.read(tables::letters::letters_by_reason).await;
-        let letters = letters.unwrap_or_default().into_iter();
-        let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
-        let counters = self.spool.read(|store| Ok(store.counters())).await;
-        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.ok().flatten();
-        let mut requests = self.sender.borrow().requests.clone();
-        requests.extend(self.token_requests.borrow().clone());
-        Observed {
-            status,
-            counters: counters.unwrap_or_default(),
-            requests,
-            dead_letters: letters.collect(),
-            log_lines_lost: callbridge_ops::log::lost_lines(),
-            webhooks: self.webhooks.as_ref().map(ReceiverView::events),
-            lookups: self.lookups.as_ref().map(|tally| tally.counts()),
-            durations: self.durations.clone(),
-            audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
-            page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
-            release: crate::RELEASE,
-        }
-    }
-
     /// Lead requests are under way or wait that can be made now.
     pub(crate) async fn has_lead_requests(&self) -> bool {
         let (paused, grants) = {
@@ -197,8 +164,37 @@ impl Observer {
 }
 
 impl Watch for Observer {
-    fn observe(&self) -> Pin<Box<dyn Future<Output = Observed> + Send + '_>> {
-        Box::pin(Observer::observe(self))
+    async fn observe(&self) -> Observed {
+        let status = match self.status().await {
+            Ok(status) => status,
+            Err(error) => {
+                tracing::warn!(%error, "the books cannot be read for a scrape");
+                Status {
+                    sources: self.sources.borrow().clone(),
+                    ..Status::default()
+                }
+            }
+        };
+        let letters = self.spool.read(tables::letters::letters_by_reason).await;
+        let letters = letters.unwrap_or_default().into_iter();
+        let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
+        let counters = self.spool.read(|store| Ok(store.counters())).await;
+        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.ok().flatten();
+        let mut requests = self.sender.borrow().requests.clone();
+        requests.extend(self.token_requests.borrow().clone());
+        Observed {
+            status,
+            counters: counters.unwrap_or_default(),
+            requests,
+            dead_letters: letters.collect(),
+            log_lines_lost: callbridge_ops::log::lost_lines(),
+            webhooks: self.webhooks.as_ref().map(ReceiverView::events),
+            lookups: self.lookups.as_ref().map(|tally| tally.counts()),
+            durations: self.durations.clone(),
+            audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
+            page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
+            release: crate::RELEASE,
+        }
     }
 
     fn not_ready(&self) -> Vec<String> {

@@ -3,13 +3,13 @@
 
 use callbridge_mapping::trunk::{Trunk, Trunks};
 use callbridge_model::status::TrunkStatus;
-use callbridge_spool::{Error, Handle, Store, TrunkCalls, tables};
+use callbridge_spool::{Error, Handle, TrunkCalls};
 use std::collections::BTreeMap;
 
 /// Under which name the spool keeps since when each trunk is known.
 const KEY: &str = "trunks.since";
 /// What `status` counts as the last day.
-const DAY: i64 = 24 * 3600;
+pub(crate) const DAY: i64 = 24 * 3600;
 
 /// The trunks of the flags.
 #[derive(Clone, Debug, Default)]
@@ -54,10 +54,15 @@ impl KnownTrunks {
         Ok(Self { trunks, since })
     }
 
-    /// Each trunk with what it took, and all calls of the last day.
-    pub(crate) fn shown(&self, took: &Took) -> (Vec<TrunkStatus>, u64) {
+    /// Each trunk with the calls that it took, and with those who wait for a call back by trunk;
+    /// and all calls of the last day.
+    pub(crate) fn shown(
+        &self,
+        took: &[TrunkCalls],
+        missed: &[(String, u64)],
+    ) -> (Vec<TrunkStatus>, u64) {
         let mut shown: Vec<TrunkStatus> = self.trunks.iter().map(|it| self.blank(it)).collect();
-        for calls in &took.calls {
+        for calls in took {
             let trunk = self.trunks.find(&calls.pbx, &calls.trunk);
             let at =
                 trunk.and_then(|trunk| self.trunks.iter().position(|it| key(it) == key(trunk)));
@@ -65,12 +70,12 @@ impl KnownTrunks {
                 add(shown, calls);
             }
         }
-        for (trunk, waiting) in &took.missed {
+        for (trunk, waiting) in missed {
             if let Some(shown) = shown.iter_mut().find(|it| it.name == *trunk) {
                 shown.missed_waiting += waiting;
             }
         }
-        (shown, took.calls.iter().map(|it| it.calls).sum())
+        (shown, took.iter().map(|it| it.calls).sum())
     }
 
     fn blank(&self, trunk: &Trunk) -> TrunkStatus {
@@ -91,26 +96,6 @@ fn add(shown: &mut TrunkStatus, calls: &TrunkCalls) {
     shown.day_employees += calls.with_employee;
     shown.calls += calls.ever;
     shown.last_at = shown.last_at.max(Some(calls.last_at.get()));
-}
-
-/// What the spool has counted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Took {
-    calls: Vec<TrunkCalls>,
-    missed: Vec<(String, u64)>,
-}
-
-impl Took {
-    /// As of this second.
-    ///
-    /// # Errors
-    /// When the spool cannot be read.
-    pub(crate) fn read(store: &Store, at: i64) -> Result<Self, Error> {
-        Ok(Self {
-            calls: tables::trunk_calls::trunk_calls(store, at - DAY)?,
-            missed: tables::missed::missed_by_trunk(store)?,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -157,15 +142,13 @@ mod tests {
             ever: 10,
             last_at: EpochSeconds::new(last),
         };
-        let took = Took {
-            calls: vec![
-                calls("a", "city", 2, 50),
-                calls("b", "city", 3, 70),
-                calls("a", "", 4, 90),
-            ],
-            missed: vec![("city".to_owned(), 6), ("gone".to_owned(), 1)],
-        };
-        let (shown, day) = known.shown(&took);
+        let took = [
+            calls("a", "city", 2, 50),
+            calls("b", "city", 3, 70),
+            calls("a", "", 4, 90),
+        ];
+        let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];
+        let (shown, day) = known.shown(&took, &missed);
         assert_eq!((shown.len(), day), (1, 9));
         assert_eq!(
             (shown[0].day_calls, shown[0].calls, shown[0].last_at),

@@ -8,7 +8,6 @@ use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use callbridge_listener::{descriptors, serve};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -33,7 +32,7 @@ const LIMITS: Limits = Limits {
 /// Looks at the running program when it is asked.
 pub trait Watch: Send + Sync + 'static {
     /// What a scrape shows.
-    fn observe(&self) -> Pin<Box<dyn Future<Output = Observed> + Send + '_>>;
+    fn observe(&self) -> impl Future<Output = Observed> + Send;
     /// What keeps the program from being ready, a line each; empty when it is. A paused sender is
     /// ready: it keeps everything.
     fn not_ready(&self) -> Vec<String>;
@@ -42,7 +41,7 @@ pub trait Watch: Send + Sync + 'static {
 /// Serves until `shutdown` ends.
 pub async fn serve(
     listener: TcpListener,
-    watch: Arc<dyn Watch>,
+    watch: Arc<impl Watch>,
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = Limits {
@@ -58,9 +57,9 @@ pub async fn serve(
     serve::serve(open, Arc::new(Pages(watch)), shutdown).await;
 }
 
-struct Pages(Arc<dyn Watch>);
+struct Pages<W>(Arc<W>);
 
-impl AnswerHttp for Pages {
+impl<W: Watch> AnswerHttp for Pages<W> {
     // The place is not held: a scrape that is not read to its end makes room, too.
     async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
@@ -82,7 +81,7 @@ impl AnswerHttp for Pages {
     }
 }
 
-impl Pages {
+impl<W: Watch> Pages<W> {
     fn readyz(&self) -> Response<Body> {
         let missing = self.0.not_ready();
         if missing.is_empty() {

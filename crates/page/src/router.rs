@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq as _;
 
 impl Page {
     /// Answers a request.
-    pub(crate) async fn answer(&self, asked: &Asked) -> Response<Body> {
+    pub(crate) async fn shown(&self, asked: &Asked) -> Response<Body> {
         // Before anything else: nobody may come by a name that is not ours.
         let shell = self.shell(asked);
         if check_host(asked, &self.settings).is_err() {

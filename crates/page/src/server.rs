@@ -50,21 +50,19 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
         shutdown.await;
         page.close.send_replace(true);
     };
-    serve::serve(open, Arc::new(PageGate(Arc::clone(&page))), stop).await;
+    serve::serve(open, Arc::clone(&page), stop).await;
     page.jobs.end().await;
     page.checks.end().await;
 }
 
-struct PageGate(Arc<Page>);
-
-impl AnswerHttp for PageGate {
+impl AnswerHttp for Page {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        let asked = match asked(request, place.origin(), &self.0.settings).await {
+        let asked = match asked(request, place.origin(), &self.settings).await {
             Ok(asked) => asked,
             Err(status) => return bare(status),
         };
         let _answering = place.answer();
-        let mut response = match timeout(PAGE_WITHIN, self.0.answer(&asked)).await {
+        let mut response = match timeout(PAGE_WITHIN, self.shown(&asked)).await {
             Ok(response) => response,
             Err(_) => bare(StatusCode::GATEWAY_TIMEOUT),
         };

@@ -156,7 +156,6 @@ struct Lane<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct EventShape<'a> {
     at: f64,
     event: &'static str,
@@ -169,7 +168,6 @@ struct EventShape<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct StayShape<'a> {
     bridge: &'a str,
     from: f64,
@@ -178,7 +176,6 @@ struct StayShape<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct TalkShape<'a> {
     with: &'a str,
     from: f64,
@@ -186,7 +183,6 @@ struct TalkShape<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Decided<'a> {
     value: &'a str,
     at: f64,

@@ -45,12 +45,15 @@ struct Count {
 /// The counts: no clock, no thread.
 struct RepeatCounts<K> {
     kinds: HashMap<K, Count>,
+    /// A thread says what is left out.
+    telling: bool,
 }
 
 impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
     fn new() -> Self {
         Self {
             kinds: HashMap::new(),
+            telling: false,
         }
     }
 
@@ -96,13 +99,8 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
 }
 
 struct LimiterState {
-    counts: Mutex<SummaryLine>,
+    counts: Mutex<RepeatCounts<Identifier>>,
     say: Say,
-}
-
-struct SummaryLine {
-    counts: RepeatCounts<Identifier>,
-    telling: bool,
 }
 
 /// Lets ten lines of a kind through each second. Clones share their counts.
@@ -112,21 +110,15 @@ pub(super) struct LogLimit(Arc<LimiterState>);
 impl LogLimit {
     /// `say` is told what was left out.
     pub(super) fn new(say: Say) -> Self {
-        let told = SummaryLine {
-            counts: RepeatCounts::new(),
-            telling: false,
-        };
-        Self(Arc::new(LimiterState {
-            counts: Mutex::new(told),
-            say,
-        }))
+        let counts = Mutex::new(RepeatCounts::new());
+        Self(Arc::new(LimiterState { counts, say }))
     }
 
     /// Says what was left out so far, also of the second that is not over.
     pub(super) fn flush(&self) {
         // All seconds are over by then.
         let ahead = Instant::now() + SPAN;
-        let due = self.0.lock().counts.due(ahead);
+        let due = self.0.lock().due(ahead);
         due.iter().for_each(|it| (self.0.say)(it));
     }
 
@@ -134,7 +126,7 @@ impl LogLimit {
         let (about, now) = (event.metadata(), Instant::now());
         let mut told = self.0.lock();
         let words = || (*about.level(), words(event));
-        let taken = told.counts.takes(about.callsite(), now, words);
+        let taken = told.takes(about.callsite(), now, words);
         if !taken && !told.telling {
             let shared = Arc::clone(&self.0);
             let thread = std::thread::Builder::new().name("log-limit".to_owned());
@@ -143,7 +135,7 @@ impl LogLimit {
         // Without a thread it is said with the next line of any kind.
         let due = match told.telling {
             true => Vec::new(),
-            false => told.counts.due(now),
+            false => told.due(now),
         };
         drop(told);
         due.iter().for_each(|it| (self.0.say)(it));
@@ -152,7 +144,7 @@ impl LogLimit {
 }
 
 impl LimiterState {
-    fn lock(&self) -> MutexGuard<'_, SummaryLine> {
+    fn lock(&self) -> MutexGuard<'_, RepeatCounts<Identifier>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,8 +153,8 @@ impl LimiterState {
         loop {
             let (due, next) = {
                 let mut told = self.lock();
-                let due = told.counts.due(Instant::now());
-                let next = told.counts.next();
+                let due = told.due(Instant::now());
+                let next = told.next();
                 told.telling = next.is_some() || !due.is_empty();
                 (due, next)
             };

@@ -117,8 +117,16 @@ impl LettersSheet<'_> {
         }
     }
 
+    /// `Lead 9001`, or the reason where it is about nothing.
     fn name(&self, cause: &Cause) -> String {
-        name(self.c, cause)
+        let c = self.c;
+        let named = (cause.about.as_ref()).map(|(about, which)| match about {
+            About::Lead => c.with("cause.lead", which),
+            About::Employee => c.with("cause.employee", which),
+            About::Phone => c.with("cause.phone", which),
+            About::Extension => c.with("cause.extension", which),
+        });
+        named.unwrap_or_else(|| c.word("reason", cause.reason.word()))
     }
 
     /// Would a lead that is typed mend it?
@@ -194,18 +202,6 @@ pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, wrong: Option<String>) 
         wrong,
     };
     answer::html_as(status, &sheet)
-}
-
-/// `Lead 9001`, or the reason where it is about nothing.
-fn name(shell: &PageShell, cause: &Cause) -> String {
-    let reason = || shell.word("reason", cause.reason.word());
-    let named = (cause.about.as_ref()).map(|(about, which)| match about {
-        About::Lead => shell.with("cause.lead", which),
-        About::Employee => shell.with("cause.employee", which),
-        About::Phone => shell.with("cause.phone", which),
-        About::Extension => shell.with("cause.extension", which),
-    });
-    named.unwrap_or_else(reason)
 }
 
 impl LetterSheet<'_> {

@@ -76,7 +76,8 @@ impl Bounds {
 
 pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, Refusal> {
     let clock::Now { wall, boot } = clock::now();
-    let Some(bounds) = bounds(backend, wall) else {
+    let zoned = zoned(backend, wall);
+    let Some(bounds) = zoned.as_ref().and_then(Bounds::of) else {
         return Ok(Figures::default());
     };
     let hours = bars(backend, &bounds.hours, bounds.end).await?;
@@ -104,17 +105,16 @@ pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, Refusal>
     })
 }
 
-/// When the day began in the PBX's zone, so many days before this moment.
-pub(super) fn day_begun(backend: &DaemonBackend, now: EventTime, before: i64) -> i64 {
-    let at = jiff::Timestamp::from_microsecond(now.micros()).ok();
-    let at = at.map(|at| at.to_zoned(backend.zone.as_time_zone().clone()));
-    let day = at.and_then(|at| at.checked_sub(before.days()).ok()?.start_of_day().ok());
-    day.map_or(0, |day| day.timestamp().as_second())
+fn zoned(backend: &DaemonBackend, at: EventTime) -> Option<Zoned> {
+    let at = jiff::Timestamp::from_microsecond(at.micros()).ok()?;
+    Some(at.to_zoned(backend.zone.as_time_zone().clone()))
 }
 
-fn bounds(backend: &DaemonBackend, now: EventTime) -> Option<Bounds> {
-    let now = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
-    Bounds::of(&now.to_zoned(backend.zone.as_time_zone().clone()))
+/// When the day began in the PBX's zone, so many days before this moment.
+pub(super) fn day_begun(backend: &DaemonBackend, now: EventTime, before: i64) -> i64 {
+    let day =
+        zoned(backend, now).and_then(|at| at.checked_sub(before.days()).ok()?.start_of_day().ok());
+    day.map_or(0, |day| day.timestamp().as_second())
 }
 
 /// A bar for each beginning; the last one ends there.
