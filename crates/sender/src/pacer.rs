@@ -20,7 +20,14 @@
 //! window of silence stands for all that may have been sent.
 
 use super::rate::Rate;
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The windows after a 429 in which the pace is lower, and after one that followed upon another:
@@ -330,36 +337,49 @@ fn reach(window: Duration) -> Duration {
     window + window / 2000
 }
 
-/// The even pace (the generic cell rate algorithm): a request every so often, of which a burst may
-/// come before its time.
+/// governor, told the time rather than asking for it.
 #[derive(Debug)]
 struct Shape {
-    every: Duration,
-    /// How long before its time a request may come.
-    early: Duration,
-    /// When the next one is due, since boot.
-    next: Duration,
+    clock: ManualClock,
+    limiter: RateLimiter<NotKeyed, InMemoryState, ManualClock, NoOpMiddleware<Duration>>,
 }
 
 impl Shape {
     fn new(rate: Rate, now: Duration) -> Self {
-        let every = rate.window() / rate.limit();
-        let burst = (rate.limit() / 4).max(1);
-        Self {
-            every,
-            early: every * (burst - 1),
-            next: now,
-        }
+        let clock = ManualClock::default();
+        clock.set(now);
+        let burst = NonZeroU32::new(rate.limit() / 4).unwrap_or(NonZeroU32::MIN);
+        let every = (rate.window() / rate.limit()).max(Duration::from_nanos(1));
+        let quota = Quota::with_period(every).unwrap_or(Quota::per_second(NonZeroU32::MIN));
+        let limiter = RateLimiter::direct_with_clock(quota.allow_burst(burst), clock.clone());
+        Self { clock, limiter }
     }
 
-    /// Lets a request through, or says from when on it may go.
-    fn check(&mut self, now: Duration) -> Result<(), Duration> {
-        let earliest = self.next.saturating_sub(self.early);
-        if now < earliest {
-            return Err(earliest);
-        }
-        self.next = self.next.max(now) + self.every;
-        Ok(())
+    /// Takes a cell, or says from when there is one.
+    fn check(&self, now: Duration) -> Result<(), Duration> {
+        self.clock.set(now);
+        self.limiter
+            .check()
+            .map_err(|not| not.earliest_possible().max(now))
+    }
+}
+
+/// The clock that governor reads: whatever `now` was last.
+#[derive(Clone, Debug, Default)]
+struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    fn set(&self, now: Duration) {
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 

@@ -1,10 +1,7 @@
 //! The pacer against a fixed window of any origin, through delays, stalls and restarts.
 
 use super::*;
-use governor::clock::{Clock as _, FakeRelativeClock};
-use governor::{Quota, RateLimiter};
 use proptest::prelude::*;
-use std::num::NonZeroU32;
 
 const S: Duration = Duration::from_secs(1);
 
@@ -382,28 +379,6 @@ fn fullest(arrived: &[u64], window: u64, per_million: u64) -> usize {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn the_even_pace_is_that_of_a_limiter_which_others_have_tried(
-        limit in 1_u32..200,
-        seconds in 1_u64..120,
-        steps in prop::collection::vec(0_u64..3_000, 1..200),
-    ) {
-        let rate = rate(&format!("{limit}/{seconds}s"));
-        let burst = NonZeroU32::new((limit / 4).max(1)).expect("one at least");
-        let quota = Quota::with_period(rate.window() / limit).expect("a period");
-        let clock = FakeRelativeClock::default();
-        let limiter = RateLimiter::direct_with_clock(quota.allow_burst(burst), clock.clone());
-        let (mut shape, mut now) = (Shape::new(rate, S), S);
-        for step in steps {
-            let step = Duration::from_millis(step);
-            clock.advance(step);
-            now += step;
-            let theirs = limiter.check();
-            let theirs = theirs.map_err(|not| now + not.wait_time_from(clock.now()));
-            prop_assert_eq!(shape.check(now), theirs);
-        }
-    }
 
     #[test]
     fn no_window_of_any_origin_holds_more_than_the_limit(
