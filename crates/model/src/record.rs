@@ -78,9 +78,9 @@ impl Phone {
         &self.0
     }
 
-    /// The digits as a number: none of E.164 begins with 0.
+    /// The digits as a number: none of E.164 begins with 0. 0 of what a damaged record holds.
     pub fn digits(&self) -> i64 {
-        self.0[1..].parse().unwrap_or_default()
+        self.0.trim_start_matches('+').parse().unwrap_or_default()
     }
 
     /// The number of these digits; `None` where there are too few or too many.
@@ -90,7 +90,8 @@ impl Phone {
 
     /// `…0001`: the last four digits, for logs.
     pub fn masked(&self) -> String {
-        format!("…{}", &self.0[self.0.len().saturating_sub(4)..])
+        let tail = self.0.get(self.0.len().saturating_sub(4)..);
+        format!("…{}", tail.unwrap_or_default())
     }
 }
 
@@ -330,6 +331,26 @@ impl Judged {
             remarks: Vec::new(),
             judged_at,
             kept_out_unanswered: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_a_damaged_record_is_shown_without_a_panic() {
+        for (stored, digits, masked) in [
+            ("+998901110001", 998_901_110_001, "…0001"),
+            ("", 0, "…"),
+            ("+", 0, "…+"),
+            ("ячё", 0, "…чё"),
+            ("+99ёёё", 0, "…ёё"),
+            ("+9ёё1", 0, "…"),
+        ] {
+            let phone: Phone = serde_json::from_value(stored.into()).expect("a text");
+            assert_eq!((phone.digits(), &*phone.masked()), (digits, masked));
         }
     }
 }
