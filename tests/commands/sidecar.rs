@@ -177,12 +177,13 @@ impl Place {
         self.ask(&format!("dead list --json {more}")).await.lines()
     }
 
-    /// `status --json`; `None` while neither daemon nor state is there.
+    /// `status --json`; `None` while neither daemon nor state is there, or one that starts holds
+    /// the state and does not answer yet.
     pub async fn status(&self) -> Option<Value> {
         let said = self.ask("status --json").await;
         match said.code {
             0 => Some(json_lines(&said.out).remove(0)),
-            69 => None,
+            69 | 75 => None,
             other => panic!("{other}: {}", said.err),
         }
     }
