@@ -196,7 +196,7 @@ async fn hairpin(stage: &mut Stage) -> Result<Vec<Truth>> {
 }
 
 async fn no_such_number(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, mut call) = stage.customer(3, "7036").await?;
+    let (customer, mut call) = stage.customer(3, "7099").await?;
     customer.is_over().await?;
     call.over();
     Ok(vec![call])
