@@ -153,11 +153,14 @@ async fn work(
             let tail = file::Tail::new(path.clone(), *format, from.clone(), start, verdicts);
             return tail.run(context, stop).await;
         }
-        (Transport::Amqp(queue), Some(Position::Stream(start))) => {
-            Some(amqp::Consumer::new(queue, Some(start), verdicts))
+        (Transport::Amqp(queue), start) => {
+            let start = match start {
+                Some(Position::Stream(position)) => Some(position),
+                Some(Position::File(_)) | None => None,
+            };
+            Some(amqp::Consumer::new(queue, start, verdicts))
         }
-        (Transport::Amqp(queue), _) => Some(amqp::Consumer::new(queue, None, verdicts)),
-        _ => None,
+        (Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. }, _) => None,
     };
     let (mut unfiltered, mut core) = (false, None);
     let mut backoff = Backoff::new(context.access.settings.backoff);

@@ -10,6 +10,7 @@ use super::pbx::pbx_of;
 use super::report::News;
 use super::source::IntakeSource;
 use callbridge_call::{EventTime, Mark, Patience, PbxEvent};
+use callbridge_formats::Format;
 use callbridge_model::status;
 use callbridge_source::SourceId;
 use callbridge_spool::Op;
@@ -98,9 +99,10 @@ impl Intake {
     fn patience_of(&self, shown: &str) -> Option<Duration> {
         let source = self.sources.iter().find(|it| it.settings.shown == shown)?;
         let files = self.files_of(&source.settings.pbx);
-        let patience = files.map(|file| match file.settings.format {
-            cdrs if cdrs.only_cdrs() || cdrs.tells_whole_calls() => Patience::CDR.second,
-            _ => Patience::CEL.second,
+        let is_late = |format: Format| format.only_cdrs() || format.tells_whole_calls();
+        let patience = files.map(|file| match is_late(file.settings.format) {
+            true => Patience::CDR.second,
+            false => Patience::CEL.second,
         });
         patience.max()
     }

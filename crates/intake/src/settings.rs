@@ -88,7 +88,10 @@ impl SourceSettings {
             pbx,
             format: url.format(),
             file: matches!(url.transport, Transport::File { .. }),
-            forgets: !matches!(url.transport, Transport::Amqp(_) | Transport::File { .. }),
+            forgets: match url.transport {
+                Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => true,
+                Transport::Amqp(_) | Transport::File { .. } => false,
+            },
             catch_up,
         }
     }

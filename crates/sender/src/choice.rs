@@ -11,7 +11,6 @@ use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};
-use std::ops::Deref;
 use std::time::Duration;
 
 /// A clock that is wrong is looked at this often.
@@ -125,7 +124,7 @@ impl Core {
     }
 }
 
-/// What the choice depends on, none of which it changes. It reads as its [`Core`].
+/// What the choice depends on, none of which it changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     core: &'a Core,
@@ -135,21 +134,13 @@ pub(super) struct Choice<'a> {
     search: &'a SearchStep,
 }
 
-impl Deref for Choice<'_> {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        self.core
-    }
-}
-
 impl<'a> Choice<'a> {
     /// A call that nobody can be asked about.
     fn unresolved(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
         let unresolved = self.head.unresolved.as_ref();
         let unresolved =
-            unresolved.filter(|it| !self.may_look() && !self.in_flight.has_call(it.row));
+            unresolved.filter(|it| !self.may_look() && !self.core.in_flight.has_call(it.row));
         unresolved.or_else(|| self.unobservable())
     }
 
@@ -162,7 +153,7 @@ impl<'a> Choice<'a> {
         let picked = match admission {
             Admission::Trial { polls_first } => {
                 let open = Open {
-                    polls: !self.rights.polls_barred(self.now.boot),
+                    polls: !self.core.rights.polls_barred(self.now.boot),
                     ..Open::ALL
                 };
                 self.pick(polls_first, open)
@@ -174,7 +165,7 @@ impl<'a> Choice<'a> {
             _ => self.pick_any(self.open(in_flight_parts)),
         };
         // what the token may do now can wait for what cannot
-        let looks = admission == Admission::Calls && self.rights.is_due(self.now.boot);
+        let looks = admission == Admission::Calls && self.core.rights.is_due(self.now.boot);
         let first = picked.as_ref().is_some_and(|(lane, _)| *lane <= Lane::Live);
         match looks && !first {
             true => Some((Lane::Token, Task::TokenInfo)),
@@ -184,13 +175,13 @@ impl<'a> Choice<'a> {
 
     /// What works of the service, as far as is known.
     fn open(&self, in_flight_parts: &[InFlightPart]) -> Open {
-        let troubles = &self.gate.troubles;
+        let troubles = &self.core.gate.troubles;
         let open = |part| {
             troubles.admission(self.now.boot, part, in_flight_parts) == PartAdmission::AtOnce
         };
         Open {
             submissions: open(Part::Submissions),
-            polls: open(Part::Polls) && !self.rights.polls_barred(self.now.boot),
+            polls: open(Part::Polls) && !self.core.rights.polls_barred(self.now.boot),
             sweeps: open(Part::Sweeps),
         }
     }
@@ -199,22 +190,26 @@ impl<'a> Choice<'a> {
     /// the polls before, or no page can be read and a webhook was waited for as long as a requestId
     /// lives.
     fn unobservable(&self) -> Option<&'a Unconfirmed> {
-        if !self.rights.polls_barred(self.now.boot) {
+        if !self.core.rights.polls_barred(self.now.boot) {
             return None;
         }
         let old = |call: &Unconfirmed, age| call.age(self.now.wall) >= age;
         let alone = self.head.alone.as_ref().filter(|it| old(it, OLD_POLL));
-        let pages = self.confirmation.page_strategy().is_readable(self.now.wall);
+        let pages = self
+            .core
+            .confirmation
+            .page_strategy()
+            .is_readable(self.now.wall);
         let oldest = self.head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
-        all.find(|it| !self.in_flight.has_call(it.row))
+        all.find(|it| !self.core.in_flight.has_call(it.row))
     }
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
     fn pick_probe(&self, in_flight_parts: &[InFlightPart]) -> Option<(Lane, Task)> {
-        let troubles = &self.gate.troubles;
-        let barred = self.rights.polls_barred(self.now.boot);
+        let troubles = &self.core.gate.troubles;
+        let barred = self.core.rights.polls_barred(self.now.boot);
         let open = |part: &Part| {
             let may = *part != Part::Polls || !barred;
             may && troubles.admission(self.now.boot, *part, in_flight_parts)
@@ -225,7 +220,8 @@ impl<'a> Choice<'a> {
         let open_parts = parts.iter().filter(|part| open(part));
         let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(*part)));
         let picked = picked.next();
-        let waits = self.head.submitted > 0 || self.load.unsent > 0 && !self.settings.dry_run;
+        let waits =
+            self.head.submitted > 0 || self.core.load.unsent > 0 && !self.core.settings.dry_run;
         match picked {
             None if !waits && open(&Part::Token) => Some((Lane::Token, Task::TokenInfo)),
             picked => picked,
@@ -245,19 +241,24 @@ impl<'a> Choice<'a> {
 
     /// The journal can be read for what nothing else can find.
     pub(super) fn may_look(&self) -> bool {
-        let troubles = &self.gate.troubles;
+        let troubles = &self.core.gate.troubles;
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
-        self.confirmation.page_strategy().is_readable(self.now.wall)
+        self.core
+            .confirmation
+            .page_strategy()
+            .is_readable(self.now.wall)
             && !fails
-            && !self.settings.dry_run
+            && !self.core.settings.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_sweep(&self) -> bool {
-        let fails = self.gate.troubles.fails(Part::Sweeps);
-        self.confirmation.page_strategy().is_on(self.now.wall) && !fails && !self.settings.dry_run
+        let fails = self.core.gate.troubles.fails(Part::Sweeps);
+        self.core.confirmation.page_strategy().is_on(self.now.wall)
+            && !fails
+            && !self.core.settings.dry_run
     }
 
     fn pick(&self, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
@@ -274,12 +275,14 @@ impl<'a> Choice<'a> {
                 .filter(|it| open.polls && self.may_poll(it)),
             false => due,
         };
-        let turn = turn.filter(old).filter(|_| !self.confirmation.polled_last);
+        let turn = turn
+            .filter(old)
+            .filter(|_| !self.core.confirmation.polled_last);
         if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
             return Some((Lane::OldPoll, poll(turn)));
         }
         let submit = |due: &Due| Task::Submit(due.row);
-        let submits = open.submissions && !self.settings.dry_run;
+        let submits = open.submissions && !self.core.settings.dry_run;
         if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
             return Some((Lane::Live, submit(live)));
         }
@@ -288,7 +291,7 @@ impl<'a> Choice<'a> {
         }
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
         if let Some(page) = self.search_page(open)
-            && !(self.confirmation.search.had_turn && backlog.is_some())
+            && !(self.core.confirmation.search.had_turn && backlog.is_some())
         {
             return Some((Lane::Sweep, page));
         }
@@ -304,7 +307,7 @@ impl<'a> Choice<'a> {
     fn ending(&self) -> Option<&'a Unconfirmed> {
         let mut ending = self.head.oldest_submitted.iter().filter(|it| {
             let old = it.age(self.now.wall) >= DEADLINE;
-            let ends = old || self.tokens.ends_soon(self.now, &it.token);
+            let ends = old || self.core.tokens.ends_soon(self.now, &it.token);
             ends && it.next_poll <= self.now.wall && self.may_poll(it)
         });
         ending.next()
@@ -312,9 +315,10 @@ impl<'a> Choice<'a> {
 
     fn may_poll(&self, call: &Unconfirmed) -> bool {
         let seeks = || {
-            self.confirmation.reconciliation.seeks(call) && !self.in_flight.sweep_is_slow(self.now)
+            self.core.confirmation.reconciliation.seeks(call)
+                && !self.core.in_flight.sweep_is_slow(self.now)
         };
-        call.request_id.is_some() && !self.in_flight.has_call(call.row) && !seeks()
+        call.request_id.is_some() && !self.core.in_flight.has_call(call.row) && !seeks()
     }
 
     /// A call that is due, and that no webhook is expected for.
@@ -325,7 +329,7 @@ impl<'a> Choice<'a> {
 
     /// A webhook may still confirm it, for nothing.
     fn is_left(&self, call: &Unconfirmed) -> bool {
-        call.age(self.now.wall) < self.confirmation.webhooks_wait(self.now)
+        call.age(self.now.wall) < self.core.confirmation.webhooks_wait(self.now)
     }
 
     /// Confirmable calls that no request of ours asks for just now.
@@ -333,20 +337,22 @@ impl<'a> Choice<'a> {
         self.head
             .confirmable
             .calls
-            .saturating_sub(self.in_flight.polls())
+            .saturating_sub(self.core.in_flight.polls())
     }
 
     /// One sweep at a time.
     fn free_to_sweep(&self, open: Open) -> Option<Task> {
-        let begins = !self.confirmation.reconciliation.is_running();
+        let begins = !self.core.confirmation.reconciliation.is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
-        let on = self.confirmation.page_strategy().is_on(self.now.wall) && !self.settings.dry_run;
-        let needs = self.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
+        let on = self.core.confirmation.page_strategy().is_on(self.now.wall)
+            && !self.core.settings.dry_run;
+        let needs =
+            self.core.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
         let may = on || needs && self.may_look();
         let free = may
             && open.sweeps
-            && !self.in_flight.has_sweep()
-            && (!begins || self.confirmation.sweep_from <= self.now.boot);
+            && !self.core.in_flight.has_sweep()
+            && (!begins || self.core.confirmation.sweep_from <= self.now.boot);
         free.then_some(Task::Sweep { begins })
     }
 
@@ -360,14 +366,14 @@ impl<'a> Choice<'a> {
 
     /// A sweep that pays even while calls wait, or what tells whether it would.
     fn sweep_that_pays(&self, open: Open) -> Option<Task> {
-        let probe = self.confirmation.probe.as_ref().filter(|_| open.polls);
+        let probe = self.core.confirmation.probe.as_ref().filter(|_| open.polls);
         if let Some(probe) = probe.filter(|it| self.may_poll(it)) {
             return Some(poll(probe));
         }
         let sweep = self.free_to_sweep(open)?;
         let oldest = self.head.confirmable.oldest;
-        let pays = self.confirmation.reconciliation.is_running()
-            || self.confirmable() >= self.confirmation.reconciliation.worth_under_load()
+        let pays = self.core.confirmation.reconciliation.is_running()
+            || self.confirmable() >= self.core.confirmation.reconciliation.worth_under_load()
             || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
                 && self.confirmable() > 0;
         pays.then_some(sweep)
@@ -383,7 +389,7 @@ impl<'a> Choice<'a> {
         let due = due.or_else(|| self.due());
         let due = due.filter(|_| open.polls);
         // and now and then one is asked for all the same, to see whether they still fail
-        let probes = due.is_some() && self.gate.troubles.fails(Part::Polls);
+        let probes = due.is_some() && self.core.gate.troubles.fails(Part::Polls);
         if let Some(sweep) = sweep.filter(|_| enough && !probes) {
             return Some(sweep);
         }
@@ -395,7 +401,7 @@ impl<'a> Choice<'a> {
     /// poll for each, and soon.
     fn has_company(&self, call: &Unconfirmed) -> bool {
         let young = call.age(self.now.wall) < TOGETHER && call.polls == 0;
-        self.load.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep()
+        self.core.load.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep()
     }
 
     /// What can wait for this moment does not make calls wait for it.
@@ -424,9 +430,10 @@ impl<'a> Choice<'a> {
                 .clamp(Duration::from_millis(1), LOOK);
             self.now.boot + wait
         });
-        let in_flight_parts = self.in_flight.in_flight_parts();
+        let in_flight_parts = self.core.in_flight.in_flight_parts();
         let gates = Part::ALL.iter().copied().filter_map(|part| {
             match self
+                .core
                 .gate
                 .troubles
                 .admission(self.now.boot, part, &in_flight_parts)
@@ -437,11 +444,11 @@ impl<'a> Choice<'a> {
         });
         let looks = [
             gates.min(),
-            Some(self.confirmation.sweep_from).filter(|from| *from > self.now.boot),
+            Some(self.core.confirmation.sweep_from).filter(|from| *from > self.now.boot),
             company.then_some(self.now.boot + COMPANY_LOOK),
-            (!self.head.lead_requests.due.is_empty() || self.lead_requests.is_asked())
+            (!self.head.lead_requests.due.is_empty() || self.core.lead_requests.is_asked())
                 .then_some(self.now.boot + ERRAND_LOOK),
-            self.rights.look(self.now.boot),
+            self.core.rights.look(self.now.boot),
             moment,
             match self.search {
                 SearchStep::Wait(at) => Some(*at),
@@ -456,8 +463,8 @@ impl<'a> Choice<'a> {
 
     /// What a command asks while calls are tried one by one, for none is taken.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
-        let lead_request = self.lead_requests.first_asked()?;
-        let asks = self.gate.refuses_calls_alone() && !self.settings.dry_run;
+        let lead_request = self.core.lead_requests.first_asked()?;
+        let asks = self.core.gate.refuses_calls_alone() && !self.core.settings.dry_run;
         let may = asks && self.may_go(&lead_request);
         let lane = asked_lane(&lead_request).unwrap_or(Lane::LeadRequest);
         may.then(|| (lane, Task::LeadRequest(Box::new(lead_request))))
@@ -466,11 +473,11 @@ impl<'a> Choice<'a> {
     /// The lead request that goes before a call of this lane; the one that can wait where none goes
     /// out.
     fn lead_request(&self, before: Lane) -> Option<(Lane, Task)> {
-        if self.settings.dry_run {
+        if self.core.settings.dry_run {
             return None;
         }
         if before > Lane::Live
-            && let Some(lead_request) = self.lead_requests.first_asked()
+            && let Some(lead_request) = self.core.lead_requests.first_asked()
             && self.may_go(&lead_request)
             && let Some(lane) = self.turn_of_asked(&lead_request, before)
         {
@@ -486,9 +493,10 @@ impl<'a> Choice<'a> {
                 Lane::Deadline => before > Lane::Deadline,
                 Lane::LeadRequest => {
                     before >= Lane::Backlog
-                        && (!self.load.loaded || self.lead_requests.is_due_under_load(self.now))
+                        && (!self.core.load.loaded
+                            || self.core.lead_requests.is_due_under_load(self.now))
                 }
-                _ => before == Lane::Spare && self.in_flight.by_slot.is_empty(),
+                _ => before == Lane::Spare && self.core.in_flight.by_slot.is_empty(),
             };
             (turn && self.may_go(&job.lead_request)).then_some((lane, &job.lead_request))
         });
@@ -503,6 +511,7 @@ impl<'a> Choice<'a> {
             (None, _) => Some(Lane::LeadRequest),
             (Some(spare), Lane::Spare) => Some(spare),
             (Some(_), Lane::Backlog | Lane::Confirm) => self
+                .core
                 .lead_requests
                 .is_due_under_load(self.now)
                 .then_some(Lane::LeadRequest),
@@ -515,22 +524,23 @@ impl<'a> Choice<'a> {
         let asks = matches!(lead_request, LeadRequest::FieldPoll(_));
         lead_request
             .token()
-            .is_none_or(|token| self.tokens.reads(self.now, token))
-            && !(asks && self.rights.polls_barred(self.now.boot))
+            .is_none_or(|token| self.core.tokens.reads(self.now, token))
+            && !(asks && self.core.rights.polls_barred(self.now.boot))
             && self.is_granted(lead_request)
             && !self
+                .core
                 .in_flight
                 .lead_requests()
                 .any(|other| other.is_like(lead_request))
-            && !self.lead_requests.rests(self.now, lead_request)
+            && !self.core.lead_requests.rests(self.now, lead_request)
     }
 
     /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
     /// the service itself.
     fn is_granted(&self, lead_request: &LeadRequest) -> bool {
         match lead_request {
-            LeadRequest::LookUp(_) => self.tokens.may(Grant::LeadRead),
-            LeadRequest::FieldWrite(_) => self.tokens.may(Grant::LeadSave),
+            LeadRequest::LookUp(_) => self.core.tokens.may(Grant::LeadRead),
+            LeadRequest::FieldWrite(_) => self.core.tokens.may(Grant::LeadSave),
             LeadRequest::Catalogue
             | LeadRequest::FieldPoll(_)
             | LeadRequest::Backfill(_)

@@ -435,7 +435,16 @@ const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> St
 
 /// Which streak a request of this endpoint counts in: that of submissions, or of what follows them.
 const fn index(endpoint: Endpoint) -> usize {
-    !matches!(endpoint, Endpoint::Submit) as usize
+    match endpoint {
+        Endpoint::Submit => 0,
+        Endpoint::Poll
+        | Endpoint::TokenInfo
+        | Endpoint::Filter
+        | Endpoint::Lead
+        | Endpoint::Leads
+        | Endpoint::CrmFields
+        | Endpoint::FieldList => 1,
+    }
 }
 
 #[cfg(test)]

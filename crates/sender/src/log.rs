@@ -160,6 +160,20 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         Step::Resubmit { why } => {
             info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
         }
-        _ => {}
+        Step::NotYet { .. }
+        | Step::Send
+        | Step::Accepted { .. }
+        | Step::Returned { .. }
+        | Step::Unsent
+        | Step::Unresolved { .. }
+        | Step::Retry { .. }
+        | Step::Recheck { .. }
+        | Step::Rejudged { .. }
+        | Step::Moved { .. }
+        | Step::Expire
+        | Step::Discard { .. }
+        | Step::Forwarded
+        | Step::Journaled(OutcomeSource::Journal | OutcomeSource::Stream)
+        | Step::SendAgain { .. } => {}
     }
 }

@@ -175,7 +175,19 @@ impl Backfill {
                 | ApiError::Rejected { .. }),
             ) => self.leave(&format!("lead/filter is not there: {error}")),
             // a gateway's 404 among them: it may pass
-            Ok(_) | Err(_) => {
+            Ok(_)
+            | Err(
+                ApiError::NotFound { own: false, .. }
+                | ApiError::TokenRefused { .. }
+                | ApiError::TooMany { .. }
+                | ApiError::Server { .. }
+                | ApiError::Unreadable { .. }
+                | ApiError::TimedOut
+                | ApiError::Lost { .. }
+                | ApiError::NotPermitted
+                | ApiError::NotConnected { .. }
+                | ApiError::TlsRefused { .. },
+            ) => {
                 let times = 1_u32 << self.failures.min(6);
                 self.failures = self.failures.saturating_add(1);
                 self.not_before = wait((FAILED * times).min(NO_GRANT));
