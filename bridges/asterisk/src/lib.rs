@@ -45,5 +45,5 @@ mod text;
 pub use ami::is_banner;
 pub use cel_columns::{Columns, MissingColumn};
 pub use decoder::{AsteriskDecoder, AsteriskFormat, DecoderSettings};
-pub use event::decoded;
+pub use event::DECODED;
 pub use pairs::Pairs;

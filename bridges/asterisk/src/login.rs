@@ -16,7 +16,7 @@
 //! expression, which knows no `(A|B)`, and say `Success` to one that lets nothing through.
 
 use crate::ami::is_banner;
-use crate::event::decoded;
+use crate::event::DECODED;
 use crate::pairs::Pairs;
 use callbridge_call::framing::Outgoing;
 use md5::{Digest, Md5};
@@ -337,7 +337,9 @@ fn message(pairs: &Pairs<'_>) -> String {
 /// Regular expressions, basic and extended alike, one for each event that is decoded and one for
 /// our own. They are matched against the whole event, so they are tied to its beginning.
 fn filters() -> impl Iterator<Item = String> {
-    let decoded = decoded().map(|name| format!("^Event: {name}[[:space:]]"));
+    let decoded = DECODED
+        .iter()
+        .map(|name| format!("^Event: {name}[[:space:]]"));
     decoded.chain([format!("^Event: UserEvent.*{OWN_EVENT}")])
 }
 

@@ -92,7 +92,7 @@ fn plain(item: &Value, name: &str) -> String {
 
 /// `dead export` as CSV
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    print(csv_line(text::csv_head())?)?;
+    print(csv_line(text::CSV_COLUMNS)?)?;
     let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);
     list_items(at, ask, "", show).await
 }

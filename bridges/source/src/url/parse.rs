@@ -21,18 +21,40 @@ const HOSTS_MAX: usize = 16;
 const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
 const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 
-/// The keys that a URL takes, as they are named to whoever gives another.
-const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
-const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
-const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
-const AMQP_KEYS: &str = "queue=, stream=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
-                         secret-file=, ca-file=";
-const QUEUE_KEYS: &str = "queue=, heartbeat=, secret-file=, ca-file=";
-const STREAM_KEYS: &str = "stream=, exchange=, declare=, heartbeat=, secret-file=, ca-file=";
+type Keys = &'static [&'static str];
 
-/// The formats, likewise.
-const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call";
-const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo, freeswitch or call";
+const LINE_KEYS: Keys = &["pbx", "secret-file", "ca-file"];
+const ESL_KEYS: Keys = &["clear", "pbx", "secret-file"];
+const FILE_KEYS: Keys = &["format", "from", "pbx", "secret-file", "ca-file"];
+#[rustfmt::skip]
+const AMQP_KEYS: Keys = &[
+    "queue", "stream", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file",
+    "ca-file",
+];
+const QUEUE_KEYS: Keys = &["queue", "heartbeat", "secret-file", "ca-file"];
+#[rustfmt::skip]
+const STREAM_KEYS: Keys = &[
+    "stream", "exchange", "declare", "heartbeat", "secret-file", "ca-file",
+];
+
+#[rustfmt::skip]
+const FILE_FORMATS: [Format; 7] = [
+    Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
+    Format::FreeswitchCdr, Format::Call,
+];
+#[rustfmt::skip]
+const QUEUE_FORMATS: [Format; 5] = [
+    Format::CelAmqp, Format::CdrAmqp, Format::Wazo, Format::Freeswitch, Format::Call,
+];
+
+/// `ami, ami-json or call`
+fn named(formats: &[Format]) -> String {
+    let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+    match names.split_last() {
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
 
 impl SourceUrl {
     /// Reads one `--source`.
@@ -147,7 +169,7 @@ impl UrlReader {
     fn of_broker(
         text: &str,
         example: &'static str,
-        known: &str,
+        known: Keys,
         variable: &'static str,
     ) -> Result<Self, Vec<UrlFault>> {
         let mut url = Self::new(text, example)?;
@@ -201,15 +223,14 @@ impl UrlReader {
     }
 
     /// Splits the query; keys that are not `known` and repeated ones become faults.
-    fn read_keys(&mut self, known: &str) {
+    fn read_keys(&mut self, known: Keys) {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (decoded(key), decoded(value));
-            let mut names = known.split(", ").map(|it| it.trim_end_matches('='));
-            if !names.any(|name| name == key) {
-                let scheme = self.url.scheme();
-                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}"));
+            if !known.contains(&key.as_str()) {
+                let (scheme, known) = (self.url.scheme(), known.join("=, "));
+                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}="));
             } else if value.is_empty() {
                 let cure = format!("write {key}=VALUE, or leave {key} out");
                 self.missing("a value", &cure);
@@ -253,11 +274,10 @@ impl UrlReader {
     }
 
     /// The `format=` key; a fault stands for the value when there is none.
-    fn format(&mut self, allowed: &str) -> Format {
-        let before = self.faults.len();
-        let found = self.value("format", allowed, |text| {
-            let name = allowed.split([',', ' ']).find(|name| *name == text)?;
-            name.parse().ok()
+    fn format(&mut self, formats: &[Format]) -> Format {
+        let (before, allowed) = (self.faults.len(), named(formats));
+        let found = self.value("format", &allowed, |text| {
+            formats.iter().copied().find(|it| it.name() == text)
         });
         if found.is_none() && self.faults.len() == before {
             self.missing("format=", &format!("give {allowed}"));
@@ -334,7 +354,7 @@ impl UrlReader {
         if path == Path::new("/") || path.as_os_str().is_empty() {
             self.missing("the path", "write file:///PATH");
         }
-        let format = self.format(FILE_FORMATS);
+        let format = self.format(&FILE_FORMATS);
         let allowed = "end, start, or a date like 2026-11-20 or 2026-11-20T08:00:00+05:00";
         let from = self.value("from", allowed, |text| match text {
             "end" => Some(From::End),
@@ -407,7 +427,7 @@ impl UrlReader {
     fn queue_source(&mut self) -> QueueSource {
         let broker = self.broker();
         let (queue, is_stream) = self.queue_or_stream();
-        let format = self.format(QUEUE_FORMATS);
+        let format = self.format(&QUEUE_FORMATS);
         let declare = self.is_yes("declare");
         let (exchange, bind) = (self.take("exchange"), self.take("bind"));
         if exchange.is_some() && !declare {
