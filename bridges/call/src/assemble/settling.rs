@@ -14,14 +14,20 @@ use std::time::Duration;
 const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 /// When a call that has hung up is finished, if nothing else is heard of it.
+///
+/// | the call | by our clock | by the stream |
+/// |---|---|---|
+/// | was told as it happened | `clock` | – |
+/// | is one of a backlog | else, `clock`, once the stream is quiet | `stream` |
+/// | waits for a CDR by a way of its own | the same, and `arrived` | `stream` and `arrived` |
+/// | is scraps, which are none so far | – | `stream` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// When our own clock has come so far, and, of a backlog, nothing of the stream arrived for so
-    /// long. `None` of scraps.
+    /// Our own clock has come so far, and, of a backlog, nothing of the stream arrived for so long.
     clock: Option<(EventTime, Option<Duration>)>,
-    /// When the stream has come so far; `None` of a call that was told as it happened…
+    /// The stream has come so far.
     stream: Option<EventTime>,
-    /// …and, where a CDR is waited for that comes by a way of its own, our own clock so far.
+    /// Our own clock has come so far that the CDR cannot come any more.
     arrived: Option<EventTime>,
 }
 
