@@ -12,10 +12,9 @@ mod crowd;
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge_call::event::ChannelState;
 use callbridge_call::{
-    Assembler, ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Origin, PbxEvent, Settings,
-    TrunkEndpoint,
+    Assembler, ChannelEvent, ChannelRef, ChannelState, Endpoints, EventTime, Kind, Origin,
+    PbxEvent, Settings, TrunkEndpoint,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use core_time::on_core;

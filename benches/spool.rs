@@ -9,8 +9,7 @@
 mod table;
 
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_model::Judged;
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{Judged, TokenFingerprint};
 use callbridge_spool::{
     Done, Finished, Guard, Handle, LetterFilter, Op, OutcomeSource, QueueQuery, RowId, Settings,
     Step, open, tables,

@@ -1,7 +1,7 @@
 //! Any text as a `--source` URL and as a queue's.
 #![no_main]
 
-use callbridge_source::url::{BrokerUrl, SourceUrl};
+use callbridge_source::{BrokerUrl, SourceUrl};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(url) = SourceUrl::parse(text) {

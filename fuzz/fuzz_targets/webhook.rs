@@ -1,12 +1,12 @@
 //! Any headers and body as a delivery, unsigned and rightly signed.
 #![no_main]
 
-use callbridge_model::secret::Secret;
-use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use callbridge_webhook::verify::{Verified, VerifyContext, judge};
-use callbridge_webhook::keyring::Keyring;
-use callbridge_model::webhook_signature::Key;
 use callbridge_call::EventTime;
+use callbridge_model::Secret;
+use callbridge_model::webhook_signature::Key;
+use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
+use callbridge_webhook::keyring::Keyring;
+use callbridge_webhook::verify::{Verified, VerifyContext, judge};
 
 const NOW: i64 = 1_795_151_317;
 

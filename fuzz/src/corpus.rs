@@ -104,7 +104,11 @@ fn main() {
                 false => [LOGGED_IN, start].concat(),
             };
             write(&folder, &format!("live-{i}"), &said);
-            write(&likeness, &format!("{target}-{i}"), &start[..start.len().min(4096)]);
+            write(
+                &likeness,
+                &format!("{target}-{i}"),
+                &start[..start.len().min(4096)],
+            );
         }
     }
 }

@@ -3,10 +3,10 @@
 pub mod peer;
 pub mod script;
 
-use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::{
-    Assembler, TrunkEndpoint, Endpoints, EventTime, FinishedCall, Settings, PbxEvent, trunk,
+    Assembler, Endpoints, EventTime, FinishedCall, PbxEvent, Settings, TrunkEndpoint, trunk,
 };
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use std::time::Duration;
 
 /// The second at which all bytes arrive.

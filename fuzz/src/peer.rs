@@ -49,7 +49,10 @@ pub fn manager(bytes: &[u8]) {
 
 fn obey(action: Action) {
     match action {
-        Action::Send(outgoing) | Action::LoggedIn { send: Some(outgoing) } => {
+        Action::Send(outgoing)
+        | Action::LoggedIn {
+            send: Some(outgoing),
+        } => {
             let text = String::from_utf8_lossy(outgoing.bytes());
             assert!(!text.contains(SECRET), "the secret in the clear");
         }

@@ -2,8 +2,9 @@
 
 use crate::{NOW, assembler, finish};
 use arbitrary::Arbitrary;
-use callbridge_call::event::ChannelState;
-use callbridge_call::{Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
+use callbridge_call::{
+    Cdr, ChannelEvent, ChannelRef, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent,
+};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;

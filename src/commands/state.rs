@@ -2,8 +2,7 @@
 
 use crate::config::StateMove;
 use crate::{Failure, print};
-use callbridge_model::clock;
-use callbridge_model::safe::safe;
+use callbridge_model::{clock, safe};
 use callbridge_oauth::{shown_once, store};
 use callbridge_spool::archive::{ArchiveError, StateArchive, export, import};
 use std::path::Path;

@@ -388,7 +388,7 @@ mod tests {
             ),
         ) {
             let all = std::iter::once("callbridge".to_owned()).chain(words);
-            let environment = callbridge_model::environment::Environment::default();
+            let environment = callbridge_model::Environment::default();
             let _ = super::super::command::read(all.map(OsString::from), &environment);
         }
     }

@@ -13,13 +13,12 @@ use super::options::{
 };
 use crate::config::{Checking, Purpose, checked as config};
 use crate::values;
-use callbridge_admin::ControlRequest;
 use callbridge_admin::letters::select::Selection;
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
-use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
+use callbridge_mapping::{EmployeeWish, Rules, Wish};
 use callbridge_model::{EmployeeId, LeadId, Reason, Said, clock};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;

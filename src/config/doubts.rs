@@ -1,7 +1,7 @@
 //! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
 
 use crate::config::Config;
-use callbridge_source::url::Transport;
+use callbridge_source::Transport;
 use callbridge_spool::folder::FILE;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
 mod tests {
     use super::*;
     use crate::config::command::{Command, CommandLine, read};
-    use callbridge_model::environment::Environment;
+    use callbridge_model::Environment;
     use std::ffi::OsString;
 
     fn doubts(flags: &[&str]) -> Vec<Doubt> {

@@ -1,7 +1,6 @@
 //! All that is wrong with the flags, told at once.
 
-use callbridge_model::safe::safe;
-use callbridge_model::{Code, ExitCode};
+use callbridge_model::{Code, ExitCode, safe};
 use std::fmt;
 
 /// Faults of the flags; never empty where it is an error.

@@ -4,12 +4,11 @@
 
 use callbridge_intake::release::{expire, release};
 use callbridge_intake::run::SharedPeople;
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::files::{self, ListKind, News, Watched};
-use callbridge_mapping::people::{Directory, People, matching};
-use callbridge_model::clock;
-use callbridge_model::number::Country;
+use callbridge_mapping::people::files::{ListKind, News, Watched};
+use callbridge_mapping::people::{Directory, files, matching};
+use callbridge_mapping::{People, Rules};
 use callbridge_model::status::{Employees, ListFile};
+use callbridge_model::{Country, clock};
 use callbridge_ops::kept::unknown_employees;
 use callbridge_source::EventTime;
 use callbridge_spool::{Done, Error, Handle, LeadDirectory, Op, tables};

@@ -8,7 +8,7 @@ use callbridge_lookup::answer::Answer;
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, Gate};
 use callbridge_lookup::tally::Tally;
-use callbridge_mapping::trunk::Trunks;
+use callbridge_mapping::Trunks;
 use callbridge_model::Code;
 use callbridge_ops::metrics::Durations;
 use callbridge_spool::LeadDirectory;

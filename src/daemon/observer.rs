@@ -8,12 +8,11 @@ use super::webhooks::ReceiverView;
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_fleet::Words;
 use callbridge_lookup::tally::Tally;
-use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
     Backlog, Employees, FleetStatus, LeadField, LeadFields, Pause, Requests, SourceState,
     SourceStatus, Status, Token,
 };
-use callbridge_model::{Grant, clock, heartbeat as pulse};
+use callbridge_model::{Grant, Vital, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::SessionCount;

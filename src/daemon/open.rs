@@ -3,8 +3,7 @@
 use super::trunks::KnownTrunks;
 use crate::config::{Config, SourceConfig as SourceFlag};
 use crate::{Failure, OrFail as _, build_time};
-use callbridge_admin::lock_wait::LockWait;
-use callbridge_admin::socket;
+use callbridge_admin::{LockWait, socket};
 use callbridge_crm::FieldNames;
 use callbridge_intake::gap_log::{self, GapLog};
 use callbridge_intake::identity::{self, Origin};
@@ -15,12 +14,12 @@ use callbridge_intake::{
 };
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
-use callbridge_mapping::journal::Rules;
+use callbridge_mapping::Rules;
 use callbridge_model::{Code, SecretPlace, clock};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::left_slots;
-use callbridge_source::url::{From, Transport};
-use callbridge_source::{EventTime, Position, Secret, Source, StreamReading};
+use callbridge_source::url::From;
+use callbridge_source::{EventTime, Position, Secret, Source, StreamReading, Transport};
 use callbridge_spool as spool;
 use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
 use std::collections::BTreeMap;

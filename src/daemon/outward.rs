@@ -12,12 +12,9 @@ use callbridge_crm::{Client, Setup};
 use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
 use callbridge_fleet::{Words, WordsStream};
-use callbridge_model::environment::{ETC, credstore};
-use callbridge_model::heartbeat::{Pulse, Vital};
-use callbridge_model::permit::Permit;
 use callbridge_model::status::fleet::FleetRole;
 use callbridge_model::status::{Lease, Requests};
-use callbridge_model::{SecretKind, SecretPlace};
+use callbridge_model::{ETC, Permit, Pulse, SecretKind, SecretPlace, Vital, credstore};
 use callbridge_oauth::{command, keeper};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
@@ -356,7 +353,7 @@ pub(crate) fn token_source(place: &SecretPlace) -> TokenSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::secret::Secret;
+    use callbridge_model::Secret;
 
     #[test]
     fn a_new_token_goes_where_it_is_read_from_and_counts_after_a_restart_where_it_is_a_copy() {

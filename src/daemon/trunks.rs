@@ -1,7 +1,7 @@
 //! What each trunk took, for `status` and the metrics: the flags' trunks, each with the moment
 //! since which a daemon has known it.
 
-use callbridge_mapping::trunk::{Trunk, Trunks};
+use callbridge_mapping::{Trunk, Trunks};
 use callbridge_model::status::TrunkStatus;
 use callbridge_spool::{Error, Handle, TrunkCalls};
 use std::collections::BTreeMap;
@@ -102,7 +102,8 @@ fn add(shown: &mut TrunkStatus, calls: &TrunkCalls) {
 mod tests {
     use super::*;
     use callbridge_call::EpochSeconds;
-    use callbridge_mapping::trunk::{Trunk, parse};
+    use callbridge_mapping::Trunk;
+    use callbridge_mapping::trunk::parse;
 
     fn trunks(flags: &[&str]) -> Trunks {
         let read = |flag: &&str| parse(flag, &Trunk::default()).expect("good");

@@ -2,7 +2,7 @@
 //! carried out, of all else the flags are checked as the program checks them.
 
 use callbridge::{Command, CommandLine, read};
-use callbridge_model::environment::Environment;
+use callbridge_model::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;

@@ -6,7 +6,7 @@ use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::TRUNKS;
 use crate::wait::{soon, until};
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use futures_util::future::join_all;
 use serde_json::json;

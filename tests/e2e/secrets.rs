@@ -282,7 +282,7 @@ async fn what_the_program_makes_is_for_its_user_alone_whatever_the_umask() {
 #[test]
 fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
     use callbridge::{CommandLine, read};
-    use callbridge_model::environment::Environment;
+    use callbridge_model::Environment;
     let place = Place::new();
     let environment = Environment::of([
         ("CALLBRIDGE_TOKEN", TOKEN),

@@ -7,7 +7,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations;
 use crate::program::{Place, Program};
 use crate::wait::{soon, until};
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Server, faults};

@@ -6,8 +6,7 @@ use callbridge_call::{
     Cdr, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings, TrunkEndpoint,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use callbridge_model::number;
-use callbridge_model::number::Country;
+use callbridge_model::{Country, number};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 
 use crate::told;
 use callbridge::{Command as Checked, CommandLine, read};
-use callbridge_model::environment::Environment;
+use callbridge_model::Environment;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

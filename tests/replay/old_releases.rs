@@ -5,7 +5,7 @@
 
 use crate::told;
 use callbridge::{Command, CommandLine, read};
-use callbridge_model::environment::Environment;
+use callbridge_model::Environment;
 use callbridge_testbed::agents;
 use serde_json::Value;
 use std::ffi::OsString;

@@ -6,8 +6,7 @@ use callbridge_call::{
     TrunkEndpoint,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use callbridge_model::number;
-use callbridge_model::number::Country;
+use callbridge_model::{Country, number};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! call, in text, as JSON and drawn.
 
 use callbridge::{Command as Checked, CommandLine, read};
-use callbridge_model::environment::Environment;
+use callbridge_model::Environment;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use serde_json::Value;

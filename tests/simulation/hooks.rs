@@ -4,7 +4,7 @@ use crate::calls::Dice;
 use crate::way::Event;
 use crate::world::World;
 use callbridge_call::EventTime;
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_sandbox::webhook::{AttemptOutcome, Config, Dispatch};
 use callbridge_spool::{Delivered, Done, Op};
 use callbridge_webhook::headers::Headers;

@@ -6,9 +6,8 @@
 use crate::strikes::Moment;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, WriteStatus};
-use callbridge_model::Reason;
-use callbridge_model::TokenFingerprint;
 use callbridge_model::status::PAUSES;
+use callbridge_model::{Reason, TokenFingerprint};
 use callbridge_sender::outcome::Outcome;
 use callbridge_sender::plan::Lane;
 use callbridge_spool::{IfAbsent, OutcomeSource, State, Step, next};

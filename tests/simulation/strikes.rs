@@ -7,7 +7,7 @@ use crate::senders::SimTurn;
 use crate::way::Event;
 use crate::world::World;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_sender::core::Core;
 use callbridge_sender::plan::Known;
 use callbridge_spool::{Op, tables};

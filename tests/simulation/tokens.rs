@@ -4,9 +4,7 @@
 
 use crate::calls::{Dice, epoch};
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
-use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::{ExposeSecret as _, Now, Secret, TokenFingerprint};
 use callbridge_oauth::exchange::{Ask, TokenReply, read};
 use callbridge_oauth::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_sandbox as sandbox;

@@ -5,7 +5,7 @@ use crate::paths::Hardship;
 use crate::world::World;
 use callbridge_call::EventTime;
 use callbridge_crm::{Address, ApiError, ApiResponse, Endpoint, Request, read};
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::webhook::Dispatch;
 use callbridge_sandbox::{Delivery, Response};

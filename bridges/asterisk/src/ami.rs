@@ -4,8 +4,7 @@ use crate::cel_time::CelClock;
 use crate::event;
 use crate::pairs::Pairs;
 use crate::text::same;
-use callbridge_call::{Decoded, Unreadable};
-use callbridge_call::{Mark, PbxEvent};
+use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
 
 /// Decodes a message as the framer gives it: without its closing empty line.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {

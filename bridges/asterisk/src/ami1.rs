@@ -12,8 +12,7 @@
 
 use crate::key::{self, Key};
 use crate::text::{RawPairs, RawValue, add_variable, epoch, known, same};
-use callbridge_call::event::Text;
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Text};
 use std::borrow::Cow;
 
 /// The events that later releases do not have, or have in another form.

@@ -6,9 +6,7 @@ use crate::frame_json::{Collected, Head};
 use crate::mend::Scratch;
 use crate::names::Names;
 use crate::text::{JsonText, same};
-use callbridge_call::event::Text;
-use callbridge_call::{Decoded, ServerEvent, Unreadable};
-use callbridge_call::{Kind, Mark, Origin, PbxEvent};
+use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, Unreadable};
 
 /// What later frames of a connection need.
 #[derive(Debug, Default)]

@@ -3,8 +3,7 @@
 use crate::cdr_time::is_time;
 use crate::mend::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, known, seconds};
-use callbridge_call::{Cdr, PbxEvent};
-use callbridge_call::{Decoded, Unreadable};
+use callbridge_call::{Cdr, Decoded, PbxEvent, Unreadable};
 
 /// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
 /// may have mapped it; all without case and underscores.

@@ -5,10 +5,11 @@ use crate::cel_time::CelClock;
 use crate::key::is;
 use crate::mend::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, known, number};
-use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
+use callbridge_call::event::{UNNAMED, WHO_ANSWERED};
 use callbridge_call::json::{Json, Members};
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
-use callbridge_call::{Decoded, Unreadable};
+use callbridge_call::{
+    ChannelEvent, ChannelRef, ChannelState, Decoded, EventTime, Kind, Origin, Text, Unreadable,
+};
 use std::borrow::Cow;
 
 /// The fields of a CEL event that calls depend on.

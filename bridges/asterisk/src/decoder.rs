@@ -7,8 +7,7 @@ use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
 use crate::mend::Scratch;
 use crate::{ami, ami_json, cdr, cel};
-use callbridge_call::PbxEvent;
-use callbridge_call::{Decoded, Unreadable};
+use callbridge_call::{Decoded, PbxEvent, Unreadable};
 use std::collections::BTreeSet;
 
 /// What Asterisk, or a gateway beside it, writes; names and traits of all formats stand in

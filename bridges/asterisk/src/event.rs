@@ -6,9 +6,10 @@ use crate::cel_time::CelClock;
 use crate::key::Key;
 use crate::text::{RawPairs, RawValue, add_variable, epoch, known, number, same, strip};
 use crate::{cdr, key};
-use callbridge_call::Unreadable;
-use callbridge_call::event::{ChannelState, Text};
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
+use callbridge_call::{
+    ChannelEvent, ChannelRef, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent, Text,
+    Unreadable,
+};
 use std::time::Duration;
 
 /// What is read out of an event. An event without a rule is skipped after its name: none of

@@ -4,7 +4,7 @@
 use crate::event::{Rule, rule};
 use crate::key::is_needless;
 use crate::text::same;
-use callbridge_call::event::Text;
+use callbridge_call::Text;
 use callbridge_call::json::{Json, MemberName, ReadValue, ValueSeed, Whole};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;

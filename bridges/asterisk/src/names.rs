@@ -91,8 +91,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_call::ChannelRef;
-    use callbridge_call::event::ChannelState;
+    use callbridge_call::{ChannelRef, ChannelState};
 
     fn event(kind: Kind<'static>, uniqueid: &'static str) -> ChannelEvent<'static> {
         let channel = ChannelRef {

@@ -1,7 +1,6 @@
 //! From bytes to text: lossy where it has to be, borrowed where it can be.
 
-use callbridge_call::EventTime;
-use callbridge_call::event::Text;
+use callbridge_call::{EventTime, Text};
 use std::borrow::Cow;
 
 /// A value as a format holds it: bytes in AMI text, text in JSON.

@@ -46,12 +46,15 @@ pub mod units;
 mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts, Timing};
-pub use call::{Direction, FinishedCall, GivenIds};
+pub use call::{Direction, FinishedCall, GivenIds, HeardNumber, Variable};
 pub use decoded::{Decoded, ServerEvent, ToldCall, Unreadable, WrongCall};
-pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};
+pub use event::{
+    Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, Origin, PbxEvent, Text,
+};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;
 pub use settings::Settings;
 pub use snapshots::OpenChange;
+pub use timeline::{MomentKind, Role, Timeline};
 pub use trunk::{Endpoints, TrunkEndpoint};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

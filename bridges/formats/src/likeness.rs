@@ -5,8 +5,7 @@ use crate::decoder::Decoder;
 use crate::format::Format;
 use crate::framer::{Frame, Frames};
 use callbridge_asterisk::{DecoderSettings, is_banner};
-use callbridge_call::event::ChannelState;
-use callbridge_call::{Decoded, EventTime, Kind, Origin, PbxEvent};
+use callbridge_call::{ChannelState, Decoded, EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! A block of `Key: Value` lines, as the event socket writes headers and plain events.
 
-use callbridge_call::event::Text;
+use callbridge_call::Text;
 use memchr::{memchr, memmem};
 use std::borrow::Cow;
 

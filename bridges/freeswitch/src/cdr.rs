@@ -9,9 +9,9 @@ use crate::block::decoded_text;
 use crate::cdr_dialled::{self, Dialled};
 use crate::event::{half, host_and_port, host_of, micros};
 use crate::rule::ATTENDED;
-use callbridge_call::event::{ChannelState, ChannelTraits, Text};
 use callbridge_call::{
-    Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Origin, PbxEvent, ServerEvent, Unreadable,
+    Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Origin, PbxEvent,
+    ServerEvent, Text, Unreadable,
 };
 use serde_json::{Map, Value};
 use std::borrow::Cow;

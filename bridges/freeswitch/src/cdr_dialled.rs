@@ -1,8 +1,7 @@
 //! Whom a leg dialled over which gateway, by its own file: `bridge` was run with
 //! `sofia/gateway/city/998901110001`, and `originated_legs` has the leg that came of it.
 
-use callbridge_call::event::ChannelTraits;
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
+use callbridge_call::{ChannelEvent, ChannelRef, ChannelTraits, EventTime, Kind, Origin};
 use std::borrow::Cow;
 
 /// Begins what is dialled over a gateway.

@@ -11,9 +11,10 @@
 
 use crate::fields::{EventFields, Header};
 use crate::rule::{ATTENDED, EventRule};
-use callbridge_call::event::{ChannelState, ChannelTraits, Text, Told};
+use callbridge_call::event::Told;
 use callbridge_call::{
-    ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent, Unreadable,
+    ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Mark, Origin, PbxEvent,
+    Text, Unreadable,
 };
 use std::borrow::Cow;
 use std::time::Duration;

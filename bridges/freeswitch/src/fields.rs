@@ -2,9 +2,8 @@
 
 use crate::block::{self, Pairs};
 use crate::rule::{self, EventRule, Need};
-use callbridge_call::Unreadable;
-use callbridge_call::event::Text;
 use callbridge_call::json::{Json, MemberName, ReadValue, ValueSeed};
+use callbridge_call::{Text, Unreadable};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

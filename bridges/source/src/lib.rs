@@ -48,4 +48,5 @@ pub use item::{
 pub use ring::{Gone, Intake, Limits, Ring, ring};
 pub use settings::{Clock, Secret, Settings, StreamFrom, StreamReading, StreamSkip};
 pub use source::Source;
+pub use url::{BrokerUrl, SourceUrl, Transport};
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};

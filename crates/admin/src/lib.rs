@@ -10,25 +10,29 @@
 //! | [`protocol`] | what can be asked |
 //! | [`socket`] | carries it |
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
-//! | [`kept_call`] | a call that the spool keeps |
-//! | [`refusal`] | why something could not be done |
+//! | `kept_call` | a call that the spool keeps |
+//! | `refusal` | why something could not be done |
 //! | [`state_access`] | a state folder, through the daemon or opened here |
-//! | [`page_role`] | what somebody may do on the administrator's page |
+//! | `page_role` | what somebody may do on the administrator's page |
 //! | `user` | the names of Unix users, for what is told of whoever asked |
-//! | [`lock_wait`] | waits for the lock of a state folder |
+//! | `lock_wait` | waits for the lock of a state folder |
 
 pub mod audit;
 pub mod command_handler;
 pub mod explain;
-pub mod kept_call;
+mod kept_call;
 pub mod letters;
-pub mod lock_wait;
-pub mod page_role;
+mod lock_wait;
+mod page_role;
 pub mod protocol;
-pub mod refusal;
+mod refusal;
 pub mod socket;
 pub mod state_access;
 pub mod user;
 
-pub use command_handler::CommandHandler;
+pub use command_handler::{CommandHandler, LetterChange, LetterOutcome};
+pub use kept_call::KeptCall;
+pub use lock_wait::LockWait;
+pub use page_role::PageRole;
 pub use protocol::{ControlReply, ControlRequest};
+pub use refusal::Refusal;

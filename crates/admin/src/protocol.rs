@@ -6,7 +6,7 @@ use crate::letters::select::Selection;
 use callbridge_call::FinishedCall;
 use callbridge_crm::FilterPage;
 use callbridge_leads::lead_field::Item;
-use callbridge_mapping::journal::Wish;
+use callbridge_mapping::Wish;
 use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
@@ -188,7 +188,7 @@ pub enum ControlReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_mapping::journal::EmployeeWish;
+    use callbridge_mapping::EmployeeWish;
     use callbridge_model::{Reason, Said};
 
     #[test]

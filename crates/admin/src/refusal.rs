@@ -1,6 +1,6 @@
 //! Why something that was asked for could not be done.
 
-use callbridge_model::exit::{Code, ExitCode as _};
+use callbridge_model::{Code, ExitCode as _};
 use callbridge_spool::Error;
 
 /// A question or an action that is refused, or that the daemon cannot do.

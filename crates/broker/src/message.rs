@@ -83,11 +83,9 @@ mod tests {
     use callbridge_call::EpochSeconds;
     use callbridge_formats::message::{Publisher, read};
     use callbridge_mapping::journal::figures::uuid;
-    use callbridge_mapping::journal::{Rules, judge};
-    use callbridge_mapping::people::People;
-    use callbridge_mapping::trunk::{Trunk, Trunks, parse};
-    use callbridge_model::number::Country;
-    use callbridge_model::{Judged, Outcome, Said};
+    use callbridge_mapping::trunk::parse;
+    use callbridge_mapping::{People, Rules, Trunk, Trunks, judge};
+    use callbridge_model::{Country, Judged, Outcome, Said};
     use callbridge_spool::{Progress, RowId, State};
     use callbridge_testkit::sample;
 

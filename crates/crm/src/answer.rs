@@ -3,7 +3,7 @@
 
 use super::envelope::{Envelope, Page, TokenInfo};
 use super::request::Endpoint;
-use callbridge_model::permit::NotPermitted;
+use callbridge_model::NotPermitted;
 use serde_json::Value;
 use std::fmt;
 

@@ -4,8 +4,7 @@
 use super::lenient;
 use super::shown::ShownCall;
 use callbridge_call::EpochSeconds;
-use callbridge_model::safe::is_hostile;
-use callbridge_model::{CallUuid, Grant};
+use callbridge_model::{CallUuid, Grant, is_hostile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

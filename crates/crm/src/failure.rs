@@ -2,7 +2,7 @@
 
 use super::Setup;
 use super::answer::ApiError;
-use callbridge_model::permit::NotPermitted;
+use callbridge_model::NotPermitted;
 use std::error::Error as StdError;
 
 /// Longest text of a transport error that is kept.

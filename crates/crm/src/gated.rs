@@ -1,7 +1,7 @@
 //! The last look before a request is written: its connection is made, and leave to send is asked
 //! for once more. hyper writes the request right after it, on a connection that no other uses.
 
-use callbridge_model::permit::{NotPermitted, Permit};
+use callbridge_model::{NotPermitted, Permit};
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};

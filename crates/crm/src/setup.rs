@@ -1,7 +1,7 @@
 //! Where the service is, and how it is reached.
 
 use super::Address;
-use callbridge_model::permit::Permit;
+use callbridge_model::Permit;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;

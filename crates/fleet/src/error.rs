@@ -1,6 +1,6 @@
 //! Why words are not said or read, and how `fleet` ends.
 
-use callbridge_model::exit::{Code, ExitCode};
+use callbridge_model::{Code, ExitCode};
 use callbridge_source::Fix;
 use std::io;
 use std::net::SocketAddr;

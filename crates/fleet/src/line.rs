@@ -4,12 +4,12 @@ use crate::error::Error;
 use crate::roster::HeardWord;
 use crate::word::CONTENT_TYPE;
 use callbridge_model::status::LastWord;
-use callbridge_source::Secret;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
     Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
 };
-use callbridge_source::url::{Broker, BrokerUrl, Format, SourceUrl, Transport};
+use callbridge_source::url::{Broker, Format};
+use callbridge_source::{BrokerUrl, Secret, SourceUrl, Transport};
 use futures_util::StreamExt as _;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};

@@ -2,11 +2,8 @@
 
 use crate::error::Error;
 use crate::line::WordsStream;
-use callbridge_model::dates;
-use callbridge_model::environment::Environment;
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
-use callbridge_source::Secret;
-use callbridge_source::url::BrokerUrl;
+use callbridge_model::{Environment, SecretKind, SecretPlace, dates};
+use callbridge_source::{BrokerUrl, Secret};
 use clap::Args;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

@@ -1,8 +1,9 @@
 //! The table for people: who is silent first, in red.
 
-use callbridge_model::safe::safe;
+use callbridge_model::safe;
 use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetTable, FleetToken, Speech};
-use callbridge_model::status::{seconds_in_words, text::Look};
+use callbridge_model::status::seconds_in_words;
+use callbridge_model::status::text::Look;
 use std::fmt::Write as _;
 
 /// A cell is cut to so many characters.

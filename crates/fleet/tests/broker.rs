@@ -2,9 +2,8 @@
 
 use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{Error, LeaseKeeper, Terms};
-use callbridge_model::clock;
-use callbridge_model::permit::Permit;
 use callbridge_model::status::{Lease, LeasePhase};
+use callbridge_model::{Permit, clock};
 use callbridge_source::amqp::Login;
 use callbridge_source::url::{Broker as Address, TcpEndpoint};
 use callbridge_source::{Fix, Secret};

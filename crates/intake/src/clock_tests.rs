@@ -3,10 +3,7 @@
 use super::{Intake, Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::People;
-use callbridge_mapping::trunk;
-use callbridge_mapping::trunk::Trunks;
+use callbridge_mapping::{People, Rules, Trunks, trunk};
 use callbridge_model::Outcome;
 use callbridge_source::{Frame, SourceId};
 use callbridge_spool::{Finished, Op};

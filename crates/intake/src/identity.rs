@@ -9,9 +9,9 @@
 //! own for it.
 
 use crate::machine::{MachineId, Unknown};
-use callbridge_mapping::trunk::Trunk;
-use callbridge_model::exit::{Code, ExitCode};
-use callbridge_source::url::SourceUrl;
+use callbridge_mapping::Trunk;
+use callbridge_model::{Code, ExitCode};
+use callbridge_source::SourceUrl;
 use std::collections::BTreeSet;
 
 /// Under which name the spool keeps the id of the PBX that no `pbx=` names.
@@ -125,7 +125,8 @@ pub fn derive<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_mapping::trunk::{Trunk, parse};
+    use callbridge_mapping::Trunk;
+    use callbridge_mapping::trunk::parse;
     use std::path::PathBuf;
 
     fn machine(id: &str) -> MachineId {

@@ -4,7 +4,7 @@ use super::{Intake, Memory, SourceSettings};
 use crate::tests::settings;
 use callbridge_call::EventTime;
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
-use callbridge_mapping::people::People;
+use callbridge_mapping::People;
 use callbridge_source::{Frame, SourceId};
 use callbridge_spool::Op;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! | `/etc/machine-id` | 32 hex digits, made at the installation or the first boot |
 //! | `/var/lib/dbus/machine-id` | the same on machines without systemd |
 
-use callbridge_model::environment::Environment;
+use callbridge_model::Environment;
 use ring::hmac;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;

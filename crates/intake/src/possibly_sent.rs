@@ -39,7 +39,7 @@ pub async fn began(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_source::url::SourceUrl;
+    use callbridge_source::SourceUrl;
     use callbridge_spool::{Op, Settings};
 
     fn sources() -> Vec<SourceSettings> {

@@ -5,7 +5,7 @@ use super::owners::OWNER_PREFIX;
 use callbridge_call::ToldCall;
 use callbridge_formats::message::read;
 use callbridge_model::CallUuid;
-use callbridge_source::url::SourceUrl;
+use callbridge_source::SourceUrl;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{Error, Op, PeerOutcome, Store, UnreadMessage, tables};
 

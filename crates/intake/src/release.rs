@@ -10,9 +10,7 @@
 //! without a lead whose number gets two is `ambiguous_lead` from then on.
 
 use callbridge_call::EventTime;
-use callbridge_mapping::journal;
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::People;
+use callbridge_mapping::{People, Rules, journal};
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
 use callbridge_spool::{Act, Error, Handle, Op, Row, RowId, State, Step, Store, tables};
 use futures_util::future::join_all;

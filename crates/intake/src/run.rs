@@ -5,11 +5,8 @@
 use super::core::{Batch, Intake};
 use super::written::Files;
 use crate::release::release;
-use callbridge_mapping::journal;
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::People;
-use callbridge_model::heartbeat::Pulse;
-use callbridge_model::{Outcome, Reason, clock, status};
+use callbridge_mapping::{People, Rules, journal};
+use callbridge_model::{Outcome, Pulse, Reason, clock, status};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Op};

@@ -6,9 +6,8 @@ use super::unmatched::UnmatchedLog;
 use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
 use callbridge_formats::Format;
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::trunk::Trunks;
-use callbridge_source::url::{SourceUrl, Transport};
+use callbridge_mapping::{Rules, Trunks};
+use callbridge_source::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 
 /// What the flags say of assembling.

@@ -5,7 +5,7 @@ use super::settings::SourceSettings;
 use super::written;
 use callbridge_call::{EventTime, PbxEvent, Timing};
 use callbridge_formats::{Decoder, DecoderSettings};
-use callbridge_mapping::trunk::Trunks;
+use callbridge_mapping::Trunks;
 use callbridge_model::status;
 use callbridge_source::{Frame, Position};
 use callbridge_spool::{Op, PublishedBy};

@@ -2,12 +2,12 @@ use super::core::{Batch, Intake};
 use super::owners::OWNER_PREFIX;
 use super::settings::{Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::People;
-use callbridge_mapping::trunk::{Trunk, Trunks, parse};
+use callbridge_mapping::trunk::parse;
+use callbridge_mapping::{People, Rules, Trunk, Trunks};
 use callbridge_model::{Judged, LeadId, Outcome, Reason};
-use callbridge_source::url::SourceUrl;
-use callbridge_source::{Frame, FrameVerdict, Position, Publisher, SourceId, StreamPosition};
+use callbridge_source::{
+    Frame, FrameVerdict, Position, Publisher, SourceId, SourceUrl, StreamPosition,
+};
 use callbridge_spool::{Delivery, Op, OutcomeSource, PeerOutcome, WebhookEvent};
 use std::time::Duration;
 

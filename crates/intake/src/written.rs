@@ -2,9 +2,8 @@
 
 use callbridge_asterisk::Columns;
 use callbridge_formats::{DecoderSettings, Format, FormatFit, Likeness};
-use callbridge_model::safe::safe;
-use callbridge_source::SourceId;
-use callbridge_source::url::{SourceUrl, Transport};
+use callbridge_model::safe;
+use callbridge_source::{SourceId, SourceUrl, Transport};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 

@@ -3,10 +3,9 @@
 
 use crate::harmless;
 use crate::tally::Outcome;
-use callbridge_call::call::HeardNumber;
+use callbridge_call::HeardNumber;
 use callbridge_leads::directory::profile::LeadProfile;
-use callbridge_mapping::people::{LeadAnswer, People};
-use callbridge_mapping::trunk::{Trunk, Trunks};
+use callbridge_mapping::{LeadAnswer, People, Trunk, Trunks};
 use callbridge_model::number::normalise;
 use callbridge_model::{EmployeeId, LeadId};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

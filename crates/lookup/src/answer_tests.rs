@@ -1,8 +1,8 @@
 use super::*;
+use callbridge_mapping::Trunk;
 use callbridge_mapping::people::Directory;
-use callbridge_mapping::trunk::{Trunk, parse};
-use callbridge_model::Phone;
-use callbridge_model::number::Country;
+use callbridge_mapping::trunk::parse;
+use callbridge_model::{Country, Phone};
 use proptest::prelude::*;
 use std::sync::Arc;
 

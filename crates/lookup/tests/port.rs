@@ -5,7 +5,7 @@ use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, CONNECTIONS_MAX, Gate};
 use callbridge_lookup::network::Network;
 use callbridge_lookup::tally::Tally;
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use prometheus_client::metrics::histogram::Histogram;
 use std::net::SocketAddr;
 use std::sync::Arc;

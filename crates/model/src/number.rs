@@ -3,7 +3,7 @@
 //! The tables of numbering plans (6 MB, 49 ms) are loaded by the first number, not at start.
 
 use super::Phone;
-use callbridge_call::call::HeardNumber;
+use callbridge_call::HeardNumber;
 use phonenumber::metadata::{DATABASE, Metadata};
 use phonenumber::{PhoneNumber, country};
 use std::fmt;

@@ -7,11 +7,9 @@
 
 use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
-use callbridge_model::clock::Now;
-use callbridge_model::safe::safe;
-use callbridge_model::secret::{ExposeSecret, Secret, is_token};
-use callbridge_model::secret_source::SecretKind;
-use callbridge_model::{TokenFingerprint, clock};
+use callbridge_model::{
+    ExposeSecret, Now, Secret, SecretKind, TokenFingerprint, clock, is_token, safe,
+};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token_update::{TokenUpdate, Tokens, Trouble, print};
 use rustix::process::{Pid, Signal, kill_process_group};

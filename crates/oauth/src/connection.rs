@@ -1,8 +1,7 @@
 //! A connection: what one consent gave, and all that is needed to keep it alive.
 
 use callbridge_call::EpochSeconds;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::secret::{ExposeSecret, Secret, is_token};
+use callbridge_model::{ExposeSecret, Secret, TokenFingerprint, is_token};
 use callbridge_sender::token_update::{Tokens, print};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};

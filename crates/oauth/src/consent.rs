@@ -1,7 +1,6 @@
 //! The consent page (§4.2): where the browser is sent, and what it comes back with. Pure.
 
-use callbridge_model::safe::safe;
-use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::{ExposeSecret, Secret, safe};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use url::{Host, Url};
 

@@ -6,8 +6,7 @@
 use super::connection::Client;
 use callbridge_crm as crm;
 use callbridge_crm::{Address, Unheard};
-use callbridge_model::safe::safe;
-use callbridge_model::secret::{ExposeSecret, Secret, is_token};
+use callbridge_model::{ExposeSecret, Secret, is_token, safe};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use url::form_urlencoded::Serializer;

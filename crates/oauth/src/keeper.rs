@@ -10,9 +10,8 @@ use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Setup};
-use callbridge_model::clock::Now;
 use callbridge_model::status::Requests;
-use callbridge_model::{FileVersion, clock};
+use callbridge_model::{FileVersion, Now, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token_update::{
     CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, Trouble,

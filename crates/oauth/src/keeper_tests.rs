@@ -1,8 +1,7 @@
 use super::super::connection::tests::connection;
 use super::super::scripted::{Reply, Scripted, pair};
 use super::*;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
 use callbridge_sender::token_update::Tokens;
 use std::path::Path;
 

@@ -18,8 +18,7 @@
 //! token, which lives for 30 days.
 
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
+use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sender::schedule::Jitter;
 use std::time::Duration;
 

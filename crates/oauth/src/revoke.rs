@@ -5,7 +5,7 @@
 use super::connection::Connection;
 use super::exchange::{Ask, Exchange, TokenReply};
 use callbridge_crm::{Address, AddressError, Setup};
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;

@@ -4,8 +4,7 @@
 
 use super::connection::{Client, Connection, bare_option};
 use super::store::{self, Error};
-use callbridge_model::plain_file;
-use callbridge_model::secret::Secret;
+use callbridge_model::{Secret, plain_file};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -114,7 +113,7 @@ pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
 mod tests {
     use super::super::connection::tests::connection;
     use super::*;
-    use callbridge_model::secret::ExposeSecret as _;
+    use callbridge_model::ExposeSecret as _;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]

@@ -7,8 +7,7 @@
 //! next holder takes it: its pair is the only one that the service still knows.
 
 use super::connection::Connection;
-use callbridge_model::exit::{Code, ExitCode};
-use callbridge_model::{FileVersion, plain_file};
+use callbridge_model::{Code, ExitCode, FileVersion, plain_file};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -319,7 +318,7 @@ mod tests {
         lock.write(&connection()).await.expect("written");
         drop(lock);
         let next = Connection {
-            refresh: callbridge_model::secret::Secret::from("svcrt_next"),
+            refresh: callbridge_model::Secret::from("svcrt_next"),
             ..connection()
         };
         let whole = next.to_json();

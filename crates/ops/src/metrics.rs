@@ -313,7 +313,8 @@ fn single(all: &mut Registry, seen: &Observed) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::status::{self, TrunkStatus};
+    use callbridge_model::status;
+    use callbridge_model::status::TrunkStatus;
     use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.

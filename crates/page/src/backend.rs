@@ -6,8 +6,7 @@
 
 use crate::cause::Cause;
 use crate::language::Language;
-use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_leads::directory::LeadProfile;
 use callbridge_model::{LeadId, Reason, Status, Zone};
 use callbridge_spool::employee_work::EmployeeWork;

@@ -4,7 +4,7 @@ use crate::answer;
 use crate::shell::PageShell;
 use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
-use callbridge_model::safe::safe_cell;
+use callbridge_model::safe_cell;
 use hyper::Response;
 
 /// Of a cell: spreadsheets bear no more than twice as much.

@@ -2,8 +2,7 @@
 //! and come back to.
 
 use crate::backend::Backend;
-use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

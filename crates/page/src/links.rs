@@ -2,7 +2,7 @@
 //! Looking at it (a preview, a prefetch) burns nothing.
 
 use crate::random::{self, BrowserToken};
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use callbridge_model::clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

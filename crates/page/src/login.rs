@@ -9,7 +9,7 @@ use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::shell::{PageShell, Viewer, now_seconds};
 use askama::Template;
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use callbridge_listener::body::Body;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use argon2::password_hash::PasswordHasher as _;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use ring::digest::{SHA256, digest};
 use std::fmt;
 use subtle::ConstantTimeEq as _;

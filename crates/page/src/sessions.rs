@@ -2,7 +2,7 @@
 
 use crate::passwords::Passwords;
 use crate::random::{self, BrowserToken};
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

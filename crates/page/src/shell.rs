@@ -3,7 +3,7 @@
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use callbridge_call::Direction;
 use callbridge_leads::directory::LeadProfile;
 use callbridge_leads::lead_request::Finding;

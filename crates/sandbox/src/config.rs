@@ -8,7 +8,7 @@ use super::shapes::Shapes;
 use super::token::{ACCESS_SECONDS, CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
 use callbridge_call::EpochSeconds;
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use super::oauth::state::{Application, FIRST_APPLICATION, REFRESH_LIFE, redirect
 use super::token::{ACCESS_SECONDS, Grant, IdSet, PAT_SECONDS_MAX, TokenKey};
 use super::window::{parse_duration, parse_rate};
 use super::{faults, server};
-use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::{ExposeSecret, Secret};
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::{self, Write};

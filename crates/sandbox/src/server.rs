@@ -13,7 +13,7 @@ use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
-use callbridge_model::secret::ExposeSecret;
+use callbridge_model::ExposeSecret;
 use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::net::SocketAddr;
 use std::sync::Arc;

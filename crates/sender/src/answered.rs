@@ -15,8 +15,7 @@ use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
-use callbridge_model::clock::Now;
-use callbridge_model::{Reason, TokenFingerprint};
+use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{
     FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
 };

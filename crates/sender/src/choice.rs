@@ -8,8 +8,7 @@ use super::reconciliation::WORTH;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::troubles::{InFlightPart, Part, PartAdmission};
 use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
-use callbridge_model::Grant;
-use callbridge_model::clock::Now;
+use callbridge_model::{Grant, Now};
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};
 use std::time::Duration;
 

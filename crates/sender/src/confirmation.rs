@@ -15,8 +15,7 @@ use super::verdict::Bar;
 use super::webhook_expectation::WebhookExpectation;
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
+use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{FIRST_POLL, Hooked, IfAbsent, Op, RowId, Step, Unconfirmed};
 use std::time::Duration;
 

@@ -8,8 +8,7 @@ use crate::memory::Memory;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use crate::reconciliation::Findings;
 use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
+use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{Confirmable, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
 
 fn telling(complete: bool) -> Findings {

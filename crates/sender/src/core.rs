@@ -20,9 +20,8 @@ use super::troubles::Part;
 use super::verdict::Context;
 use crate::lead_requests::LeadRequests;
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
+use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
 

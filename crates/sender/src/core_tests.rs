@@ -5,8 +5,7 @@ use crate::outcome::Outcome;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, TokenInfo, WriteStatus};
-use callbridge_model::clock::Now;
-use callbridge_model::{Grant, TokenFingerprint};
+use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Due, FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::tests::{at, print, stored};
 use crate::core::Core;
 use crate::plan::{Decision, Known, Settings};
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_spool::WorkQueue;
 
 /// A rollback, a renamed word, a torn text: 60 requests may have left just now.

@@ -7,8 +7,7 @@ use super::possibly_sent_search::round_is_over;
 use super::reconciliation::page_strategy::Range;
 use super::unresolved;
 use callbridge_crm::{Request, request};
-use callbridge_model::clock::Now;
-use callbridge_model::{Reason, TokenFingerprint};
+use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
 
 impl Core {

@@ -6,7 +6,7 @@ use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, RequestId};
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;

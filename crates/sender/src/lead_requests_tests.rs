@@ -12,8 +12,7 @@ use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{
     DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
 };
-use callbridge_model::clock::Now;
-use callbridge_model::{Grant, LeadId};
+use callbridge_model::{Grant, LeadId, Now};
 use callbridge_spool::{Hooked, Op, WorkQueue};
 use std::time::Duration;
 

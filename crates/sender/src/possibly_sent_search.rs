@@ -15,7 +15,7 @@
 use super::reconciliation::page_strategy::{End, unread};
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_spool::{Op, PeerOutcome, PossiblySentCalls, Segment, Settlement};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

@@ -5,8 +5,7 @@ use crate::core::Core;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResponse};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
+use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{Op, SlotRow, Store, WorkQueue};
 use std::time::Duration;
 

@@ -6,9 +6,8 @@ use super::schedule::PROBE;
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
-use callbridge_model::Grant;
-use callbridge_model::clock::Now;
 use callbridge_model::status::SenderTrouble;
+use callbridge_model::{Grant, Now};
 use callbridge_spool::{Op, Unconfirmed};
 use std::time::Duration;
 

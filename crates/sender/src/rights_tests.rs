@@ -7,8 +7,7 @@ use crate::plan::{About, Decision, Lane, Launch, Settings};
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Page, Request, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
-use callbridge_model::LeadId;
-use callbridge_model::clock::Now;
+use callbridge_model::{LeadId, Now};
 use callbridge_spool::{Confirmable, Hooked, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 

@@ -4,8 +4,7 @@
 use super::*;
 use crate::crm_proxy::asking;
 use callbridge_crm::{Address, Request, Setup};
-use callbridge_model::permit::Permit;
-use callbridge_model::{Judged, Outcome, Reason};
+use callbridge_model::{Judged, Outcome, Permit, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_spool::{Done, Finished, Row, RowId, SlotRow, State, tables};
 use callbridge_testkit::sample;

@@ -3,7 +3,7 @@
 use super::log::troubles;
 use super::status::SenderStatus;
 use super::status::TokenPlace;
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_model::status::{Lease, Pause, SenderTrouble};
 use tokio::sync::watch;
 use tracing::{info, warn};

@@ -2,8 +2,7 @@
 //! somebody who keeps it ([`super::token_update`]).
 
 use super::token_update::{TokenPrints, TokenUpdate, Tokens};
-use callbridge_model::FileVersion;
-use callbridge_model::secret::{Secret, is_token};
+use callbridge_model::{FileVersion, Secret, is_token};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
@@ -197,7 +196,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::secret::ExposeSecret as _;
+    use callbridge_model::ExposeSecret as _;
 
     fn changed(watch: &mut Watch) -> Option<Option<String>> {
         match watch.look() {

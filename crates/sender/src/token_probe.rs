@@ -8,8 +8,7 @@ use super::plan::{About, Decision, Known, Launch, Settings};
 use super::rate::Rate;
 use super::token_update::print;
 use callbridge_crm::{ApiResult, Client, Setup};
-use callbridge_model::clock;
-use callbridge_model::secret::Secret;
+use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};
 use std::time::Duration;
 

@@ -5,9 +5,8 @@ use super::pause_cause::PauseCause;
 use super::status::{self, SenderStatus};
 use super::verdict::StopReason;
 use callbridge_call::EpochSeconds;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_model::status::Pause;
+use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
 
 /// The token in use, and the one before it.
 #[derive(Clone, Debug)]

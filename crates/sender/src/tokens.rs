@@ -8,8 +8,7 @@ use super::schedule::{PROBE, TOKEN_END};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, ApiResult, Endpoint, TokenInfo};
 use callbridge_leads::lead_request::due::LeadRequest;
-use callbridge_model::clock::Now;
-use callbridge_model::{Grant, TokenFingerprint};
+use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 

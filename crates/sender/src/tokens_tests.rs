@@ -5,8 +5,7 @@ use crate::Before;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock::Now;
+use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{Unconfirmed, WorkQueue};
 
 fn second() -> TokenFingerprint {

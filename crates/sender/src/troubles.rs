@@ -8,7 +8,7 @@ use super::share::Share;
 use super::verdict::Fault;
 use callbridge_call::EventTime;
 use callbridge_crm::Endpoint;
-use callbridge_model::clock::Now;
+use callbridge_model::Now;
 use callbridge_spool::RowId;
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 
 use super::row::RowId;
 use super::state::Refused;
-use callbridge_model::CallUuid;
-use callbridge_model::exit::{Code, ExitCode};
+use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 
 /// Why the spool cannot do what it was asked. Nothing of a refused request is stored.

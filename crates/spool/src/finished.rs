@@ -2,8 +2,8 @@
 
 use crate::db::json;
 use crate::{Error, State};
-use callbridge_call::timeline::{Role, Timeline, Way};
-use callbridge_call::{Direction, FinishedCall};
+use callbridge_call::timeline::Way;
+use callbridge_call::{Direction, FinishedCall, Role, Timeline};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
 
 /// Starts that differ by no more are the same: two sources may round the same moment apart.

@@ -11,8 +11,7 @@ use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallUuid, LeadId, Phone, Reason};
+use callbridge_model::{CallUuid, LeadId, Phone, Reason, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

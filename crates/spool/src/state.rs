@@ -38,8 +38,7 @@
 
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallRecord, Reason};
+use callbridge_model::{CallRecord, Reason, TokenFingerprint};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

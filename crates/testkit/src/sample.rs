@@ -1,7 +1,8 @@
 //! Made-up calls.
 
-use callbridge_call::call::{HeardNumber, Variable};
-use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, Linkedid};
+use callbridge_call::{
+    Direction, EpochSeconds, EventTime, Extension, FinishedCall, HeardNumber, Linkedid, Variable,
+};
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone};
 use std::time::Duration;
 

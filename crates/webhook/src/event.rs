@@ -6,8 +6,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_crm::lenient;
 use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::{FirstPhone, LeadNews};
-use callbridge_model::number::Country;
-use callbridge_model::{CallUuid, LeadId};
+use callbridge_model::{CallUuid, Country, LeadId};
 use callbridge_spool::ForeignCall;
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 //! application's.
 
 use super::headers::Headers;
-use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_model::webhook_signature::{Key, Signature, Signing};
+use callbridge_model::{ExposeSecret as _, Secret};
 use std::collections::BTreeMap;
 
 /// The secrets in force. Cheap to clone where there are few, as there are.

@@ -4,8 +4,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::ProfileNews;
 use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
-use callbridge_model::LeadId;
-use callbridge_model::number::Country;
+use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
 /// Entries of an event that are looked at.

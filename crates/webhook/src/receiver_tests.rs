@@ -5,7 +5,7 @@ use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use crate::secrets::Places;
 use crate::secrets::tests::connected;
 use callbridge_call::EventTime;
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use callbridge_spool as spool;
 use callbridge_spool::{Guard, Settings, tables};

@@ -2,9 +2,9 @@
 //! file is looked at each second.
 
 use super::keyring::{Connection, Keyring};
-use callbridge_model::secret::{ExposeSecret as _, Secret};
-use callbridge_model::secret_source::{Error, SecretPlace};
+use callbridge_model::secret_source::Error;
 use callbridge_model::webhook_signature::Key;
+use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
 use callbridge_oauth::store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

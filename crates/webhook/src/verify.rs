@@ -4,7 +4,7 @@ use super::event::{self, What, Why};
 use super::headers::{FRESH, Headers, Refusal};
 use super::keyring::{Keyring, Proof, Whose};
 use callbridge_call::EventTime;
-use callbridge_model::number::Country;
+use callbridge_model::Country;
 use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
 
 /// What is to become of a delivery.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use crate::keyring::Connection;
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use proptest::prelude::*;
 use serde_json::json;

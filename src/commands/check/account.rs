@@ -6,10 +6,9 @@ use super::manager_conf::ManagerConf;
 use super::release::{self, short};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
-use callbridge_mapping::people::rule::LeadRule;
-use callbridge_mapping::trunk::Trunk;
+use callbridge_mapping::{LeadRule, Trunk};
 use callbridge_model::Code;
-use callbridge_source::url::Transport;
+use callbridge_source::Transport;
 use std::collections::BTreeSet;
 
 /// The account's lines as `manager.conf` should have them.

@@ -7,10 +7,9 @@ use crate::config::arguments::letters_apart;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
-use callbridge_mapping::people::People;
-use callbridge_mapping::trunk::Trunk;
+use callbridge_mapping::{People, Trunk};
 use callbridge_model::Code;
-use callbridge_source::url::Transport;
+use callbridge_source::Transport;
 use std::collections::BTreeSet;
 
 /// Names told in one line.

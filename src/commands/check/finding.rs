@@ -1,7 +1,6 @@
 //! One thing that was looked at.
 
-use callbridge_model::Code;
-use callbridge_model::safe::{safe, safe_json};
+use callbridge_model::{Code, safe, safe_json};
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 

@@ -3,8 +3,8 @@
 use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
-use callbridge_mapping::people::{People, matching};
-use callbridge_mapping::trunk::Trunk;
+use callbridge_mapping::people::matching;
+use callbridge_mapping::{People, Trunk};
 use callbridge_model::{Code, clock};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::finding::{CheckFinding, fault, well};
 use crate::commands::ScratchFolder;
 use crate::config::Config;
 use crate::privilege::Held;
-use callbridge_admin::lock_wait::LockWait;
+use callbridge_admin::LockWait;
 use callbridge_admin::state_access::status;
 use callbridge_call::EventTime;
 use callbridge_intake::identity::{self, Unsettled};

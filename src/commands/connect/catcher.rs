@@ -181,7 +181,7 @@ fn page(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::secret::ExposeSecret as _;
+    use callbridge_model::ExposeSecret as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 

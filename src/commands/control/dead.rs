@@ -8,8 +8,7 @@ use crate::terminal::width;
 use crate::{Failure, nobody_reads, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::letters::text;
-use callbridge_model::safe::safe;
-use callbridge_model::{Code, Zone};
+use callbridge_model::{Code, Zone, safe};
 use serde_json::Value;
 
 /// `dead show`, and `dead export` as JSON lines.

@@ -8,8 +8,7 @@ use super::conversation::{
 use crate::config::Asking;
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
-use callbridge_model::safe::safe;
-use callbridge_model::{Code, LeadId, Zone};
+use callbridge_model::{Code, LeadId, Zone, safe};
 use callbridge_spool::MissedCustomer;
 use serde_json::Value;
 

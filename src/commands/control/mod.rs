@@ -20,8 +20,7 @@ pub(crate) mod status;
 use crate::Failure;
 use crate::config::Asking;
 use callbridge_admin::ControlRequest;
-use callbridge_model::Zone;
-use callbridge_model::safe::safe;
+use callbridge_model::{Zone, safe};
 use conversation::{json_line, list_items, print_items};
 use serde_json::Value;
 

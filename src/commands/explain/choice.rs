@@ -4,8 +4,7 @@
 use crate::Failure;
 use callbridge_admin::explain::shape::Other;
 use callbridge_call::{FinishedCall, ToldCall};
-use callbridge_model::safe::safe;
-use callbridge_model::{Code, Judged, TypedNumber};
+use callbridge_model::{Code, Judged, TypedNumber, safe};
 
 /// A uuid's beginning is at least so long, so that few calls share it.
 pub(crate) const PREFIX_MIN: usize = 4;
@@ -195,8 +194,7 @@ fn name(judged: &Judged) -> String {
 mod tests {
     use super::*;
     use callbridge_call::UniqueId;
-    use callbridge_mapping::journal::{Rules, judge};
-    use callbridge_mapping::people::People;
+    use callbridge_mapping::{People, Rules, judge};
     use callbridge_testkit::sample::call;
 
     fn heard(linkedid: &str, channel: &str) -> (ToldCall, Judged) {

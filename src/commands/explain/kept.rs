@@ -3,12 +3,10 @@
 use crate::commands::control::conversation::{converse, typed};
 use crate::config::{Asking, Explain};
 use crate::{Failure, print};
-use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::{story, text};
-use callbridge_admin::kept_call::KeptCall;
-use callbridge_mapping::people::People;
-use callbridge_model::safe::safe;
-use callbridge_model::{Code, Zone};
+use callbridge_admin::{ControlRequest, KeptCall};
+use callbridge_mapping::People;
+use callbridge_model::{Code, Zone, safe};
 use callbridge_spool::Act;
 use serde_json::Value;
 
@@ -67,9 +65,8 @@ fn show(
 mod tests {
     use super::*;
     use crate::config::command::{Command, CommandLine, read};
-    use callbridge_mapping::journal::{Rules, judge};
-    use callbridge_model::LeadId;
-    use callbridge_model::environment::Environment;
+    use callbridge_mapping::{Rules, judge};
+    use callbridge_model::{Environment, LeadId};
     use callbridge_testkit::sample::call;
     use serde::Deserialize as _;
 

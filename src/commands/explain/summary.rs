@@ -2,10 +2,9 @@
 
 use crate::config::Config;
 use callbridge_admin::explain::reading::{MessageCounts, Reading};
-use callbridge_call::FinishedCall;
-use callbridge_call::timeline::Role;
 use callbridge_call::trunk::extension;
-use callbridge_model::safe::safe;
+use callbridge_call::{FinishedCall, Role};
+use callbridge_model::safe;
 use std::collections::BTreeMap;
 
 /// Endpoints that are named at most.

@@ -3,8 +3,7 @@
 use super::{Answers, Person, left, pbx, written};
 use crate::config::{TokenFrom, secret_kind};
 use crate::{Failure, OrFail as _};
-use callbridge_model::environment::{ETC, credstore};
-use callbridge_model::{Code, ExposeSecret as _, Secret, SecretKind};
+use callbridge_model::{Code, ETC, ExposeSecret as _, Secret, SecretKind, credstore};
 use callbridge_setup::difference::difference;
 use callbridge_setup::flags_file;
 use callbridge_setup::kind::EndpointKind;

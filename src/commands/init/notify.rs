@@ -2,9 +2,8 @@
 
 use super::{Answers, Person};
 use crate::Failure;
-use callbridge_model::Secret;
-use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::status::findings::quoted;
+use callbridge_model::{ETC, Secret, credstore};
 use callbridge_ops::notify::command;
 use callbridge_ops::notify::history::{Notification, Turn};
 use std::path::{Path, PathBuf};

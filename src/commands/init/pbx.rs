@@ -7,13 +7,12 @@ use crate::commands::check::{account, inward, manager_conf};
 use crate::config::{Config, SourceConfig, secret_kind};
 use crate::daemon::open::source_of;
 use callbridge_asterisk::survey::{Account, EndpointList};
-use callbridge_mapping::people::rule::LeadRule;
+use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, Secret, SecretPlace};
 use callbridge_setup::proposal::ProposedEndpoint;
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet, switch};
-use callbridge_source::StreamReading;
-use callbridge_source::url::Transport;
+use callbridge_source::{StreamReading, Transport};
 use std::collections::BTreeSet;
 
 /// What the PBX has shown.

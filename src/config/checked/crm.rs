@@ -231,7 +231,7 @@ pub(super) fn token(
 mod tests {
     use super::*;
     use crate::config::faults::Faults;
-    use callbridge_model::environment::Environment;
+    use callbridge_model::Environment;
 
     fn checked(
         command: Option<&str>,

@@ -82,7 +82,7 @@ pub struct LookupFlags {
 mod tests {
     use super::*;
     use crate::config::faults::Faults;
-    use callbridge_model::environment::Environment;
+    use callbridge_model::Environment;
 
     fn checked(address: &str, allow: Option<&str>, secret: bool) -> (Option<LookupConfig>, String) {
         let environment = match secret {

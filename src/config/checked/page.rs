@@ -119,7 +119,7 @@ fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
 mod tests {
     use super::*;
     use crate::config::faults::Faults;
-    use callbridge_model::environment::Environment;
+    use callbridge_model::Environment;
 
     fn checked(flags: &PageFlags) -> (Option<PageConfig>, String) {
         let environment = Environment::default();

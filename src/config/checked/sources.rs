@@ -9,9 +9,10 @@ use crate::values;
 use callbridge_asterisk::Columns;
 use callbridge_intake::identity;
 use callbridge_intake::machine::{MachineId, Unknown};
-use callbridge_mapping::trunk::{self, Trunk, Trunks};
+use callbridge_mapping::{Trunk, Trunks, trunk};
 use callbridge_model::SecretKind;
-use callbridge_source::url::{Format, SourceUrl, Transport};
+use callbridge_source::url::Format;
+use callbridge_source::{SourceUrl, Transport};
 use callbridge_spool as spool;
 use std::path::Path;
 

@@ -4,10 +4,10 @@ use super::{Checking, SourceConfig};
 use crate::config::Faults;
 use crate::config::flags::{Flags, TrunkFlags};
 use crate::values;
-use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::rule::{employee_rule, lead_rules};
-use callbridge_mapping::trunk::{Trunk, Trunks, flag};
-use callbridge_model::number::Country;
+use callbridge_mapping::trunk::flag;
+use callbridge_mapping::{Rules, Trunk, Trunks};
+use callbridge_model::Country;
 use callbridge_source::url::Format;
 
 /// Every `--trunk` over the defaults, and what those say of calls whose message names no trunk.

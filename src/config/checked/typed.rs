@@ -5,11 +5,11 @@ use crate::config::flags::{CallFlags, Flags, LogFlags, OperationFlags, SourceFla
 use crate::config::{Faults, arguments};
 use crate::values;
 use callbridge_admin::socket;
-use callbridge_mapping::journal::Rules;
+use callbridge_mapping::Rules;
 use callbridge_model::{Environment, SecretKind, SecretPlace};
 use callbridge_ops::log::Logging;
-use callbridge_source::StreamReading;
-use callbridge_source::url::{BrokerUrl, UrlFault};
+use callbridge_source::url::UrlFault;
+use callbridge_source::{BrokerUrl, StreamReading};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;

@@ -65,7 +65,7 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Secr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::environment::Environment;
+    use callbridge_model::Environment;
 
     fn checked(flags: &WebhookFlags) -> (Option<Webhooks>, String) {
         let environment = Environment::of([("CALLBRIDGE_WEBHOOK_SECRET", "hidden")]);

@@ -4,10 +4,9 @@
 use crate::config::flags::Flags;
 use crate::config::{Checking, Command, Faults, Init, Purpose};
 use callbridge_mapping::trunk::flag::is_name;
-use callbridge_model::environment::ETC;
-use callbridge_model::{Environment, SecretKind, SecretPlace};
+use callbridge_model::{ETC, Environment, SecretKind, SecretPlace};
 use callbridge_setup::question::SetupQuestion;
-use callbridge_source::url::{SourceUrl, Transport};
+use callbridge_source::{SourceUrl, Transport};
 use clap::Args;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};

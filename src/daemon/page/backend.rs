@@ -16,9 +16,7 @@ mod trial;
 
 use super::LOOK_EVERY;
 use crate::daemon::observer::Observer;
-use callbridge_admin::CommandHandler;
-use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::{CommandHandler, LetterChange, LetterOutcome, Refusal};
 use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};

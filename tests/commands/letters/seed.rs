@@ -4,8 +4,7 @@
 use crate::sidecar::{PBX, Place};
 use callbridge_call::{EpochSeconds, Linkedid};
 use callbridge_mapping::journal::figures;
-use callbridge_model::clock;
-use callbridge_model::{Judged, Outcome, Reason};
+use callbridge_model::{Judged, Outcome, Reason, clock};
 use callbridge_spool as spool;
 use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step, tables};
 use callbridge_testbed::calls::Call;

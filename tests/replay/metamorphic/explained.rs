@@ -5,7 +5,7 @@ use super::recording::{self, Message, Recording};
 use crate::told;
 use callbridge::{Command, CommandLine, read};
 use callbridge_formats::Format;
-use callbridge_model::environment::Environment;
+use callbridge_model::Environment;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;

@@ -2,8 +2,7 @@
 
 use super::stage::{holds, soon};
 use callbridge_broker::notices::Queue;
-use callbridge_source::url::BrokerUrl;
-use callbridge_source::{Bounds, EventTime, Secret};
+use callbridge_source::{Bounds, BrokerUrl, EventTime, Secret};
 use callbridge_spool as spool;
 use callbridge_spool::{Guard, Handle, Op, Settings, tables};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, Taken};

@@ -1,9 +1,8 @@
 //! Runs an AMQP source and takes what it tells.
 
-use callbridge_source::url::SourceUrl;
 use callbridge_source::{
-    Bounds, EventTime, Frame, Intake, Item, Limits, Secret, Settings, Source, SourceId, Verdicts,
-    ring, verdicts,
+    Bounds, EventTime, Frame, Intake, Item, Limits, Secret, Settings, Source, SourceId, SourceUrl,
+    Verdicts, ring, verdicts,
 };
 use callbridge_testbed::broker::{Broker, SECRET};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Client, Request, Setup};
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use rcgen::{CertificateParams, KeyPair};
 use std::net::SocketAddr;
 use std::path::PathBuf;

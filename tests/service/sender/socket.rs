@@ -3,8 +3,7 @@
 use super::client::{http, serve};
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, Client, Request, Setup};
-use callbridge_model::permit::Permit;
-use callbridge_model::secret::Secret;
+use callbridge_model::{Permit, Secret};
 use rustix::net::{getpeername, sockopt};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::net::SocketAddr;

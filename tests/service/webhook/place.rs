@@ -2,11 +2,11 @@
 
 use super::line::{Line, soon};
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall, UniqueId};
-use callbridge_model::secret::Secret;
-use callbridge_model::secret_source::SecretPlace as File;
 use callbridge_model::status::Books;
 use callbridge_model::webhook_signature::Key;
-use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome};
+use callbridge_model::{
+    CallRecord, CallUuid, Judged, LeadId, Outcome, Secret, SecretPlace as File,
+};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Guard, Handle, Op, RowId, Settings, Step};
 use callbridge_webhook::http;

@@ -1,7 +1,6 @@
 //! What the events of AMI 1.x (Asterisk 1.4 to 11) tell.
 
-use callbridge_call::event::ChannelState;
-use callbridge_call::{ChannelEvent, ChannelRef, Kind, PbxEvent};
+use callbridge_call::{ChannelEvent, ChannelRef, ChannelState, Kind, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
 
 fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {

@@ -1,8 +1,7 @@
 //! Channel event logging, whatever carries it.
 
 use callbridge_asterisk::MissingColumn;
-use callbridge_call::event::ChannelState;
-use callbridge_call::{ChannelEvent, EventTime, Kind, Origin, PbxEvent, UniqueId};
+use callbridge_call::{ChannelEvent, ChannelState, EventTime, Kind, Origin, PbxEvent, UniqueId};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
 use std::collections::BTreeSet;
 use std::path::Path;

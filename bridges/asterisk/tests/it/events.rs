@@ -1,7 +1,6 @@
 //! What AMI's events tell.
 
-use callbridge_call::event::ChannelState;
-use callbridge_call::{Cdr, ChannelEvent, EventTime, Kind, Mark, Origin, PbxEvent};
+use callbridge_call::{Cdr, ChannelEvent, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use std::time::Duration;
 

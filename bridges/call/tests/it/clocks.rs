@@ -1,7 +1,7 @@
 //! Event times, arrival times, and which of them counts.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
-use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::event::Told;
 use callbridge_call::{EventTime, FinishedCall, PbxEvent};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Who began the call.
 
 use crate::story::{Story, channel, customer, employee, extensions, seconds};
+use callbridge_call::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
 use callbridge_call::Direction::{Inbound, Internal, Outbound};
-use callbridge_call::event::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
 
 #[test]
 fn a_chan_sip_trunk_born_down_tells_its_direction_in_its_first_state() {

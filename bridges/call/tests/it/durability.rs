@@ -1,7 +1,7 @@
 //! Open calls outlive a restart.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment};
-use callbridge_call::event::ChannelState::{Down, Ring, Up};
+use callbridge_call::ChannelState::{Down, Ring, Up};
 use callbridge_call::{Assembler, FinishedCall, Origin};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Which extension a call is put down to.
 
 use crate::story::{Channel, Story, channel, customer, employee, extensions};
-use callbridge_call::event::ChannelState::{Down, Ring, Ringing};
+use callbridge_call::ChannelState::{Down, Ring, Ringing};
 
 /// A missed call that rang these extensions, one channel each.
 fn missed(names: &[&str]) -> Story {

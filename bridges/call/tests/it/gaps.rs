@@ -3,7 +3,7 @@
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
 };
-use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::{
     Assembler, Endpoints, FinishedCall, Kind, Mark, PbxEvent, Settings, TrunkEndpoint,
 };

@@ -3,8 +3,8 @@
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, employee, extensions, moment, seconds,
 };
+use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::Direction;
-use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::event::Kind;
 
 fn assert_two_that_never_met(story: &Story) {

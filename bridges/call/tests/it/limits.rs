@@ -3,7 +3,7 @@
 use crate::story::{
     Channel, Story, assembler, channel, customer, employee, moment, seconds, settings,
 };
-use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::{Assembler, Direction, FinishedCall, Settings};
 use std::collections::BTreeSet;
 use std::time::Duration;

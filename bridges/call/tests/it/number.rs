@@ -1,7 +1,7 @@
 //! The customer's number, and how many customers a call out had.
 
 use crate::story::{Channel, Story, channel, customer, number, seconds};
-use callbridge_call::event::ChannelState::{Down, Ring, Unknown};
+use callbridge_call::ChannelState::{Down, Ring, Unknown};
 
 /// A call of 101 out on these trunk channels, one after the other, each with its dial string; the
 /// second value says how long the talk was.

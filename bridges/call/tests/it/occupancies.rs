@@ -2,7 +2,7 @@
 
 use crate::durability::survives_restarts;
 use crate::story::{Channel, EPOCH, Story, channel, extensions};
-use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Unknown, Up};
+use callbridge_call::ChannelState::{Down, Ring, Ringing, Unknown, Up};
 use callbridge_call::{Direction, FinishedCall, Kind};
 use std::borrow::Cow;
 

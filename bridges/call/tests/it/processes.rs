@@ -1,7 +1,7 @@
 //! A process of the PBX that is gone takes its calls with it.
 
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
-use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::event::Told;
 use callbridge_call::{Assembler, EventTime, Mark, PbxEvent};
 

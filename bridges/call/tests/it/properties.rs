@@ -1,8 +1,9 @@
 //! Whatever is told, in whatever order.
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
-use callbridge_call::event::ChannelState;
-use callbridge_call::{Assembler, Direction, EventTime, FinishedCall, Origin, PbxEvent, Settings};
+use callbridge_call::{
+    Assembler, ChannelState, Direction, EventTime, FinishedCall, Origin, PbxEvent, Settings,
+};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;

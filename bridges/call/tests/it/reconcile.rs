@@ -1,10 +1,9 @@
 //! What is known of a call by its events, when a file tells it again that knows less of some things
 //! and more of others.
 
-use callbridge_call::call::{HeardNumber, Variable};
 use callbridge_call::{
-    Decision, Direction, EventTime, Extension, FinishedCall, Knowledge, Patience, Reconciler,
-    UniqueId,
+    Decision, Direction, EventTime, Extension, FinishedCall, HeardNumber, Knowledge, Patience,
+    Reconciler, UniqueId, Variable,
 };
 use proptest::prelude::*;
 use std::time::Duration;

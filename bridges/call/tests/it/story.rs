@@ -1,9 +1,8 @@
 //! Tells a story as events: `story.at(0.0).born(&city, Ring)`.
 
-use callbridge_call::event::ChannelState;
 use callbridge_call::{
-    Assembler, Cdr, ChannelEvent, ChannelRef, Endpoints, EventTime, Extension, FinishedCall, Kind,
-    Origin, PbxEvent, Settings, TrunkEndpoint,
+    Assembler, Cdr, ChannelEvent, ChannelRef, ChannelState, Endpoints, EventTime, Extension,
+    FinishedCall, Kind, Origin, PbxEvent, Settings, TrunkEndpoint,
 };
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! When the customer talked with somebody.
 
 use crate::story::{Story, answered_by_101, channel, customer, extensions, seconds};
+use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::Origin;
-use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
 
 /// Talk of 101 with a customer that lasts so many seconds.
 fn talk_of(length: f64) -> callbridge_call::FinishedCall {

@@ -1,9 +1,9 @@
 //! What is kept of a call to tell and draw what happened in it.
 
 use crate::story::{Channel, Story, answered_by_101, channel, customer, moment};
-use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
-use callbridge_call::timeline::{CHANNELS_MAX, ENTRIES_MAX, Role, Timeline};
-use callbridge_call::{EventTime, FinishedCall, Kind, Origin, PbxEvent};
+use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
+use callbridge_call::timeline::{CHANNELS_MAX, ENTRIES_MAX};
+use callbridge_call::{EventTime, FinishedCall, Kind, Origin, PbxEvent, Role, Timeline};
 use std::fmt::Write as _;
 
 fn timeline(call: &FinishedCall) -> &Timeline {

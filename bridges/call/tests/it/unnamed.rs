@@ -1,9 +1,9 @@
 //! Bridges whose ids nobody told: CEL without `Extra`.
 
 use crate::story::{Story, channel, customer, extensions, seconds};
+use callbridge_call::ChannelState::{Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::Origin;
-use callbridge_call::event::ChannelState::{Unknown, Up};
 
 /// A Local channel that dialled a mobile over a trunk, then the user's phone, and optimised itself
 /// away: the shape of CEL tables in wazo-call-logd's tests, which have neither `extra` nor `peer`.

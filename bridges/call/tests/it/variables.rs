@@ -1,8 +1,8 @@
 //! Channel variables and user fields.
 
 use crate::story::{Story, answered_by_101, channel, customer};
+use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::FinishedCall;
-use callbridge_call::event::ChannelState::{Down, Ring};
 
 fn leads(call: &FinishedCall) -> Vec<&str> {
     let lead = call

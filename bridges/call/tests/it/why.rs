@@ -1,8 +1,8 @@
 //! Each value names the event that decided it.
 
 use crate::story::{Story, answered_by_101, channel, customer, moment};
+use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::FinishedCall;
-use callbridge_call::event::ChannelState::{Down, Ring};
 
 fn reasons(call: &FinishedCall) -> String {
     let lines = call.why.iter().map(|because| {

@@ -4,8 +4,9 @@
 
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
 use crate::telling::{Manner, id, moment, name, own};
-use callbridge_call::event::{ChannelState, ChannelTraits};
-use callbridge_call::{ChannelEvent, ChannelRef, Kind, Origin, PbxEvent};
+use callbridge_call::{
+    ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Origin, PbxEvent,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The channel in whose call this one was born: its dialler's, or the other half's.

@@ -1,8 +1,9 @@
 //! The same story as a PBX tells it: by channel events, by CEL, or by both.
 
 use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
-use callbridge_call::event::ChannelState;
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, PbxEvent, UniqueId};
+use callbridge_call::{
+    ChannelEvent, ChannelRef, ChannelState, EventTime, Kind, Origin, PbxEvent, UniqueId,
+};
 use std::borrow::Cow;
 
 /// The second that all stories begin in.

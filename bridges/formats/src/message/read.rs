@@ -4,9 +4,9 @@ use crate::message::field::MessageField;
 use crate::message::kind::{VERSION, newer_words};
 use crate::message::syntax::{Broken, FieldValues, fields};
 use crate::message::{MessageKind, value};
-use callbridge_call::call::HeardNumber;
 use callbridge_call::{
-    Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, ToldCall, WrongCall,
+    Direction, EventTime, Extension, FinishedCall, GivenIds, HeardNumber, Linkedid, ToldCall,
+    WrongCall,
 };
 use serde_json::Value;
 use std::time::Duration;

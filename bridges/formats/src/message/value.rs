@@ -2,8 +2,8 @@
 //! customer's: its type or its length, a number or a word alone.
 
 use crate::message::field::MessageField;
-use callbridge_call::call::{Variable, is_did};
-use callbridge_call::{Direction, EventTime};
+use callbridge_call::call::is_did;
+use callbridge_call::{Direction, EventTime, Variable};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! What is written reads back as the same call.
 
-use callbridge_call::call::{HeardNumber, Variable};
-use callbridge_call::{Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid};
+use callbridge_call::{
+    Direction, EventTime, Extension, FinishedCall, GivenIds, HeardNumber, Linkedid, Variable,
+};
 use callbridge_formats::message::{Publisher, ResolvedIds, read, write};
 use proptest::prelude::*;
 use std::time::Duration;

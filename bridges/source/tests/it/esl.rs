@@ -3,8 +3,7 @@
 use crate::listener::{Listener, say};
 use crate::stage::{Stage, impatient, settings, until};
 use callbridge_call::Mark;
-use callbridge_source::url::SourceUrl;
-use callbridge_source::{Fix, Item, Secret, Settings, Source, SourceId};
+use callbridge_source::{Fix, Item, Secret, Settings, Source, SourceId, SourceUrl};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
 use std::time::Duration;

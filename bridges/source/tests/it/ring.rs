@@ -99,7 +99,7 @@ async fn an_intake_that_has_gone_ends_the_source() {
     let (_verdicts, reader) = callbridge_source::verdicts();
     let source = callbridge_source::Source::new(
         callbridge_source::SourceId(0),
-        callbridge_source::url::SourceUrl::parse(&url).expect("good"),
+        callbridge_source::SourceUrl::parse(&url).expect("good"),
         callbridge_source::Secret::None,
         None,
         settings(),

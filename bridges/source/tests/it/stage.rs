@@ -1,9 +1,8 @@
 //! Runs a source and takes what it tells.
 
-use callbridge_source::url::SourceUrl;
 use callbridge_source::{
     Bounds, Counts, EventTime, Frame, Intake, Item, Limits, Position, Secret, Settings, Source,
-    SourceId, Verdicts, ring, verdicts,
+    SourceId, SourceUrl, Verdicts, ring, verdicts,
 };
 use std::time::Duration;
 use tokio::sync::oneshot;

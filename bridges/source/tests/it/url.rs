@@ -1,7 +1,8 @@
 //! `--source` URLs as the command line's page fixes them.
 
 use callbridge_call::EventTime;
-use callbridge_source::url::{BrokerUrl, Format, From, SourceUrl, Transport, UrlDate};
+use callbridge_source::url::{Format, From, UrlDate};
+use callbridge_source::{BrokerUrl, SourceUrl, Transport};
 
 fn faults(text: &str) -> String {
     let faults = SourceUrl::parse(text).expect_err("it must be refused");

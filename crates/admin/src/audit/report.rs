@@ -1,8 +1,7 @@
 //! The sum of an audit.
 
 use crate::audit::journal::{Difference, FieldValue, JournalReading};
-use callbridge_model::Zone;
-use callbridge_model::safe::safe;
+use callbridge_model::{Zone, safe};
 use serde::Serialize;
 use std::fmt::Write as _;
 

@@ -6,8 +6,7 @@ use crate::kept_call::{KeptCall, judged_as_kept};
 use crate::protocol::{CallsQuery, ControlReply};
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
-use callbridge_model::number::Country;
-use callbridge_model::{TypedNumber, Zone, clock, dates};
+use callbridge_model::{Country, TypedNumber, Zone, clock, dates};
 use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store, tables};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -278,9 +277,9 @@ mod tests {
     #[test]
     fn a_call_is_told_when_it_is_new_and_when_it_ends_and_not_in_between() {
         let call = callbridge_testkit::sample::call();
-        let rules = callbridge_mapping::journal::Rules::default();
-        let people = callbridge_mapping::people::People::default();
-        let judged = callbridge_mapping::journal::judge(&call, "pbx1", &rules, &people, call.ended);
+        let rules = callbridge_mapping::Rules::default();
+        let people = callbridge_mapping::People::default();
+        let judged = callbridge_mapping::judge(&call, "pbx1", &rules, &people, call.ended);
         let mut under_way = BTreeSet::new();
         let mut told = |state| {
             let call = Listed {

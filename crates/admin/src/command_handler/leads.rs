@@ -4,7 +4,7 @@ use super::{CommandHandler, ReplySender, Stop};
 use crate::refusal::Refusal;
 use callbridge_intake::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, LeadProfile, Standing};
-use callbridge_mapping::people::LeadAnswer;
+use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
 use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, tables};
 use serde_json::{Value, json};

@@ -1,8 +1,7 @@
 //! A call in one line, as `demo` and `calls` show it.
 
 use callbridge_call::Direction;
-use callbridge_model::safe::safe;
-use callbridge_model::{ByHand, CallRecord, LeadId, Phone, Reason};
+use callbridge_model::{ByHand, CallRecord, LeadId, Phone, Reason, safe};
 use callbridge_spool::State;
 use serde::Deserialize;
 

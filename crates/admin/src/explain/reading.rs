@@ -6,7 +6,7 @@ use callbridge_call::{
     Timing, ToldCall, UniqueId, WrongCall,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
-use callbridge_mapping::trunk::Trunks;
+use callbridge_mapping::Trunks;
 use std::collections::BTreeMap;
 
 /// How a recording is read.

@@ -1,11 +1,12 @@
 //! `explain --json`: one object a finished call, its keys in the order of the command line's page.
 
 use super::text::Explained;
-use callbridge_call::timeline::{Channel, MomentKind, Role, Way};
-use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall, WrongCall};
-use callbridge_model::safe::{safe, safe_json};
+use callbridge_call::timeline::{Channel, Way};
+use callbridge_call::{
+    Direction, EpochSeconds, EventTime, FinishedCall, MomentKind, Role, WrongCall,
+};
 use callbridge_model::{
-    ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason, Zone,
+    ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason, Zone, safe, safe_json,
 };
 use serde::{Deserialize, Serialize};
 
@@ -309,10 +310,8 @@ pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_mapping::journal::{Rules, judge};
-    use callbridge_mapping::people::People;
-    use callbridge_mapping::trunk::{Trunk, Trunks};
-    use callbridge_model::safe::is_hostile;
+    use callbridge_mapping::{People, Rules, Trunk, Trunks, judge};
+    use callbridge_model::is_hostile;
     use callbridge_testkit::sample::call;
 
     #[test]

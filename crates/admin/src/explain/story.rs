@@ -1,9 +1,8 @@
 //! What happened in a call, a line an event that matters.
 
-use callbridge_call::EventTime;
-use callbridge_call::timeline::{Channel, MomentKind, Role, TalkSpan, Timeline, Way};
-use callbridge_model::Zone;
-use callbridge_model::safe::safe;
+use callbridge_call::timeline::{Channel, TalkSpan, Way};
+use callbridge_call::{EventTime, MomentKind, Role, Timeline};
+use callbridge_model::{Zone, safe};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;

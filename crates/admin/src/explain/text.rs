@@ -1,13 +1,9 @@
 //! `explain` for people: each value with the event that decided it.
 
 use super::story::{self, Paint, Times};
-use callbridge_call::timeline::Timeline;
-use callbridge_call::{Direction, EventTime, FinishedCall};
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::{LeadAnswer, People};
-use callbridge_mapping::trunk::Trunk;
-use callbridge_model::safe::safe;
-use callbridge_model::{Judged, Outcome, Reason};
+use callbridge_call::{Direction, EventTime, FinishedCall, Timeline};
+use callbridge_mapping::{LeadAnswer, People, Rules, Trunk};
+use callbridge_model::{Judged, Outcome, Reason, safe};
 use callbridge_spool::State;
 use std::fmt::Write as _;
 
@@ -297,8 +293,7 @@ fn or_none(text: Option<&str>) -> String {
 mod tests {
     use super::*;
     use callbridge_call::call::Because;
-    use callbridge_mapping::journal::judge;
-    use callbridge_mapping::trunk::{Trunk, Trunks};
+    use callbridge_mapping::{Trunk, Trunks, judge};
     use callbridge_model::Zone;
     use callbridge_testkit::sample::call;
 

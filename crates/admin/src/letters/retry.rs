@@ -1,9 +1,7 @@
 //! A letter is sent again: mapped anew by the rules in force, under its own uuid.
 
 use callbridge_call::EventTime;
-use callbridge_mapping::journal;
-use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
-use callbridge_mapping::people::People;
+use callbridge_mapping::{EmployeeWish, People, Rules, Wish, journal};
 use callbridge_model::{CallRecord, LeadId, Outcome, Reason};
 use callbridge_spool::{Error, Row, State, Step};
 

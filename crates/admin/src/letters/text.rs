@@ -2,8 +2,7 @@
 
 use crate::explain::line::cut;
 use callbridge_call::EventTime;
-use callbridge_model::safe::safe;
-use callbridge_model::{CallRecord, Zone};
+use callbridge_model::{CallRecord, Zone, safe};
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -184,7 +183,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::safe::is_hostile;
+    use callbridge_model::is_hostile;
     use serde_json::json;
 
     fn zone() -> Zone {

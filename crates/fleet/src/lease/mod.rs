@@ -1,7 +1,7 @@
 //! Which of several machines sends: the lease of `--standby NAME`.
 //!
 //! In come ticks of a queue and the time since boot, out goes leave to send
-//! ([`callbridge_model::permit::Permit`]), which the client of the CRM asks for directly before it
+//! ([`callbridge_model::Permit`]), which the client of the CRM asks for directly before it
 //! writes a request. `NAME` is a quorum queue with a single active consumer. Every process
 //! publishes a tick every three seconds and consumes the queue; only the one whom the broker feeds
 //! gets its own ticks back, and may send until ten seconds after the publishing of the last of

@@ -1,9 +1,9 @@
 use super::*;
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
-use callbridge_mapping::journal::judge;
 use callbridge_mapping::people::files::Watched;
-use callbridge_mapping::trunk::{Trunk, Trunks, parse};
+use callbridge_mapping::trunk::parse;
+use callbridge_mapping::{Trunk, Trunks, judge};
 use callbridge_model::status::Books;
 use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open, tables};
 use callbridge_testkit::sample::call;

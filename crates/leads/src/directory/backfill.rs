@@ -18,7 +18,7 @@ use super::news::LeadNews;
 use super::rows::{LeadRow, page};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, ApiReply, ApiResult, LeadsPage};
-use callbridge_model::number::Country;
+use callbridge_model::Country;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use super::profile::{Name, ProfileNews};
 use super::told::{Told, What};
 use callbridge_call::EpochSeconds;
-use callbridge_model::number::{Country, e164};
-use callbridge_model::{LeadId, Phone};
+use callbridge_model::number::e164;
+use callbridge_model::{Country, LeadId, Phone};
 
 /// Phones of one contact at most; what is beyond them is left out.
 pub const PHONES_MAX: usize = 100;

@@ -10,8 +10,7 @@
 
 use super::told::{FactSource, Told};
 use callbridge_call::EpochSeconds;
-use callbridge_model::EmployeeId;
-use callbridge_model::safe::is_hostile;
+use callbridge_model::{EmployeeId, is_hostile};
 use serde::Serialize;
 use serde_json::Value;
 use smol_str::SmolStr;

@@ -1,8 +1,7 @@
 use super::super::memory::Remembered;
 use super::super::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
 use super::*;
-use callbridge_model::LeadId;
-use callbridge_model::number::Country;
+use callbridge_model::{Country, LeadId};
 use proptest::prelude::*;
 use serde_json::json;
 

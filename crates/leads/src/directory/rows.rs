@@ -19,8 +19,7 @@ use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, phones_of};
 use super::profile::{Name, ProfileNews};
 use super::told::{Told, What};
 use callbridge_call::EpochSeconds;
-use callbridge_model::LeadId;
-use callbridge_model::number::Country;
+use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
 /// Contacts of one row at most; what is beyond them is left out.

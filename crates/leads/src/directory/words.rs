@@ -2,7 +2,7 @@
 
 use super::find::{Finding, Holder, Standing};
 use callbridge_call::EpochSeconds;
-use callbridge_mapping::people::LeadAnswer;
+use callbridge_mapping::LeadAnswer;
 
 /// Holders named in one answer.
 const NAMED_MAX: usize = 3;

@@ -5,8 +5,7 @@
 
 use callbridge_call::EventTime;
 use callbridge_crm::{LeadsPage, Request};
-use callbridge_model::LeadId;
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{LeadId, TokenFingerprint};
 use std::time::Duration;
 
 /// One request.

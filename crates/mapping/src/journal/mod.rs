@@ -19,8 +19,8 @@ pub use retry::{BY_HAND, EmployeeWish, Wish, remap};
 use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Direction, EventTime, FinishedCall};
-use callbridge_model::number::{Country, normalise};
-use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_model::number::normalise;
+use callbridge_model::{CallRecord, Country, EmployeeId, Judged, LeadId, Outcome, Phone, Reason};
 use figures::Figures;
 use std::collections::BTreeMap;
 

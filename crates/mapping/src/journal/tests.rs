@@ -1,8 +1,7 @@
 use super::*;
 use crate::people::files::Watched;
 use crate::trunk::Trunk;
-use callbridge_call::call::HeardNumber;
-use callbridge_call::{EpochSeconds, Extension};
+use callbridge_call::{EpochSeconds, Extension, HeardNumber};
 use callbridge_model::CallUuid;
 use callbridge_testkit::sample::call;
 use std::time::Duration;

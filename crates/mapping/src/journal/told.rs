@@ -98,10 +98,8 @@ mod tests {
     use crate::people::files::Watched;
     use crate::people::rule::{EmployeeRule, LeadRule};
     use crate::trunk::{Trunk, Trunks, parse};
-    use callbridge_call::GivenIds;
-    use callbridge_call::call::HeardNumber;
-    use callbridge_model::number::Country;
-    use callbridge_model::{EmployeeId, Judged, LeadId, Outcome};
+    use callbridge_call::{GivenIds, HeardNumber};
+    use callbridge_model::{Country, EmployeeId, Judged, LeadId, Outcome};
     use callbridge_testkit::sample;
     use std::time::Duration;
 

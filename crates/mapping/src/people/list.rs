@@ -8,8 +8,8 @@
 
 use super::rows::{BadRow, ListReport, WrongHeader, each_row, refused, shortened};
 use callbridge_call::Extension;
-use callbridge_model::number::{Country, e164};
-use callbridge_model::{EmployeeId, LeadId, Phone};
+use callbridge_model::number::e164;
+use callbridge_model::{Country, EmployeeId, LeadId, Phone};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;

@@ -19,9 +19,7 @@ pub mod rule;
 
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Extension, FinishedCall};
-use callbridge_model::number::Country;
-use callbridge_model::safe::safe;
-use callbridge_model::{EmployeeId, LeadId, Phone};
+use callbridge_model::{Country, EmployeeId, LeadId, Phone, safe};
 use list::{Employees, LeadList, ListAnswer};
 use regex::Regex;
 use rule::{EmployeeRule, LeadRule};

@@ -3,7 +3,7 @@
 //! Columns are found by the header's names; others may stand beside them. UTF-8, with or without a
 //! byte order mark; the header says whether commas, semicolons or tabs separate.
 
-use callbridge_model::safe::safe;
+use callbridge_model::safe;
 use std::fmt;
 
 /// Bad rows that are kept with their words; of those behind them only the number is known.

@@ -2,7 +2,7 @@
 
 use super::Trunk;
 use crate::people::rule::{employee_rule, lead_rules};
-use callbridge_model::number::Country;
+use callbridge_model::Country;
 
 /// The keys of a trunk, for messages.
 const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";

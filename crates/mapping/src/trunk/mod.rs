@@ -7,7 +7,7 @@ pub use flag::parse;
 use crate::people::rule::{EmployeeRule, LeadRule};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Endpoints, FinishedCall, TrunkEndpoint};
-use callbridge_model::number::Country;
+use callbridge_model::Country;
 use std::collections::BTreeSet;
 
 /// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.

@@ -1,7 +1,7 @@
 //! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
 
 use crate::log::limit::LeftOut;
-use callbridge_model::safe::{is_hostile, safe, safe_json};
+use callbridge_model::{is_hostile, safe, safe_json};
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};
 use tracing::field::{Field, Visit};

@@ -5,8 +5,7 @@ mod limit;
 mod lines;
 mod writer;
 
-use callbridge_model::environment::Environment;
-use callbridge_model::safe::safe_lines;
+use callbridge_model::{Environment, safe_lines};
 use limit::{LeftOut, LogLimit};
 use lines::{JsonLine, TextFields};
 use std::backtrace::{Backtrace, BacktraceStatus};

@@ -2,7 +2,7 @@
 //! none of our secrets.
 
 use crate::notify::history::Notification;
-use callbridge_model::safe::safe;
+use callbridge_model::safe;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::request::{FormFields, link};
 use crate::shell::PageShell;
 use askama::Template;
 use bytes::Bytes;
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::Refusal;
 use callbridge_listener::body;
 use callbridge_model::Reason;
 use callbridge_spool::{Letter, RowId};

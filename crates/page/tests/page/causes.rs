@@ -3,8 +3,7 @@
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
-use callbridge_admin::command_handler::LetterChange;
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::{LetterChange, PageRole};
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{EmployeeId, LeadId, Reason};
 use callbridge_page::backend::CauseGroup;

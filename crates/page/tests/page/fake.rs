@@ -1,10 +1,8 @@
 //! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
 
-use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_call::EpochSeconds;
-use callbridge_model::Status;
-use callbridge_model::{LeadId, Phone, Reason, Zone};
+use callbridge_model::{LeadId, Phone, Reason, Status, Zone};
 use callbridge_page::backend::*;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, ParkedPhone, RowId};
 use std::collections::{BTreeMap, BTreeSet};

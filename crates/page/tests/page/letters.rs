@@ -3,9 +3,8 @@
 use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
-use callbridge_admin::command_handler::LetterChange;
-use callbridge_admin::page_role::PageRole;
-use callbridge_mapping::journal::{EmployeeWish, Wish};
+use callbridge_admin::{LetterChange, PageRole};
+use callbridge_mapping::{EmployeeWish, Wish};
 use callbridge_model::{LeadId, Reason, Said};
 use callbridge_spool::RowId;
 use std::sync::Arc;

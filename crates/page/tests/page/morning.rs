@@ -3,12 +3,11 @@
 use crate::fake::Known;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_leads::directory::LeadProfile;
-use callbridge_model::Status;
 use callbridge_model::status::{
     Backlog, Books, BudgetStatus, Employees, Lease, LeasePhase, SourceGap, SourceState,
     SourceStatus, Token, Unlisted, Unmatched,
 };
-use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
+use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason, Status};
 use callbridge_page::backend::*;
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{

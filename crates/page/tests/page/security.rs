@@ -3,7 +3,7 @@
 use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
 use crate::fake::{Fake, Known};
 use crate::morning::morning;
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use std::sync::Arc;
 
 async fn served(manner: Manner) -> (Arc<Fake>, Served) {

@@ -3,7 +3,7 @@
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::morning;
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use callbridge_model::status::OverallState;
 use callbridge_page::backend::Outcomes;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
 use crate::morning::morning;
-use callbridge_admin::page_role::PageRole;
+use callbridge_admin::PageRole;
 use callbridge_model::clock;
 use callbridge_model::status::{Employees, Lease, LeasePhase};
 use std::sync::Arc;

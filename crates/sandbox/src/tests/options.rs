@@ -2,7 +2,7 @@
 
 use crate::lead::act;
 use crate::{Options, run};
-use callbridge_model::secret::ExposeSecret;
+use callbridge_model::ExposeSecret;
 use clap::Parser;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

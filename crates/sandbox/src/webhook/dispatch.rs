@@ -8,7 +8,7 @@ use super::outbox::{Attempt, DeliveryId, dice};
 use super::told;
 use crate::core::Sandbox;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use std::collections::BTreeMap;
 use std::time::Duration;

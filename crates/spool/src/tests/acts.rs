@@ -10,8 +10,7 @@ use crate::{
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use callbridge_model::{LeadId, Outcome, Phone, Reason, TokenFingerprint};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use crate::archive::{ArchiveError, ArchivePart, StateArchive, export, import};
 use crate::folder::FILE;
 use crate::{Error, Op, Settings, open, tables};
-use callbridge_model::exit::{Code, ExitCode as _};
+use callbridge_model::{Code, ExitCode as _};
 use ring::digest::{SHA256, digest};
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};

@@ -1,10 +1,12 @@
 //! Made-up calls.
 
 use crate::{FIRST_POLL, FailedCallStep, Finished, Op, QueueQuery, RowId, Store, tables};
-use callbridge_call::call::HeardNumber;
-use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_call::{
+    Direction, EpochSeconds, EventTime, Extension, FinishedCall, HeardNumber, UniqueId,
+};
+use callbridge_model::{
+    CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason, TokenFingerprint,
+};
 use std::time::Duration;
 
 /// The moment that tests begin at.

@@ -8,9 +8,8 @@ use crate::{
 };
 use callbridge_call::EpochSeconds;
 use callbridge_formats::message::webhook::CallEcho;
-use callbridge_model::TokenFingerprint;
 use callbridge_model::status::{Echo, SentField};
-use callbridge_model::{LeadId, Outcome, Reason};
+use callbridge_model::{LeadId, Outcome, Reason, TokenFingerprint};
 use std::time::Duration;
 
 fn store() -> Store {

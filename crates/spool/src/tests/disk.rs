@@ -4,7 +4,7 @@ use super::call::journal;
 use crate::dispatch::prepare;
 use crate::writer::start;
 use crate::{Done, Error, Op, Settings, Store, tables};
-use callbridge_model::exit::ExitCode as _;
+use callbridge_model::ExitCode as _;
 
 fn call(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))

@@ -3,7 +3,7 @@
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
 use crate::{Done, Error, Integrity, Op, Settings, open};
-use callbridge_model::exit::ExitCode as _;
+use callbridge_model::ExitCode as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;

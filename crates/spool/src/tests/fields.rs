@@ -8,8 +8,7 @@ use callbridge_leads::lead_field::{Blames, Catalogue, CrmField, FieldId, Refusal
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone};
+use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone, TokenFingerprint};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

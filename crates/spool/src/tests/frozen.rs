@@ -10,10 +10,8 @@ use crate::tables::schema::MIGRATIONS;
 use crate::{
     Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open, tables,
 };
-use callbridge_model::TokenFingerprint;
-use callbridge_model::exit::ExitCode as _;
 use callbridge_model::status::Books;
-use callbridge_model::{LeadId, Phone, Reason};
+use callbridge_model::{ExitCode as _, LeadId, Phone, Reason, TokenFingerprint};
 use rusqlite::{Connection, types::Value};
 use std::collections::BTreeMap;
 use std::path::Path;

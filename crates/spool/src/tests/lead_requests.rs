@@ -7,8 +7,7 @@ use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{EmployeeId, LeadId, Phone};
+use callbridge_model::{EmployeeId, LeadId, Phone, TokenFingerprint};
 
 fn store(drop_employee: bool) -> Store {
     let settings = Settings {

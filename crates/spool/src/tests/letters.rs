@@ -5,8 +5,7 @@ use crate::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, PublishedBy, RowId, Settings, State,
     Step, Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
 };
-use callbridge_model::exit::ExitCode as _;
-use callbridge_model::{LeadId, Outcome, Phone, Reason, TokenFingerprint};
+use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint};
 use std::collections::BTreeMap;
 
 fn store() -> Store {

@@ -2,10 +2,11 @@
 
 use super::call::{ask, at, finished};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
-use callbridge_call::call::{Because, HeardNumber, Variable};
-use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, UniqueId};
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallUuid, EmployeeId, LeadId, Outcome, Phone};
+use callbridge_call::call::Because;
+use callbridge_call::{
+    Direction, EpochSeconds, EventTime, Extension, HeardNumber, UniqueId, Variable,
+};
+use callbridge_model::{CallUuid, EmployeeId, LeadId, Outcome, Phone, TokenFingerprint};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -5,9 +5,7 @@ use crate::{
     ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, QueueQuery, RowId, Settings,
     Step, Store, tables,
 };
-use callbridge_model::TokenFingerprint;
-use callbridge_model::exit::ExitCode as _;
-use callbridge_model::{Outcome, Reason};
+use callbridge_model::{ExitCode as _, Outcome, Reason, TokenFingerprint};
 
 fn store() -> Store {
     Store::in_memory(Settings::default()).expect("memory")

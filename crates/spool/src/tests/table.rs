@@ -3,8 +3,7 @@
 use super::call::{at, journal};
 use crate::{IfAbsent, OutcomeSource, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
-use callbridge_model::Reason;
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{Reason, TokenFingerprint};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
 pub fn steps() -> [Step; 24] {

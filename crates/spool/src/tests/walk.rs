@@ -9,9 +9,8 @@ use crate::{
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::RerouteHistory;
-use callbridge_model::TokenFingerprint;
 use callbridge_model::status::Books;
-use callbridge_model::{Outcome, Reason};
+use callbridge_model::{Outcome, Reason, TokenFingerprint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

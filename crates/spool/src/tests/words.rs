@@ -3,7 +3,7 @@
 use super::call::journal;
 use crate::folder::FILE;
 use crate::{Error, Op, Refused, RowId, Settings, State, open, tables};
-use callbridge_model::exit::ExitCode as _;
+use callbridge_model::ExitCode as _;
 use std::path::PathBuf;
 
 /// Refusals at the door.

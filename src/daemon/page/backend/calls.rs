@@ -1,15 +1,13 @@
 //! Calls of the page: kept ones, one of them, and those that go on.
 
 use super::DaemonBackend;
-use callbridge_admin::explain::picture;
-use callbridge_admin::explain::story::{self, Paint, Times};
-use callbridge_admin::explain::text::{self, Depth, Explained};
-use callbridge_admin::kept_call::KeptCall;
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::explain::story::{Paint, Times};
+use callbridge_admin::explain::text::{Depth, Explained};
+use callbridge_admin::explain::{picture, story, text};
+use callbridge_admin::{KeptCall, Refusal};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::request::submission;
-use callbridge_mapping::journal;
-use callbridge_mapping::people::People;
+use callbridge_mapping::{People, journal};
 use callbridge_model::{TypedNumber, clock};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};

@@ -1,7 +1,7 @@
 //! What became of the calls of a day and of a week.
 
 use super::DaemonBackend;
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::Refusal;
 use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_page::backend::{Bar, Figures, Outcomes};

@@ -1,7 +1,7 @@
 //! Dead letters of the page, and numbers without a lead.
 
 use super::DaemonBackend;
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::Refusal;
 use callbridge_model::Reason;
 use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
 use callbridge_spool::{Letter, LetterFilter, ParkedPhone, RowId, tables};

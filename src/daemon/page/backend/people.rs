@@ -1,7 +1,7 @@
 //! What employees did, and what trunks took.
 
 use super::DaemonBackend;
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::Refusal;
 use callbridge_call::Direction;
 use callbridge_model::{LeadId, TypedNumber, clock};
 use callbridge_page::backend::{EmployeeTable, Profiles, Span, TrunkView, WaitingCustomer};

@@ -1,7 +1,7 @@
 //! `check`, run from the page: in a process of its own, with what `run` was given.
 
 use super::DaemonBackend;
-use callbridge_admin::refusal::Refusal;
+use callbridge_admin::Refusal;
 use callbridge_model::Code;
 use callbridge_page::backend::CheckFinding;
 use std::ffi::OsString;

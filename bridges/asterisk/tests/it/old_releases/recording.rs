@@ -1,7 +1,8 @@
 //! The recordings, told to an assembler.
 
-use callbridge_call::{Assembler, Endpoints, EventTime, FinishedCall, TrunkEndpoint};
-use callbridge_call::{Mark, PbxEvent, Settings};
+use callbridge_call::{
+    Assembler, Endpoints, EventTime, FinishedCall, Mark, PbxEvent, Settings, TrunkEndpoint,
+};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! SVG, element by element: numbers to a tenth, texts escaped.
 
-use callbridge_model::safe::safe;
+use callbridge_model::safe;
 use std::fmt::Write as _;
 
 /// The elements so far.

@@ -4,8 +4,8 @@ use super::canvas::Canvas;
 use super::scale::Scale;
 use super::{AXIS_RIGHT, MARGIN, WIDTH};
 use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
-use callbridge_call::EventTime;
-use callbridge_call::timeline::{Channel, MomentKind, Role, Stay, TalkSpan, Timeline, Way};
+use callbridge_call::timeline::{Channel, Stay, TalkSpan, Way};
+use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 
 /// A lane's height: for few channels, for many.
 const HEIGHTS: (f64, f64) = (40.0, 32.0);

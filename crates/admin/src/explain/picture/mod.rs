@@ -13,8 +13,7 @@ mod scale;
 
 use super::story::{Times, seconds, short};
 use super::text::{Explained, outcome};
-use callbridge_call::timeline::{MomentKind, Timeline};
-use callbridge_call::{Direction, EventTime};
+use callbridge_call::{Direction, EventTime, MomentKind, Timeline};
 use canvas::Canvas;
 use lanes::Lanes;
 use scale::Scale;
