@@ -67,10 +67,10 @@ fn day() {
     };
     let bytes = day("the bytes alone (read)", "", bytes_alone);
     let lines = day("lines, as a plain script reads", "", lines_alone);
-    let heard = day("rows → Told (Decoder)", "1 M/s", told);
+    let received = day("rows → Told (Decoder)", "1 M/s", told);
     let whole = day("rows → finished calls", "10 s, flat", calls);
     let plain = format!("lines alone: {:.2} M/s", lines.1);
-    let rate = format!("{:.2} M/s", heard.1);
+    let rate = format!("{:.2} M/s", received.1);
     table::row("day", "CEL rows → Told", &rate, "1 M/s", &plain);
     let plain = format!(
         "the bytes alone: {:.2} s, {} KB; lines alone: {:.2} s",
@@ -207,8 +207,8 @@ fn messages(file: &Path, mut each: impl FnMut(&PbxEvent<'_>)) {
             let Frame::Message(message) = frame else {
                 continue;
             };
-            if let Decoded::Event { heard, .. } = decoder.decode(message) {
-                each(&heard.told);
+            if let Decoded::Event { received, .. } = decoder.decode(message) {
+                each(&received.event);
             }
         }
     });
@@ -236,7 +236,7 @@ fn calls(file: &Path) -> u64 {
     let now = EventTime::from_seconds(i64::from(MIDNIGHT) + 30 * 86_400);
     let (mut finished, mut most_open) = (0, 0);
     messages(file, |told| {
-        assembler.hear(told, now);
+        assembler.on_event(told, now);
         most_open = most_open.max(assembler.open_calls());
         finished += assembler.take_finished().len();
     });
@@ -278,7 +278,7 @@ fn open_calls() {
                     channel,
                     kind,
                 };
-                assembler.hear(&PbxEvent::Channel(event), now);
+                assembler.on_event(&PbxEvent::Channel(event), now);
             }
         }
     }

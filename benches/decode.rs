@@ -249,11 +249,11 @@ fn calls(format: Format, bytes: &[u8]) -> usize {
     let mut assembler = Assembler::new(Settings::new(Endpoints::default()));
     let (mut read, mut now) = (0, EventTime::from_seconds(0));
     for message in messages(format, bytes) {
-        if let Decoded::Event { heard, .. } = decoder.decode(message) {
-            if let PbxEvent::Channel(event) = &heard.told {
+        if let Decoded::Event { received, .. } = decoder.decode(message) {
+            if let PbxEvent::Channel(event) = &received.event {
                 now = now.max(event.at.unwrap_or(now));
             }
-            assembler.hear(&heard.told, now);
+            assembler.on_event(&received.event, now);
         }
         read += 1;
         if read % COMMITTED == 0 {

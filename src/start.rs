@@ -49,7 +49,7 @@ fn run() -> Result<(), Failure> {
         .or_fail(Code::Failed)?;
     let ended = runtime.block_on(async {
         let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if stops_in_order {
-            Box::pin(told_to_stop()?)
+            Box::pin(stop_requested()?)
         } else {
             // The signal itself ends it, as it ends any other program.
             Box::pin(std::future::pending())
@@ -66,25 +66,25 @@ fn run() -> Result<(), Failure> {
 const SAME_ORDER: Duration = Duration::from_millis(500);
 
 /// Ends at SIGTERM or SIGINT. A second one ends the process at once: what is committed is safe.
-fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+fn stop_requested() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     let listen = |kind| signal(kind).or_fail(Code::Failed);
     let (mut terminate, mut interrupt) = (
         listen(SignalKind::terminate())?,
         listen(SignalKind::interrupt())?,
     );
-    let mut heard = async move || {
+    let mut signalled = async move || {
         tokio::select! {
             _ = terminate.recv() => SignalKind::terminate(),
             _ = interrupt.recv() => SignalKind::interrupt(),
         }
     };
     Ok(async move {
-        heard().await;
+        signalled().await;
         tokio::spawn(async move {
             let first = Instant::now();
-            let mut again = heard().await;
+            let mut again = signalled().await;
             while first.elapsed() < SAME_ORDER {
-                again = heard().await;
+                again = signalled().await;
             }
             say("asked to stop a second time: ended at once");
             // As a shell says of a program that a signal has ended.

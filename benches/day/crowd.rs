@@ -130,8 +130,8 @@ fn read(text: &[u8], mut each: impl FnMut(&PbxEvent<'_>)) {
             let Frame::Message(message) = frame else {
                 continue;
             };
-            if let Decoded::Event { heard, .. } = decoder.decode(message) {
-                each(&heard.told);
+            if let Decoded::Event { received, .. } = decoder.decode(message) {
+                each(&received.event);
             }
         }
     }
@@ -148,7 +148,7 @@ fn assembled(text: &[u8], mut assembler: Assembler) -> usize {
     let now = EventTime::from_micros(BEGINS + 30 * 86_400 * 1_000_000);
     let (mut finished, mut most_open) = (0, 0);
     read(text, |told| {
-        assembler.hear(told, now);
+        assembler.on_event(told, now);
         most_open = most_open.max(assembler.open_calls());
         finished += assembler.take_finished().len();
     });

@@ -30,15 +30,15 @@ pub fn decoded(format: Format, bytes: &[u8]) {
         let Frame::Message(message) = frame else {
             continue;
         };
-        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        let Decoded::Event { received, .. } = decoder.decode(message) else {
             continue;
         };
-        if let PbxEvent::Channel(event) = &heard.told {
+        if let PbxEvent::Channel(event) = &received.event {
             let named = !event.channel.name.is_empty() || !event.channel.uniqueid.is_empty();
             assert!(named, "an event of no channel: {event:?}");
         }
         now = now.plus(Duration::from_millis(1));
-        assembler.hear(&heard.told, now);
+        assembler.on_answer(&received.event, now);
     }
     finish(&mut assembler, now);
 }

@@ -22,13 +22,13 @@ pub fn manager(bytes: &[u8]) {
     // A banner has no empty line behind it: the transport gives it alone.
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (banner, rest) = bytes.split_at(end.unwrap_or(0));
-    obey(login.hear(banner));
+    obey(login.on_answer(banner));
     framer.push(rest);
     while let Some(frame) = framer.next() {
         let Frame::Message(frame) = frame else {
             continue;
         };
-        obey(login.hear(frame));
+        obey(login.on_answer(frame));
         if !login.is_open() {
             continue;
         }
@@ -38,7 +38,7 @@ pub fn manager(bytes: &[u8]) {
             let _ = survey.ask(&mut login);
             survey
         });
-        survey.hear(frame);
+        survey.on_answer(frame);
     }
     if let Some(survey) = survey {
         let answered = survey.is_answered() && survey.is_echoed();
@@ -108,9 +108,9 @@ fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
         let FrameRead::Frame(frame) = read else {
             continue;
         };
-        match dialogue.hear(frame) {
-            Heard::Answer(answer) => survey.hear(answer),
-            Heard::Refused(refusal) => assert!(!refusal.to_string().contains(SECRET)),
+        match dialogue.on_answer(frame) {
+            FrameMeaning::Answer(answer) => survey.on_answer(answer),
+            FrameMeaning::Refused(refusal) => assert!(!refusal.to_string().contains(SECRET)),
             _ => {}
         }
         dialogue.ping();

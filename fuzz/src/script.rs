@@ -196,9 +196,9 @@ impl Script {
                 }
             }
             let Some(told) = step.told(at) else { continue };
-            let heard = assembler.hear(&told, now);
+            let received = assembler.on_answer(&told, now);
             let customer = matches!(step.channel % 8, 0 | 1) && !step.name_alone;
-            if heard && customer && matches!(step.what, What::Born(_)) {
+            if received && customer && matches!(step.what, What::Born(_)) {
                 born.insert(id(step.channel));
             }
         }

@@ -11,7 +11,7 @@ use callbridge_admin::audit::{
 };
 use callbridge_admin::explain::reading::Reading;
 use callbridge_admin::{ControlRequest, state_access};
-use callbridge_call::{FinishedCall, ToldCall};
+use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_crm::FilterPage;
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
@@ -40,7 +40,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let mut calls = Vec::new();
     read(audit, lists.people(), |call, _| calls.push(call))?;
     let (fates, listening) = fates(&at, &calls).await?;
-    let found = look_for(audit, &at, &calls, notes).await?;
+    let found = search_journal(audit, &at, &calls, notes).await?;
     let lost = found.missing.iter();
     let lost: BTreeMap<&str, CallUuid> = lost
         .filter_map(|(place, lost)| Some((calls.get(*place)?.linkedid.as_str(), lost.uuid)))
@@ -60,10 +60,10 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     }
     if audit.take_in {
         let mut wanted = Vec::new();
-        read(audit, lists.people(), |call, heard| {
+        read(audit, lists.people(), |call, journaled| {
             let linkedid = call.linkedid.as_str();
             if missing.contains(linkedid) {
-                wanted.push((heard, lost.get(linkedid).copied()));
+                wanted.push((journaled, lost.get(linkedid).copied()));
             }
         })?;
         take_in(&at, wanted).await?;
@@ -131,8 +131,8 @@ fn read(
         };
     let mut reading = Reading::new(explain::rules(&audit.config, format));
     let of_file = (&*audit.file, format);
-    explain::read(file, of_file, &mut reading, |reading, told, is_last| {
-        let ended = told.into_iter().flatten();
+    explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
+        let ended = calls.into_iter().flatten();
         // Calls that go on at the end of the file are compared, too: their beginning was read.
         let open = if is_last {
             reading.under_way()
@@ -140,7 +140,7 @@ fn read(
             Vec::new()
         };
         let open = open.into_iter().map(|call| (call, true));
-        for (ToldCall { pbx, call }, is_open) in ended.map(|call| (call, false)).chain(open) {
+        for (ReportedCall { pbx, call }, is_open) in ended.map(|call| (call, false)).chain(open) {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
             if early || late {
@@ -151,9 +151,9 @@ fn read(
                 rules.trunks.take_in(&pbx, prefix)
                     || people.knows(&device(prefix), &rules.trunks, &pbx)
             };
-            let mut told = FileCall::new(&call, &judged, is_known);
-            told.is_open = is_open;
-            each(told, (pbx, call));
+            let mut file_call = FileCall::new(&call, &judged, is_known);
+            file_call.is_open = is_open;
+            each(file_call, (pbx, call));
         }
         Ok(true)
     })?;
@@ -219,7 +219,7 @@ async fn take_in(
 const PAGES_FEW: u32 = 5;
 
 /// What the CRM's journal has of them. Where it cannot be read that is said, and no failure.
-pub(super) async fn look_for(
+pub(super) async fn search_journal(
     audit: &Audit,
     at: &Asking,
     calls: &[FileCall],
@@ -236,7 +236,7 @@ pub(super) async fn look_for(
             tokio::time::sleep(search.rest()).await;
         }
         match journal_page(at, query).await {
-            Ok(answer) => search.heard(answer),
+            Ok(answer) => search.on_answer(answer),
             Err(failure) => search.unread(failure.to_string()),
         }
         let pages = search

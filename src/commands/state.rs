@@ -22,7 +22,7 @@ pub(crate) fn run(state: &StateMove) -> Result<(), Failure> {
             let from = state.held.archive(file, true);
             let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
             let archive = import(dir, &BESIDE, (from, file))?;
-            told("imported", &archive, dir)
+            summary("imported", &archive, dir)
         }
         false => {
             let to = state.held.archive(file, false);
@@ -31,14 +31,14 @@ pub(crate) fn run(state: &StateMove) -> Result<(), Failure> {
             let written = export(dir, &BESIDE, (&mut to, file), (crate::VERSION, now));
             // What is not whole is of no use; where root has made it, it is told by its reader.
             let archive = written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
-            told("exported", &archive, file)
+            summary("exported", &archive, file)
         }
     };
     print(words)
 }
 
 /// `exported: spool.db 81920 bytes, schema 9, of callbridge 0.1.0: /var/backups/pbx1`
-fn told(verb: &str, archive: &StateArchive, place: &Path) -> String {
+fn summary(verb: &str, archive: &StateArchive, place: &Path) -> String {
     let parts = archive.parts.iter();
     let parts = parts.map(|part| format!("{} {} bytes", safe(&part.name), part.bytes));
     let secret = match archive.parts.len() {

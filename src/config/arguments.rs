@@ -207,13 +207,14 @@ fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStrin
 }
 
 fn lines(path: &Path) -> Result<Vec<OsString>, Failure> {
-    let told = |error: std::io::Error| Failure::unread(format_args!("@{}", path.display()), &error);
-    let about = std::fs::metadata(path).map_err(told)?;
+    let unread =
+        |error: std::io::Error| Failure::unread(format_args!("@{}", path.display()), &error);
+    let about = std::fs::metadata(path).map_err(unread)?;
     if about.len() > FILE_BYTES_MAX {
         let words = format!("@{}: larger than 1 MB", path.display());
         return Err(Failure::new(Code::Input, words));
     }
-    let text = std::fs::read_to_string(path).map_err(told)?;
+    let text = std::fs::read_to_string(path).map_err(unread)?;
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(OsString::from).collect())

@@ -126,10 +126,10 @@ impl Checking<'_> {
         let format = self
             .faults
             .read("--format", &flags.format, str::parse::<Format>);
-        let told = format.is_some() || !self.faults.is_empty();
+        let is_given = format.is_some() || !self.faults.is_empty();
         let file = match (flags.file, format) {
             (Some(file), Some(format)) => Some((PathBuf::from(file), format)),
-            (Some(_), None) if !told => {
+            (Some(_), None) if !is_given => {
                 let words = "is missing: how is FILE written? ami, ami-json, …";
                 self.faults.take("--format", Err(words))
             }
@@ -139,7 +139,7 @@ impl Checking<'_> {
             }
             (Some(_) | None, _) => None,
         };
-        let of_messages = format.is_some_and(Format::tells_whole_calls);
+        let of_messages = format.is_some_and(Format::carries_whole_calls);
         if of_messages && flags.flags.sources.pbx_id.is_some() {
             let words = "cannot be used with format call, whose messages each name their \
                          own PBX: remove it";

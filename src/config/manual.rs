@@ -53,7 +53,7 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
         verb_sections(verb, "", &of_run, &mut text)?;
     }
     for section in sections() {
-        text.extend(told(&section).bytes());
+        text.extend(section_text(&section).bytes());
     }
     Ok(text)
 }
@@ -80,7 +80,7 @@ fn roff(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn told((heading, words, terms): &Section) -> String {
+fn section_text((heading, words, terms): &Section) -> String {
     let mut text = format!(".SH \"{heading}\"\n");
     if !words.is_empty() {
         text.push_str(&format!("{}\n", roff(words)));

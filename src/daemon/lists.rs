@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 /// Between two looks at the lists' files.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Looks from one comparison of employees with calls to the next.
 const ROUNDS_BETWEEN_MEETINGS: u64 = 5;
 /// Bad rows of one file that the log names; `check` names them all.
@@ -57,7 +57,7 @@ impl Lists {
             met,
             forwards,
         };
-        lists.tell(&news);
+        lists.publish(&news);
         lists
     }
 
@@ -97,7 +97,7 @@ impl Lists {
                 return;
             }
         };
-        let mut seen = matching::look(rules, self.people(), &met);
+        let mut seen = matching::compare(rules, self.people(), &met);
         unknown.retain(|it| self.names(rules, it.employee_id));
         seen.unknown = unknown;
         let before = self.met.borrow().clone().unwrap_or_default();
@@ -129,7 +129,7 @@ impl Lists {
     }
 
     /// Into the log, and for `status`.
-    fn tell(&self, news: &[News]) {
+    fn publish(&self, news: &[News]) {
         news.iter().for_each(log);
         self.shown.send_if_modified(|shown| {
             let at = clock::now().wall.floor_seconds().get();
@@ -209,9 +209,9 @@ pub(crate) async fn keep(
 ) -> anyhow::Result<()> {
     // Lists and flags may have changed while nobody ran.
     let mut all_anew = true;
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(CHECK_EVERY);
     for round in 0_u64.. {
-        look.tick().await;
+        ticks.tick().await;
         if round % ROUNDS_BETWEEN_MEETINGS == 0 {
             lists.meet(&rules, &spool).await;
         }
@@ -221,7 +221,7 @@ pub(crate) async fn keep(
         });
         let news;
         (lists, news) = reading.await?;
-        lists.tell(&news);
+        lists.publish(&news);
         if news.iter().any(|news| news.result.is_ok()) {
             let newest = Arc::new(lists.people().clone());
             *people.write().unwrap_or_else(PoisonError::into_inner) = newest;
@@ -310,9 +310,9 @@ const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
 /// When the spool is gone for good.
 pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
     // Not at the start, which has better things to do.
-    let mut look = tokio::time::interval_at(Instant::now() + UPKEEP_EVERY, UPKEEP_EVERY);
+    let mut ticks = tokio::time::interval_at(Instant::now() + UPKEEP_EVERY, UPKEEP_EVERY);
     loop {
-        look.tick().await;
+        ticks.tick().await;
         let mut more = true;
         while more {
             let began = Instant::now();

@@ -336,17 +336,17 @@ impl Daemon {
         let (observer, is_file) = (self.observer(), self.is_file.clone());
         let dry_run = self.dry_run;
         async move {
-            let mut look = tokio::time::interval(IDLE_EVERY);
-            let (mut heard, mut heard_at) = (0, Instant::now());
+            let mut ticks = tokio::time::interval(IDLE_EVERY);
+            let (mut received, mut received_at) = (0, Instant::now());
             let mut settled_at = None;
             loop {
-                look.tick().await;
-                let now = observer.heard_on_lines(&is_file);
-                if now != Some(heard) {
-                    (heard, heard_at) = (now.unwrap_or(heard), Instant::now());
+                ticks.tick().await;
+                let now = observer.received_on_lines(&is_file);
+                if now != Some(received) {
+                    (received, received_at) = (now.unwrap_or(received), Instant::now());
                 }
                 let quiet = is_file.iter().all(|is_file| *is_file)
-                    || (now.is_some() && heard_at.elapsed() >= LINE_QUIET);
+                    || (now.is_some() && received_at.elapsed() >= LINE_QUIET);
                 if !quiet || !observer.files_are_read(&is_file) {
                     continue;
                 }
@@ -484,18 +484,18 @@ pub(crate) fn source_id(at: usize) -> SourceId {
 /// Looks at the state each second, and tells what the check of its file found. Ends with an error
 /// when the file is damaged, and when the spool's thread has ended: nothing can be kept then.
 async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
-    let mut look = tokio::time::interval(SPOOL_EVERY);
-    let mut told = Integrity::NotNeeded;
+    let mut ticks = tokio::time::interval(SPOOL_EVERY);
+    let mut reported = Integrity::NotNeeded;
     loop {
         tokio::select! {
             () = spool.closed() => anyhow::bail!("the spool has ended"),
-            _ = look.tick() => {}
+            _ = ticks.tick() => {}
         }
         // Asks for nothing: whether the file is in its place is seen by that, and whether trouble
         // has passed of which nobody asks again.
         spool.write(Vec::new()).await.ok();
         let integrity = spool.health().integrity;
-        if integrity == told {
+        if integrity == reported {
             continue;
         }
         match &integrity {
@@ -510,7 +510,7 @@ async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
             Integrity::Damaged(error) => return Err(error.clone().into()),
             Integrity::Unknown(words) => tracing::warn!(error = %words, "the state is not checked"),
         }
-        told = integrity;
+        reported = integrity;
     }
 }
 
@@ -519,11 +519,11 @@ async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
 async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
     let mut tick = tokio::time::interval(systemd::interval());
     let longest = systemd::watchdog().map_or(STALLED, |watchdog| watchdog.max(STALLED));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         tick.tick().await;
         let stalled = observer.stalled(longest);
-        if stalled != told {
+        if stalled != reported {
             let names = stalled.join(", ");
             if stalled.is_empty() {
                 tracing::info!("every part responds again");
@@ -532,7 +532,7 @@ async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
                                                    systemd is not notified");
                 systemd::stalled(&names);
             }
-            told.clone_from(&stalled);
+            reported.clone_from(&stalled);
         }
         // A spool that does not answer holds this very line up, and the watchdog stays unfed.
         if let (Ok(status), true) = (observer.status().await, stalled.is_empty()) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 const TROUBLES_KEY: &str = "notify.told";
 const WAITING_KEY: &str = "notify.missed";
 /// Between two looks at what waits for a person.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at who waits for a call back.
 const WAITING_EVERY: Duration = Duration::from_secs(10);
 /// Those that wait longest; no write goes on while they are read.
@@ -30,33 +30,33 @@ pub(crate) async fn keep(
     observer: Arc<Observer>,
     spool: Handle,
 ) -> anyhow::Result<()> {
-    let told = spool.meta(TROUBLES_KEY).await?;
+    let notifications = spool.meta(TROUBLES_KEY).await?;
     let waited = spool.meta(WAITING_KEY).await?;
-    let mut troubles = Troubles::restored(told.as_deref(), clock::now().boot);
+    let mut troubles = Troubles::restored(notifications.as_deref(), clock::now().boot);
     let mut waiting = WaitingCustomers::restored(waited.as_deref());
-    let mut kept = [(TROUBLES_KEY, told), (WAITING_KEY, waited)];
+    let mut kept = [(TROUBLES_KEY, notifications), (WAITING_KEY, waited)];
     let mut looked: Option<Duration> = None;
     let waiting_now = |store: &Store| missed_waiting(store, None, None, WAITING_MAX);
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = tokio::time::interval(CHECK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        look.tick().await;
+        ticks.tick().await;
         // What cannot be read now is looked at again.
         let Ok(status) = observer.status().await else {
             continue;
         };
         let boot = clock::now().boot;
-        let mut told = troubles.look(&status.todo, status.at, boot);
+        let mut notifications = troubles.update(&status.todo, status.at, boot);
         if let Some(limit) = settings.missed
             && looked.is_none_or(|looked| boot.saturating_sub(looked) >= WAITING_EVERY)
             && let Ok(all) = spool.read(waiting_now).await
         {
             looked = Some(boot);
             let command = status.command("missed");
-            told.extend(waiting.look(&all, limit, (status.at, boot), &command));
+            notifications.extend(waiting.update(&all, limit, (status.at, boot), &command));
         }
-        if !told.is_empty() {
-            run(&settings.command, &told).await;
+        if !notifications.is_empty() {
+            run(&settings.command, &notifications).await;
         }
         for ((key, kept), value) in kept.iter_mut().zip([troubles.stored(), waiting.stored()]) {
             if kept.as_ref() != Some(&value) {
@@ -68,17 +68,17 @@ pub(crate) async fn keep(
                 }
             }
         }
-        for it in told {
+        for it in notifications {
             tracing::info!(kind = it.kind, state = ?it.state, "--notify-command has run");
         }
     }
 }
 
-async fn run(command: &str, told: &[Notification]) {
-    let Err(error) = command::run(command, told).await else {
+async fn run(command: &str, notifications: &[Notification]) {
+    let Err(error) = command::run(command, notifications).await else {
         return;
     };
-    for it in told {
+    for it in notifications {
         tracing::error!(kind = it.kind, state = ?it.state, %error, "--notify-command");
     }
 }

@@ -96,7 +96,7 @@ impl Observer {
                 calls: waiting,
                 ..sender.backlog
             },
-            sources: readers::told(self.sources.borrow().clone(), &self.others),
+            sources: readers::with_readers(self.sources.borrow().clone(), &self.others),
             lead_fields: fields.map(|fields| lead_fields(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
@@ -145,7 +145,7 @@ impl Observer {
     }
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.
-    pub(crate) fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
+    pub(crate) fn received_on_lines(&self, is_file: &[bool]) -> Option<u64> {
         let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
         let lines = sources.iter().zip(seen_up.iter()).zip(is_file);
         let lines = lines.filter(|(_, file)| !**file);
@@ -210,8 +210,8 @@ impl Watch for Observer {
 pub(crate) fn start_words(words: Words, observer: &Arc<Observer>, tasks: &mut Tasks) {
     let (observer, stop) = (Arc::clone(observer), tasks.stop());
     tasks.start(async move {
-        let look = || async { observer.status().await.ok() };
-        words.run(look, stop).await;
+        let status = || async { observer.status().await.ok() };
+        words.run(status, stop).await;
     });
 }
 

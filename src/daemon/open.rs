@@ -322,8 +322,10 @@ async fn remembered(
         memory.servers.extend(server.map(|it| (pbx.clone(), it)));
         let since = moment(Intake::since_key(pbx)).await?;
         memory.since.extend(since.map(|at| (pbx.clone(), at)));
-        let heard = moment(Intake::heard_key(shown)).await?;
-        memory.heard.extend(heard.map(|at| (shown.clone(), at)));
+        let received = moment(Intake::last_received_key(shown)).await?;
+        memory
+            .last_received
+            .extend(received.map(|at| (shown.clone(), at)));
         let recreated = moment(Intake::recreated_key(shown)).await?;
         memory
             .recreated

@@ -206,7 +206,7 @@ pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
 /// Between two looks at the way to the CRM, on a machine that does not send.
 const ASK_EVERY: Duration = Duration::from_secs(60);
 /// And at how the sender does, on the one that does.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Pauses in which nothing can be sent, whoever is to blame. The others are the calls' or a wish.
 const UNABLE: [&str; 10] = [
@@ -235,13 +235,13 @@ pub(crate) async fn keep_reach(
         let holds = lease.borrow_and_update().is_held();
         if holds && !held {
             // Until its first request has failed or passed its sender says nothing.
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
         held = holds;
         let pause = shown.borrow().pause.as_ref().map(|it| it.reason.clone());
         let pause = pause.filter(|reason| UNABLE.contains(&reason.as_str()));
         let (is_able, again) = match (holds, pause.as_deref()) {
-            (true, pause) => (pause.is_none(), LOOK_EVERY),
+            (true, pause) => (pause.is_none(), CHECK_EVERY),
             // An outage that it met while it held may be over.
             (false, None | Some("outage")) => {
                 let reached = Client::reach(&setup).await;
@@ -250,7 +250,7 @@ pub(crate) async fn keep_reach(
                 }
                 (reached.is_ok(), ASK_EVERY)
             }
-            (false, Some(_)) => (false, LOOK_EVERY),
+            (false, Some(_)) => (false, CHECK_EVERY),
         };
         able.send_replace(is_able);
         let turned = lease.wait_for(|it| it.is_held() != holds);
@@ -266,16 +266,16 @@ pub(crate) fn keep_token(
     tasks: &mut Tasks,
 ) -> (TokenSource, watch::Receiver<Requests>) {
     let (requests, counted) = watch::channel(Requests::new());
-    let (told, hears) = watch::channel(TokenUpdate::default());
+    let (updates, received) = watch::channel(TokenUpdate::default());
     let (sender, stop) = (sender.clone(), tasks.stop());
     let source = match &crm.token {
         None => TokenSource::Missing,
         Some(TokenFrom::Place(place)) => token_source(place),
         Some(TokenFrom::Command(command)) => {
             let command = command.clone();
-            let keeper = command::Keeper { command, told };
+            let keeper = command::Keeper { command, updates };
             tasks.start(keeper.run(sender, stop));
-            TokenSource::Kept(hears)
+            TokenSource::Kept(received)
         }
         Some(TokenFrom::Connection) => {
             let keeper = keeper::Keeper {
@@ -283,11 +283,11 @@ pub(crate) fn keep_token(
                 setup: crm.setup.clone(),
                 auth: crm.auth.clone(),
                 rebind: config.rebind,
-                told,
+                updates,
                 requests,
             };
             tasks.start(keeper.run(sender, stop));
-            TokenSource::Kept(hears)
+            TokenSource::Kept(received)
         }
     };
     (source, counted)
@@ -302,7 +302,7 @@ pub(crate) fn directory_of(name: &str) -> Option<PathBuf> {
 /// at its start; its file is the one of which that copy is made.
 pub(crate) fn token_place(
     token: Option<&TokenFrom>,
-    told: impl Fn(&str) -> Option<PathBuf>,
+    variable: impl Fn(&str) -> Option<PathBuf>,
 ) -> TokenPlace {
     let Some(TokenFrom::Place(place)) = token else {
         return TokenPlace::default();
@@ -313,9 +313,9 @@ pub(crate) fn token_place(
             then: Some("restart callbridge".to_owned()),
         };
     };
-    let copied = told("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
+    let copied = variable("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
     let of_copy = || {
-        told("STATE_DIRECTORY")?
+        variable("STATE_DIRECTORY")?
             .file_name()?
             .to_str()
             .map(str::to_owned)
@@ -383,8 +383,11 @@ mod tests {
             ),
         ] {
             let token = Some(TokenFrom::Place(place));
-            let told = |name: &str| in_service.then(|| copied(name)).flatten();
-            assert_eq!(super::token_place(token.as_ref(), told).to_string(), wants);
+            let variable = |name: &str| in_service.then(|| copied(name)).flatten();
+            assert_eq!(
+                super::token_place(token.as_ref(), variable).to_string(),
+                wants
+            );
         }
         assert_eq!(super::token_place(None, copied), TokenPlace::default());
     }

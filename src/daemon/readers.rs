@@ -69,7 +69,7 @@ pub(crate) fn start(
             others: others.clone(),
         });
         let name = name(&flag.url.address());
-        tasks.start_until_stop(look_out(place, name).map(Ok));
+        tasks.start_until_stop(watch_reader(place, name).map(Ok));
     }
     shown
 }
@@ -84,7 +84,7 @@ fn name(address: &Address) -> String {
 }
 
 /// Listens where nobody does, else stays with who does; for ever.
-async fn look_out(place: Arc<WatchedSource>, name: String) {
+async fn watch_reader(place: Arc<WatchedSource>, name: String) {
     let mut pause = AGAIN_AFTER;
     loop {
         match UnixListener::bind(&name) {
@@ -165,7 +165,7 @@ impl WatchedSource {
 }
 
 /// The sources with who else reads them.
-pub(crate) fn told(
+pub(crate) fn with_readers(
     mut sources: Vec<status::SourceStatus>,
     others: &Others,
 ) -> Vec<status::SourceStatus> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub struct Branch {
@@ -93,7 +93,7 @@ impl Branch {
     /// Tells of calls until it is dropped.
     pub async fn run(&self) {
         let begun = Instant::now();
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(CHECK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;

@@ -19,7 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Calls under way at once.
 const BATCH: usize = 100;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// For a login, and for the confirms of a batch.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// So many calls in a hundred are published twice, as after a lost confirm.
@@ -103,7 +103,7 @@ impl StreamDriver {
         let mut waiting = VecDeque::new();
         let mut line: Option<(Connection, Channel)> = None;
         let mut node = self.company;
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(CHECK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;

@@ -26,7 +26,7 @@ const TOLD_PERCENT: u64 = 10;
 const DISK: &str = "96m";
 /// After the last trouble something has to come into a journal within this, until all is there.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(240);
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 const SAY_EVERY: u64 = 6;
 
 /// What a run is asked for.
@@ -146,7 +146,7 @@ impl FleetStage {
 
     async fn watch(&self) {
         let begun = Instant::now();
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(CHECK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for look in 0_u64.. {
             looks.tick().await;
@@ -188,7 +188,7 @@ impl FleetStage {
 
     /// Waits until every call is in its journal, or nothing moves any more; whether all are.
     pub async fn drained(&self) -> bool {
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(CHECK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last, mut moved) = (0, Instant::now());
         loop {

@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Calls of a scenario.
 pub const CALLS: usize = 10;
 /// Between two looks; a call is told at each.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+const CHECK_EVERY: Duration = Duration::from_millis(25);
 /// `run` ends with it where it cannot write at its start.
 const NOT_WRITABLE: i32 = 73;
 
@@ -64,7 +64,7 @@ impl Scenario {
     /// Tells the next calls, one at a look, until the run ends or comes to a rest; a pause is a
     /// rest where `pauses`.
     async fn watch(&mut self, program: &mut Program, pauses: bool) -> Seen {
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(CHECK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = None;
         let what = "the end of ten calls";

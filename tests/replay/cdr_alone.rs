@@ -133,8 +133,8 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
         Order::Twice => messages = messages.repeat(2),
     }
     for message in messages {
-        if let Decoded::Event { heard, .. } = decoder.decode(message)
-            && let PbxEvent::Cdr(cdr) = heard.told
+        if let Decoded::Event { received, .. } = decoder.decode(message)
+            && let PbxEvent::Cdr(cdr) = received.event
         {
             now = cdr.at.or(cdr.ended_at).unwrap_or(now).max(now);
             let linkedid = match told {
@@ -150,7 +150,7 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
                 uniqueid,
                 ..*cdr
             };
-            folder.hear(&cdr, now);
+            folder.on_cdr(&cdr, now);
         }
     }
     folder.finish_all(now);
@@ -161,10 +161,10 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
 }
 
 fn phone(call: &FinishedCall) -> Option<String> {
-    let heard = call.number.as_ref()?;
+    let received = call.number.as_ref()?;
     let prefixes = ["9", "8"].iter();
-    let mut numbers =
-        prefixes.filter_map(|prefix| number::normalise(heard, Country::parse("UZ"), Some(prefix)));
+    let mut numbers = prefixes
+        .filter_map(|prefix| number::normalise(received, Country::parse("UZ"), Some(prefix)));
     numbers.next().map(|phone| phone.as_str().to_owned())
 }
 

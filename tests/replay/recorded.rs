@@ -88,8 +88,8 @@ pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
         let Frame::Message(message) = frame else {
             continue;
         };
-        if let Decoded::Event { heard, .. } = decoder.decode(message) {
-            at = time_of(&heard.told).unwrap_or(at);
+        if let Decoded::Event { received, .. } = decoder.decode(message) {
+            at = time_of(&received.event).unwrap_or(at);
         }
         messages.push((at, message));
     }
@@ -114,7 +114,7 @@ fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
 pub fn finished(
     arrivals: &[Arrival<'_>],
     format: Format,
-    hear: Hear,
+    on_event: Hear,
 ) -> (Vec<FinishedCall>, usize) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut assembler = assembler();
@@ -125,10 +125,10 @@ pub fn finished(
     let mut now = EventTime::from_seconds(0);
     for (at, message) in arrivals {
         now = now.max(*at);
-        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        let Decoded::Event { received, .. } = decoder.decode(message) else {
             continue;
         };
-        let wanted = match (&heard.told, hear) {
+        let wanted = match (&received.event, on_event) {
             (PbxEvent::Channel(event), Hear::Only(origin)) => event.origin == origin,
             (
                 PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_),
@@ -136,7 +136,7 @@ pub fn finished(
             ) => true,
         };
         if wanted {
-            assembler.hear(&heard.told, now);
+            assembler.on_event(&received.event, now);
         }
     }
     assembler.tick(now.plus(Duration::from_secs(2)));
@@ -148,13 +148,13 @@ pub fn finished(
 }
 
 /// How a call differs from what is expected, in words; nothing if it does not.
-fn differences(call: &FinishedCall, expected: &ExpectedCall, hear: Hear) -> Vec<String> {
+fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> Vec<String> {
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
-    let phone = call.number.as_ref().and_then(|heard| {
+    let phone = call.number.as_ref().and_then(|received| {
         let uzbekistan = Country::parse("UZ");
         ["9", "8"]
             .iter()
-            .find_map(|prefix| number::normalise(heard, uzbekistan, Some(prefix)))
+            .find_map(|prefix| number::normalise(received, uzbekistan, Some(prefix)))
     });
     let phone = phone.map(|phone| phone.as_str().to_owned());
     let employee = call.employee.as_ref().map(|employee| employee.as_str());
@@ -185,7 +185,7 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, hear: Hear) -> Vec<
         ("start", text(&started), text(&expected.started_at)),
         ("incomplete", text(&call.incomplete), text(&complete)),
     ];
-    if hear != Hear::Only(Origin::Cel) {
+    if on_event != Hear::Only(Origin::Cel) {
         let (lead, ambiguous) = lead_of(call);
         let two = expected.reason.as_deref() == Some("ambiguous_lead");
         rows.push(("lead", text(&lead), text(&expected.lead_id)));
@@ -234,7 +234,7 @@ pub fn wrong(
     expected: &Expected,
     calls: &[FinishedCall],
     open: usize,
-    hear: Hear,
+    on_event: Hear,
 ) -> String {
     let mut differ = Vec::new();
     if open > 0 {
@@ -249,7 +249,7 @@ pub fn wrong(
         ));
     }
     for (call, expected) in calls.iter().zip(&expected.calls) {
-        differ.extend(differences(call, expected, hear));
+        differ.extend(differences(call, expected, on_event));
     }
     if differ.is_empty() {
         return String::new();
@@ -266,16 +266,16 @@ pub fn expected(path: &Path) -> Expected {
 }
 
 /// Runs all recordings in one way and tells all that is wrong at once.
-pub fn check_all(format: Format, file: &str, hear: Hear, arrange: fn(&mut Vec<Arrival<'_>>)) {
+pub fn check_all(format: Format, file: &str, on_event: Hear, arrange: fn(&mut Vec<Arrival<'_>>)) {
     let read = |folder: &Path| fs::read(folder.join(file)).expect("the recording");
-    check_each(format, read, hear, arrange);
+    check_each(format, read, on_event, arrange);
 }
 
 /// The same of whatever `read` makes of a recording.
 pub fn check_each(
     format: Format,
     read: impl Fn(&Path) -> Vec<u8>,
-    hear: Hear,
+    on_event: Hear,
     arrange: impl Fn(&mut Vec<Arrival<'_>>),
 ) {
     let mut all_wrong = String::new();
@@ -285,7 +285,7 @@ pub fn check_each(
             .and_then(|name| name.to_str())
             .expect("a name");
         let mut expected = expected(&folder.join("expected.json"));
-        if hear == Hear::Only(Origin::Cel) {
+        if on_event == Hear::Only(Origin::Cel) {
             if NUMBER_UNTOLD_BY_CEL.contains(&name) {
                 expected.calls[0].client_phone = None;
             }
@@ -296,8 +296,8 @@ pub fn check_each(
         let bytes = read(&folder);
         let mut arrivals = messages(&bytes, format);
         arrange(&mut arrivals);
-        let (calls, open) = finished(&arrivals, format, hear);
-        all_wrong += &wrong(name, &expected, &calls, open, hear);
+        let (calls, open) = finished(&arrivals, format, on_event);
+        all_wrong += &wrong(name, &expected, &calls, open, on_event);
     }
     assert!(all_wrong.is_empty(), "\n{all_wrong}");
 }

@@ -47,7 +47,7 @@ const UNDER_WAY_OF: u64 = 1_000;
 /// A turn of the chain.
 const TURN: Duration = Duration::from_secs(1);
 /// Outcomes are told so often, in turns.
-const TOLD_EVERY: u64 = 3;
+const LOG_EVERY: u64 = 3;
 const OUTCOMES_AT_ONCE: usize = 500;
 /// A sender that is stopped waits for answers for so long.
 const FINISH: Duration = Duration::from_secs(8);
@@ -173,7 +173,7 @@ impl Chain {
                 self.goes_on(process);
                 self.read(percent);
             }
-            if self.turns.is_multiple_of(TOLD_EVERY) {
+            if self.turns.is_multiple_of(LOG_EVERY) {
                 for process in self.living() {
                     self.goes_on(process);
                     self.tell(percent);
@@ -213,7 +213,7 @@ impl Chain {
         if self.world.disk.health != Health::Sound {
             return;
         }
-        let Some(ops) = self.readers[process].hear(&self.stream, now) else {
+        let Some(ops) = self.readers[process].on_event(&self.stream, now) else {
             return;
         };
         let repeats = self.world.disk.store.books().finished;
@@ -248,7 +248,7 @@ impl Chain {
         let store = &self.world.disk.store;
         let due = tables::outcomes::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
         let Some((due, through)) = due else { return };
-        let told = Op::PeerOutcome(PeerOutcome::Told { through });
+        let told = Op::PeerOutcome(PeerOutcome::Published { through });
         let struck = self.dice.chance(percent * TOLD_HARDER);
         let struck = struck.then(|| self.dice.below(2));
         if struck == Some(0) {
@@ -307,7 +307,7 @@ impl Chain {
     fn set_trap(&mut self, percent: u64) {
         let possibly_sent =
             tables::peer_outcomes::possibly_sent_calls(&self.world.disk.store).expect("readable");
-        let struck = match possibly_sent.sought {
+        let struck = match possibly_sent.is_searching {
             true => percent > 0 && self.dice.chance(10),
             false => self.is_struck(percent),
         };
@@ -393,7 +393,7 @@ impl Chain {
                 if let Some(turn) = &mut self.world.turn {
                     turn.until = None;
                 }
-                self.world.hear();
+                self.world.on_event();
             }
             if stops.is_some_and(|(_, until)| at >= until || !self.world.is_under_way()) {
                 self.stop();
@@ -519,7 +519,7 @@ impl Chain {
             let counted = counted.expect("readable");
             for (path, times) in [
                 (ChainPath::PageSettled, counted.found),
-                (ChainPath::OutcomeHeard, counted.told),
+                (ChainPath::OutcomeHeard, counted.settled),
             ] {
                 if times > 0 {
                     *self.met.entry(path).or_default() += times;

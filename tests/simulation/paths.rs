@@ -189,15 +189,15 @@ fn steps() -> Vec<Step> {
         Step::Journaled(OutcomeSource::Confirmation),
         Step::Journaled(OutcomeSource::Webhook),
         Step::NotYet {
-            next_look: at,
+            next_check: at,
             absent: None,
         },
         Step::NotYet {
-            next_look: at,
+            next_check: at,
             absent: Some(1),
         },
         Step::Unresolved {
-            next_look: at,
+            next_check: at,
             fate: IfAbsent::Resubmit,
             why: words(),
         },
@@ -229,13 +229,13 @@ fn steps() -> Vec<Step> {
             why: words(),
         },
         Step::Expire,
-        Step::Discard { elsewhere: false },
+        Step::Discard { by_peer: false },
         Step::Forwarded,
         Step::Journaled(OutcomeSource::Journal),
-        Step::Discard { elsewhere: true },
+        Step::Discard { by_peer: true },
         Step::SendAgain {
             why: words(),
-            told: None,
+            generation: None,
         },
     ];
     for step in &all {
@@ -299,7 +299,7 @@ impl Path {
             Self::Hardship(_) | Self::Pause(_) => 100,
             // one poll a sweep that missed much, and just that one struck
             Self::Verdict {
-                lane: Lane::Sweep,
+                lane: Lane::Reconcile,
                 endpoint: Endpoint::Poll,
                 ..
             } => 10_000,
@@ -341,7 +341,7 @@ fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
         Lane::Token => &[Endpoint::TokenInfo],
         Lane::Deadline | Lane::OldPoll => &[Endpoint::Poll],
         Lane::Live | Lane::Backlog => &[Endpoint::Submit],
-        Lane::Sweep | Lane::Confirm => &[Endpoint::Filter, Endpoint::Poll],
+        Lane::Reconcile | Lane::Confirm => &[Endpoint::Filter, Endpoint::Poll],
         // about leads alone: no call is at stake
         Lane::LeadRequest | Lane::Spare => &[],
     };

@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Judges and writes what came back, and sends nothing.
-    pub fn hear(&mut self) {
+    pub fn on_event(&mut self) {
         self.land_all();
         self.write_all();
         self.anothers();

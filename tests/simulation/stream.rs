@@ -196,7 +196,7 @@ impl StreamReader {
     }
 
     /// Takes what is delivered; one transaction, where there is anything.
-    pub fn hear(&mut self, stream: &Stream, now: EventTime) -> Option<Vec<Op>> {
+    pub fn on_event(&mut self, stream: &Stream, now: EventTime) -> Option<Vec<Op>> {
         self.intake.tick(now);
         if self.attached.is_none() {
             self.attached = Some(self.attach(stream, now));
@@ -248,8 +248,8 @@ impl StreamReader {
                 cut_from: None,
             })),
         };
-        let heard = self.intake.frame(READ, &frame, &mut |_, _| None);
-        heard.expect("no conflict");
+        let received = self.intake.frame(READ, &frame, &mut |_, _| None);
+        received.expect("no conflict");
         self.place = Some(place);
     }
 }

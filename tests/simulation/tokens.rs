@@ -157,7 +157,7 @@ impl Kept {
             TokenReply::WrongClient(_) => RefreshOutcome::WrongClient,
             TokenReply::Unsure(_) => RefreshOutcome::Unsure,
             TokenReply::NotSent(_) => RefreshOutcome::NotSent,
-            TokenReply::TooMany | TokenReply::PeerOutcome(_) | TokenReply::Revoked => {
+            TokenReply::TooMany | TokenReply::WrongAddress(_) | TokenReply::Revoked => {
                 RefreshOutcome::NotDone
             }
         };

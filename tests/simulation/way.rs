@@ -139,11 +139,11 @@ impl World {
             self.go_to(at);
             match event {
                 Event::Arrives(number, request) => self.arrive(number, &request),
-                Event::Answered(number, heard) => {
+                Event::Answered(number, received) => {
                     if self.waits.contains_key(&number)
                         && !self.landed.iter().any(|(landed, _)| *landed == number)
                     {
-                        self.landed.push_back((number, heard));
+                        self.landed.push_back((number, received));
                     }
                 }
                 Event::Look => self.use_token(),
@@ -195,14 +195,14 @@ impl World {
             Delivery::After(time) | Delivery::Slow(time) => Some(time),
             Delivery::Lost => None,
         };
-        let heard = match late {
+        let received = match late {
             Some(_) => self.read(endpoint, response),
             None => lost(),
         };
         let at = self.truth.plus(back + late.unwrap_or_default());
         // where it is later, the time-out comes first
         if at < until {
-            self.answer_at(at, number, heard);
+            self.answer_at(at, number, received);
         }
     }
 
@@ -214,14 +214,14 @@ impl World {
         read(endpoint, response.status, &response.body)
     }
 
-    fn answer_at(&mut self, at: EventTime, number: u64, heard: ApiResponse) {
+    fn answer_at(&mut self, at: EventTime, number: u64, received: ApiResponse) {
         // a time-out and an answer of one request may stand at one moment
-        let place = match heard.answer {
+        let place = match received.answer {
             Err(ApiError::TimedOut) => u64::MAX - number,
             _ => u64::MAX / 2 - number,
         };
         self.events
-            .insert((at, place), Event::Answered(number, heard));
+            .insert((at, place), Event::Answered(number, received));
     }
 
     fn way(&mut self) -> Duration {

@@ -96,8 +96,8 @@ impl OutcomeSource {
     /// The sender had heard that the same request failed when this one left.
     fn knew_of_failure(&self, number: u64) -> bool {
         let (left, asked) = (self.left.get(&number), self.asked.get(&number));
-        self.failed.iter().any(|(before, heard)| {
-            left.is_some_and(|left| heard <= left) && self.asked.get(before) == asked
+        self.failed.iter().any(|(before, received)| {
+            left.is_some_and(|left| received <= left) && self.asked.get(before) == asked
         })
     }
 
@@ -139,7 +139,7 @@ impl OutcomeSource {
     }
 
     /// The sender heard this.
-    pub fn heard(&mut self, number: u64, waits: &Waits, verdict: Outcome, at: EventTime) {
+    pub fn received(&mut self, number: u64, waits: &Waits, verdict: Outcome, at: EventTime) {
         if verdict == Outcome::Fault {
             self.failed.insert(number, at);
             self.unheard = self.refused.map(|_| at);

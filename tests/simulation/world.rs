@@ -186,8 +186,8 @@ impl World {
     /// A turn of the shell's loop, and what wakes it next.
     fn step(&mut self, until: EventTime) {
         let wait = self.turn();
-        if let Some((number, heard)) = self.next_landed() {
-            self.land(number, heard);
+        if let Some((number, received)) = self.next_landed() {
+            self.land(number, received);
             return;
         }
         let at = wait.unwrap_or(self.now.boot + LOOK_AGAIN);
@@ -267,7 +267,7 @@ impl World {
         let uuid = match (&plan.task, &about.row) {
             (Task::Poll(call), _) => Some(call.uuid.to_string()),
             (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
-            (Task::Submit(_) | Task::Sweep { .. } | Task::Search { .. }, _) => None,
+            (Task::Submit(_) | Task::Reconcile { .. } | Task::Search { .. }, _) => None,
             (Task::TokenInfo | Task::LeadRequest(_), _) => None,
         };
         let (request, token, ops) = match self.core.launch(self.now, plan, about) {
@@ -312,20 +312,20 @@ impl World {
     }
 
     /// An answer is judged; what it means is written at the next turn.
-    fn land(&mut self, number: u64, heard: ApiResponse) {
+    fn land(&mut self, number: u64, received: ApiResponse) {
         let Some(waits) = self.waits.remove(&number) else {
             return; // of a life before
         };
         self.log
-            .event(self.truth, format_args!("heard {number} {heard:?}"));
+            .event(self.truth, format_args!("heard {number} {received:?}"));
         let row = |id| self.disk.states.get(&id).copied();
-        if let Ok(ApiReply::Page(page)) = &heard.answer {
+        if let Ok(ApiReply::Page(page)) = &received.answer {
             let shown = page.uuids.iter().map(ToString::to_string);
             shown.for_each(|uuid| self.witness.shown(uuid));
         }
         let (slot, lane) = (waits.slot, waits.lane);
-        let answer = Path::answer(waits.request.endpoint(), &heard.answer);
-        let outcome = self.core.answered(self.now, slot, heard);
+        let answer = Path::answer(waits.request.endpoint(), &received.answer);
+        let outcome = self.core.answered(self.now, slot, received);
         let outcome = outcome.expect("its slot");
         let state: Option<State> = outcome.row.and_then(row);
         self.met.count(answer);
@@ -342,7 +342,7 @@ impl World {
         }
         self.met.word(outcome.verdict);
         self.witness
-            .heard(number, &waits, outcome.outcome, self.truth);
+            .received(number, &waits, outcome.outcome, self.truth);
         self.unwritten.push_back(outcome.ops);
         self.searches = waits.searches;
         let shown = self.core.status(self.now, &WorkQueue::default());
@@ -370,8 +370,8 @@ impl World {
 
     /// All answers that came are judged.
     pub(crate) fn land_all(&mut self) {
-        while let Some((number, heard)) = self.next_landed() {
-            self.land(number, heard);
+        while let Some((number, received)) = self.next_landed() {
+            self.land(number, received);
         }
     }
 

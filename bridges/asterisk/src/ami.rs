@@ -17,9 +17,9 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             };
             // The name stands first; where it does not, the pairs before it are read as well.
             let pairs = if first { pairs } else { Pairs::new(message) };
-            let mut mended = false;
-            let told = event::tell(rule, pairs, clock, &mut mended).transpose();
-            return told.map_or(Decoded::Skipped, |told| Decoded::of(told, mended));
+            let mut repaired = false;
+            let event = event::decode(rule, pairs, clock, &mut repaired).transpose();
+            return event.map_or(Decoded::Skipped, |event| Decoded::of(event, repaired));
         }
         if same(key, b"Response") {
             return response(value, &Pairs::new(message));

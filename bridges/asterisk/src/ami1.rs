@@ -74,14 +74,14 @@ struct Read<'a> {
 }
 
 /// What the event tells; `None` if nothing that a call depends on.
-pub(crate) fn tell<'a>(
+pub(crate) fn decode<'a>(
     old: Old,
     pairs: impl RawPairs<'a>,
-    mended: &mut bool,
+    repaired: &mut bool,
 ) -> Option<ChannelEvent<'a>> {
     let mut read = Read::default();
     for (name, value) in pairs {
-        read.take(old, name.as_ref(), value, mended);
+        read.take(old, name.as_ref(), value, repaired);
     }
     read.give_variables();
     let at = read.at;
@@ -183,7 +183,7 @@ fn has_suffix(name: &str) -> bool {
 }
 
 impl<'a> Read<'a> {
-    fn take(&mut self, old: Old, name: &[u8], value: impl RawValue<'a>, mended: &mut bool) {
+    fn take(&mut self, old: Old, name: &[u8], value: impl RawValue<'a>, repaired: &mut bool) {
         match key::of(name) {
             Key::Timestamp => {
                 self.at = epoch(value.as_ref());
@@ -192,7 +192,7 @@ impl<'a> Read<'a> {
             Key::ChanVariable => {
                 let owner = name.get(13..name.len().saturating_sub(1));
                 let owner = String::from_utf8_lossy(owner.unwrap_or_default()).into_owned();
-                self.variables.push((owner, value.text(mended)));
+                self.variables.push((owner, value.text(repaired)));
                 return;
             }
             _ => {}
@@ -210,7 +210,7 @@ impl<'a> Read<'a> {
             Target::OtherNumber => &mut self.two.caller_number,
             Target::Word => &mut self.word,
             Target::Room => {
-                self.word = Cow::Owned(format!("room {}", known(value, mended)));
+                self.word = Cow::Owned(format!("room {}", known(value, repaired)));
                 return;
             }
             Target::EndsBy(word) => {
@@ -224,7 +224,7 @@ impl<'a> Read<'a> {
         };
         *field = match value.as_ref() {
             b"<null>" | b"(null)" => Text::default(),
-            _ => known(value, mended),
+            _ => known(value, repaired),
         };
     }
 

@@ -3,8 +3,8 @@
 use crate::cel_time::CelClock;
 use crate::event::{self, Rule};
 use crate::frame_json::{Collected, Head};
-use crate::mend::Scratch;
 use crate::names::Names;
+use crate::repair::Scratch;
 use crate::text::{JsonText, same};
 use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, Unreadable};
 
@@ -26,18 +26,18 @@ pub(crate) fn decode<'a>(
 ) -> Decoded<'a> {
     let (collected, repaired) = match std::str::from_utf8(frame).ok().and_then(Collected::read) {
         Some(whole) => (whole, false),
-        None => match Collected::read(scratch.mend(frame)) {
-            Some(mended) => (mended, true),
+        None => match Collected::read(scratch.repair(frame)) {
+            Some(repaired) => (repaired, true),
             None => return Decoded::Unreadable(Unreadable::NotJson),
         },
     };
     if of_bus && !collected.is_of_bus() {
         return Decoded::Unreadable(Unreadable::NoEvent);
     }
-    tell(collected, repaired, memory, clock)
+    decode_collected(collected, repaired, memory, clock)
 }
 
-fn tell<'a>(
+fn decode_collected<'a>(
     collected: Collected<'a>,
     mut repaired: bool,
     memory: &mut FrameContext,
@@ -51,21 +51,21 @@ fn tell<'a>(
         ..
     } = collected;
     let cut = repaired;
-    clock.hears(server.as_deref());
-    let told = match head {
+    clock.set_server(server.as_deref());
+    let event = match head {
         Head::Nothing => return Decoded::Unreadable(Unreadable::NoEvent),
         Head::Needless => return Decoded::Skipped,
         Head::Response if is_login(&pairs) => Ok(Some(PbxEvent::Mark(Mark::LoggedIn))),
         Head::Response => return Decoded::Skipped,
         Head::Event(rule) => {
             let pairs = pairs.into_iter().map(|(key, value)| (key, JsonText(value)));
-            event::tell(rule, pairs, clock, &mut repaired)
+            event::decode(rule, pairs, clock, &mut repaired)
         }
     };
-    match told {
+    match event {
         Ok(None) => Decoded::Skipped,
-        Ok(Some(mut told)) => {
-            if let PbxEvent::Channel(event) = &mut told {
+        Ok(Some(mut event)) => {
+            if let PbxEvent::Channel(event) = &mut event {
                 if event.at.is_none() {
                     let born = matches!(event.kind, Kind::Born { .. });
                     event.at = clock.at(&timestamp, &event.channel.uniqueid, born);
@@ -74,7 +74,7 @@ fn tell<'a>(
                 memory.names.note(server.as_deref(), event, cut);
             }
             Decoded::Event {
-                heard: ServerEvent { server, told },
+                received: ServerEvent { server, event },
                 repaired,
             }
         }

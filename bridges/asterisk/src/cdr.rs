@@ -1,24 +1,24 @@
 //! Call detail records: AMI's `Cdr` event and the bodies of asterisk-cdr-amqp.
 
 use crate::cdr_time::is_time;
-use crate::mend::Scratch;
+use crate::repair::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, known, seconds};
 use callbridge_call::{Cdr, Decoded, PbxEvent, Unreadable};
 
 /// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
 /// may have mapped it; all without case and underscores.
-pub(crate) fn tell<'a>(
+pub(crate) fn decode<'a>(
     pairs: impl RawPairs<'a>,
-    mended: &mut bool,
+    repaired: &mut bool,
 ) -> Result<PbxEvent<'a>, Unreadable> {
     let known = pairs.filter_map(|(key, value)| Some((field(key.as_ref())?, value)));
-    tell_fields(known, mended)
+    decode_fields(known, repaired)
 }
 
 /// Reads a record whose fields are known already.
-pub(crate) fn tell_fields<'a, V: RawValue<'a>>(
+pub(crate) fn decode_fields<'a, V: RawValue<'a>>(
     fields: impl Iterator<Item = (Field, V)>,
-    mended: &mut bool,
+    repaired: &mut bool,
 ) -> Result<PbxEvent<'a>, Unreadable> {
     let mut cdr = Cdr::default();
     for (field, value) in fields {
@@ -52,7 +52,7 @@ pub(crate) fn tell_fields<'a, V: RawValue<'a>>(
             Field::Userfield => &mut cdr.userfield,
             Field::CallerId => &mut cdr.caller_id,
         };
-        *place = known(value, mended);
+        *place = known(value, repaired);
     }
     if cdr.channel.is_empty() && cdr.uniqueid.is_empty() {
         return Err(Unreadable::NoChannel);
@@ -73,12 +73,12 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
     for (key, value) in members {
         value.into_texts(|text| texts.push((JsonText(key.clone()), JsonText(text))));
     }
-    match tell(texts.into_iter(), &mut repaired) {
+    match decode(texts.into_iter(), &mut repaired) {
         // A channel event of another module, or of ARI: no record is without times and outcome.
         Ok(PbxEvent::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
-        told => Decoded::of(told, repaired),
+        event => Decoded::of(event, repaired),
     }
 }
 

@@ -59,8 +59,8 @@ impl CdrRows {
         let fields =
             fields.filter_map(|(at, field)| field.map(|field| (field, self.record.field(at))));
         let mut repaired = false;
-        let told = cdr::tell_fields(fields, &mut repaired);
-        Decoded::of(told, repaired)
+        let event = cdr::decode_fields(fields, &mut repaired);
+        Decoded::of(event, repaired)
     }
 
     /// The columns, if this row is a header: it names a channel, a start and a disposition.

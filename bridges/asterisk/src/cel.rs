@@ -3,7 +3,7 @@
 
 use crate::cel_time::CelClock;
 use crate::key::is;
-use crate::mend::Scratch;
+use crate::repair::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, known, number};
 use callbridge_call::event::{UNNAMED, WHO_ANSWERED};
 use callbridge_call::json::{Json, Members};
@@ -54,25 +54,25 @@ struct ExtraFields<'a> {
 
 impl<'a> CelRow<'a> {
     /// A row from the pairs of AMI's `CEL` event.
-    pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, mended: &mut bool) -> Self {
+    pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, repaired: &mut bool) -> Self {
         let mut row = Self::default();
         for (key, value) in pairs {
             let key = key.as_ref();
             if let Some(field) = Field::of(key) {
-                row.set(field, value, mended);
+                row.set(field, value, repaired);
             }
         }
         row
     }
 
-    pub(crate) fn set(&mut self, field: Field, value: impl RawValue<'a>, mended: &mut bool) {
+    pub(crate) fn set(&mut self, field: Field, value: impl RawValue<'a>, repaired: &mut bool) {
         let place = match field {
             Field::Timestamp => {
                 self.at = epoch(value.as_ref());
                 return;
             }
             Field::Extra => {
-                self.extra = Extra::Text(known(value, mended));
+                self.extra = Extra::Text(known(value, repaired));
                 return;
             }
             Field::Event => &mut self.event,
@@ -88,7 +88,7 @@ impl<'a> CelRow<'a> {
             Field::Userfield => &mut self.channel.userfield,
             Field::Peer => &mut self.peer,
         };
-        *place = known(value, mended);
+        *place = known(value, repaired);
     }
 
     /// Does its peer stand for another channel?
@@ -97,7 +97,7 @@ impl<'a> CelRow<'a> {
     }
 
     /// What the row tells.
-    pub(crate) fn tell(self, clock: &mut CelClock) -> ChannelEvent<'a> {
+    pub(crate) fn into_event(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
         let by_clock = || clock.at(&self.time, &self.channel.uniqueid, starts);
         let at = self.at.or_else(by_clock);
@@ -109,7 +109,7 @@ impl<'a> CelRow<'a> {
                 state: ChannelState::Up,
             },
             b"HANGUP" => Kind::Hangup {
-                cause: self.extra.told().cause,
+                cause: self.extra.fields().cause,
             },
             b"CHAN_END" => Kind::Gone,
             b"LINKEDID_END" => Kind::LinkedidEnd,
@@ -120,13 +120,13 @@ impl<'a> CelRow<'a> {
             name @ (b"BRIDGE_ENTER" | b"BRIDGE_EXIT") => {
                 let enters = name == b"BRIDGE_ENTER";
                 let peers = if enters { &self.peer } else { "" };
-                let told = self.extra.told();
-                let bridge = or_unnamed(told.bridge, &self.application, &self.app_data, peers);
-                Kind::passes(enters, bridge, told.technology)
+                let fields = self.extra.fields();
+                let bridge = or_unnamed(fields.bridge, &self.application, &self.app_data, peers);
+                Kind::passes(enters, bridge, fields.technology)
             }
             // Before Asterisk 12 whoever picks up takes the unique id of the phone that rang, and
             // the bridge may be told before anything shows that.
-            b"PICKUP" if !self.extra.is_told() && self.names_another() => {
+            b"PICKUP" if !self.extra.is_given() && self.names_another() => {
                 let (to, holder) = (self.peer, Text::default());
                 Kind::Renamed { to, holder }
             }
@@ -143,7 +143,7 @@ impl<'a> CelRow<'a> {
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
                 let another = self.names_another();
-                let mut with = self.extra.told().with;
+                let mut with = self.extra.fields().with;
                 // Before Asterisk 12 the other channel is told by its name alone.
                 if with.is_empty() && another {
                     with.push(self.peer);
@@ -163,7 +163,7 @@ impl<'a> CelRow<'a> {
 
     /// What the row tells; a row that names no channel is unreadable.
     pub(crate) fn decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
-        let event = self.tell(clock);
+        let event = self.into_event(clock);
         if !event.channel.is_named() {
             return Decoded::Unreadable(Unreadable::NoChannel);
         }
@@ -189,18 +189,18 @@ pub(crate) fn decode_amqp<'a>(
 }
 
 fn of_members(members: Members<'_>) -> CelRow<'_> {
-    let (mut row, mut mended) = (CelRow::default(), false);
+    let (mut row, mut repaired) = (CelRow::default(), false);
     for (name, value) in members {
         match (Field::named(&name), value) {
             (None, Json::Object(caller)) if name.eq_ignore_ascii_case("caller_id") => {
                 let number = caller.into_iter().find(|(name, _)| name == "num");
                 if let Some((_, number)) = number {
-                    row.set(Field::Number, JsonText(number.into_text()), &mut mended);
+                    row.set(Field::Number, JsonText(number.into_text()), &mut repaired);
                 }
             }
             (None, _) => {}
             (Some(Field::Extra), Json::Object(members)) => row.extra = Extra::Members(members),
-            (Some(field), value) => row.set(field, JsonText(value.into_text()), &mut mended),
+            (Some(field), value) => row.set(field, JsonText(value.into_text()), &mut repaired),
         }
     }
     row
@@ -323,7 +323,7 @@ impl Field {
 
 impl<'a> Extra<'a> {
     /// There is something in it.
-    fn is_told(&self) -> bool {
+    fn is_given(&self) -> bool {
         match self {
             Self::Text(text) => !text.is_empty(),
             Self::Members(_) => true,
@@ -342,7 +342,7 @@ impl<'a> Extra<'a> {
         }
     }
 
-    fn told(self) -> ExtraFields<'a> {
+    fn fields(self) -> ExtraFields<'a> {
         match self {
             Self::Text(text) if text.is_empty() => ExtraFields::default(),
             Self::Text(Cow::Borrowed(text)) => {
@@ -351,8 +351,8 @@ impl<'a> Extra<'a> {
             }
             // Escaped inside JSON or CSV: nothing can be borrowed from it.
             Self::Text(Cow::Owned(text)) => {
-                let told = Json::object(text.as_bytes()).map(ExtraFields::of);
-                told.unwrap_or_default().into_owned()
+                let fields = Json::object(text.as_bytes()).map(ExtraFields::of);
+                fields.unwrap_or_default().into_owned()
             }
             Self::Members(members) => ExtraFields::of(members),
         }
@@ -361,13 +361,13 @@ impl<'a> Extra<'a> {
 
 impl<'a> ExtraFields<'a> {
     fn of(members: Members<'a>) -> Self {
-        let mut told = Self::default();
+        let mut fields = Self::default();
         for (name, value) in members {
             let value = value.into_text();
             match name.as_ref() {
-                "bridge_id" => told.bridge = value,
-                "bridge_technology" => told.technology = value,
-                "hangupcause" => told.cause = number(value.as_bytes()),
+                "bridge_id" => fields.bridge = value,
+                "bridge_technology" => fields.technology = value,
+                "hangupcause" => fields.cause = number(value.as_bytes()),
                 "pickup_channel_uniqueid"
                 | "channel2_uniqueid"
                 | "transferee_channel_uniqueid"
@@ -375,12 +375,12 @@ impl<'a> ExtraFields<'a> {
                 | "local_two_id"
                     if !value.is_empty() =>
                 {
-                    told.with.push(value);
+                    fields.with.push(value);
                 }
                 _ => {}
             }
         }
-        told
+        fields
     }
 
     fn into_owned<'b>(self) -> ExtraFields<'b> {

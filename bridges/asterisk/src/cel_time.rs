@@ -68,7 +68,7 @@ impl CelClock {
     }
 
     /// The rows that follow are of this server.
-    pub(crate) fn hears(&mut self, server: Option<&str>) {
+    pub(crate) fn set_server(&mut self, server: Option<&str>) {
         let server = server.unwrap_or_default();
         if self.server != server {
             server.clone_into(&mut self.server);
@@ -192,8 +192,8 @@ fn in_zone(
                 Some(born) if row.starts => from_birth(&later, born) < from_birth(&earlier, born),
                 Some(born) if earlier.as_second() + SLACK_SEC < born => true,
                 Some(_) | None => latest.is_some_and(|latest| {
-                    let told = latest - SHUFFLED_SEC;
-                    earlier.as_second() < told && later.as_second() >= told
+                    let horizon = latest - SHUFFLED_SEC;
+                    earlier.as_second() < horizon && later.as_second() >= horizon
                 }),
             };
             if is_later { later } else { earlier }

@@ -5,7 +5,7 @@ use crate::cdr_time::CdrClock;
 use crate::cel_columns::Columns;
 use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
-use crate::mend::Scratch;
+use crate::repair::Scratch;
 use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::{Decoded, PbxEvent, Unreadable};
 use std::collections::BTreeSet;
@@ -94,13 +94,13 @@ impl AsteriskDecoder {
             AsteriskFormat::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
             AsteriskFormat::CdrCsv => self.cdr_rows.decode(message),
         };
-        let Decoded::Event { heard, .. } = &mut decoded else {
+        let Decoded::Event { received, .. } = &mut decoded else {
             return decoded;
         };
-        if !heard.has_good_ids() {
+        if !received.has_good_ids() {
             return Decoded::Unreadable(Unreadable::NoId);
         }
-        match &mut heard.told {
+        match &mut received.event {
             PbxEvent::Channel(event) => {
                 let wanted = self.variables.as_ref();
                 event.retain_variables(|name| {
@@ -108,7 +108,7 @@ impl AsteriskDecoder {
                         && wanted.is_none_or(|wanted| wanted.contains(name))
                 });
             }
-            PbxEvent::Cdr(cdr) => self.cdr_clock.place(cdr, heard.server.as_deref()),
+            PbxEvent::Cdr(cdr) => self.cdr_clock.place(cdr, received.server.as_deref()),
             PbxEvent::Mark(_) => {}
         }
         decoded

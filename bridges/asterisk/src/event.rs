@@ -127,19 +127,19 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
 
 /// Reads an event's pairs by its rule.
 #[inline]
-pub(crate) fn tell<'a>(
+pub(crate) fn decode<'a>(
     rule: Rule,
     pairs: impl RawPairs<'a>,
     clock: &mut CelClock,
-    mended: &mut bool,
+    repaired: &mut bool,
 ) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let event = match rule {
-        Rule::Plain(plain) => tell_plain(plain, pairs, mended),
-        Rule::Dial { begins } => tell_dial(begins, pairs, mended),
-        Rule::Joined(main, others) => tell_joined(main, others, pairs, mended),
-        Rule::Cel => CelRow::from_pairs(pairs, mended).tell(clock),
-        Rule::Old(old) => return Ok(ami1::tell(old, pairs, mended).map(PbxEvent::Channel)),
-        Rule::Cdr => return cdr::tell(pairs, mended).map(Some),
+        Rule::Plain(plain) => decode_plain(plain, pairs, repaired),
+        Rule::Dial { begins } => decode_dial(begins, pairs, repaired),
+        Rule::Joined(main, others) => decode_joined(main, others, pairs, repaired),
+        Rule::Cel => CelRow::from_pairs(pairs, repaired).into_event(clock),
+        Rule::Old(old) => return Ok(ami1::decode(old, pairs, repaired).map(PbxEvent::Channel)),
+        Rule::Cdr => return cdr::decode(pairs, repaired).map(Some),
         Rule::Mark(mark) => return Ok(Some(PbxEvent::Mark(with_uptime(mark, pairs)))),
     };
     if !event.channel.is_named() {
@@ -152,8 +152,8 @@ pub(crate) fn tell<'a>(
 fn with_uptime<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     match mark {
         Mark::FullyBooted { .. } => {
-            let told = pairs.find(|(name, _)| same(name.as_ref(), b"Uptime"));
-            let seconds = told.and_then(|(_, value)| number::<u64>(value.as_ref()));
+            let pair = pairs.find(|(name, _)| same(name.as_ref(), b"Uptime"));
+            let seconds = pair.and_then(|(_, value)| number::<u64>(value.as_ref()));
             Mark::FullyBooted {
                 uptime: seconds.map(Duration::from_secs),
             }
@@ -168,7 +168,7 @@ fn describe<'a, V: RawValue<'a>>(
     channel: &mut ChannelRef<'a>,
     key: Key,
     value: V,
-    mended: &mut bool,
+    repaired: &mut bool,
 ) -> Option<V> {
     let field = match key {
         Key::Channel => &mut channel.name,
@@ -178,22 +178,26 @@ fn describe<'a, V: RawValue<'a>>(
         Key::Exten => &mut channel.exten,
         Key::Context => &mut channel.context,
         Key::ChanVariable => {
-            add_variable(&mut channel.variables, value.text(mended));
+            add_variable(&mut channel.variables, value.text(repaired));
             return None;
         }
         _ => return Some(value),
     };
-    *field = known(value, mended);
+    *field = known(value, repaired);
     None
 }
 
-fn tell_plain<'a>(plain: Plain, pairs: impl RawPairs<'a>, mended: &mut bool) -> ChannelEvent<'a> {
+fn decode_plain<'a>(
+    plain: Plain,
+    pairs: impl RawPairs<'a>,
+    repaired: &mut bool,
+) -> ChannelEvent<'a> {
     let mut channel = ChannelRef::default();
     let (mut at, mut state, mut cause) = (None, ChannelState::Unknown, None);
     let (mut bridge, mut technology) = (Text::default(), Text::default());
     for (name, value) in pairs {
         let key = key::of(name.as_ref());
-        let Some(value) = describe(&mut channel, key, value, mended) else {
+        let Some(value) = describe(&mut channel, key, value, repaired) else {
             continue;
         };
         match key {
@@ -201,10 +205,10 @@ fn tell_plain<'a>(plain: Plain, pairs: impl RawPairs<'a>, mended: &mut bool) -> 
             Key::StateDesc => state = state_of(value.as_ref()),
             Key::State if state == ChannelState::Unknown => state = state_of(value.as_ref()),
             Key::Cause => cause = number(value.as_ref()),
-            Key::BridgeUniqueid => bridge = known(value, mended),
-            Key::BridgeTechnology => technology = known(value, mended),
+            Key::BridgeUniqueid => bridge = known(value, repaired),
+            Key::BridgeTechnology => technology = known(value, repaired),
             _ if plain == Plain::Listed && same(name.as_ref(), b"BridgeId") => {
-                bridge = known(value, mended);
+                bridge = known(value, repaired);
             }
             _ => {}
         }
@@ -221,23 +225,27 @@ fn tell_plain<'a>(plain: Plain, pairs: impl RawPairs<'a>, mended: &mut bool) -> 
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
-fn tell_dial<'a>(begins: bool, pairs: impl RawPairs<'a>, mended: &mut bool) -> ChannelEvent<'a> {
+fn decode_dial<'a>(
+    begins: bool,
+    pairs: impl RawPairs<'a>,
+    repaired: &mut bool,
+) -> ChannelEvent<'a> {
     let (mut at, mut by, mut dialled) = (None, ChannelRef::default(), ChannelRef::default());
     let (mut dial_string, mut status) = (Text::default(), Text::default());
     for (name, value) in pairs {
         let name = name.as_ref();
         if let Some(name) = strip(name, b"Dest") {
-            describe(&mut dialled, key::of(name), value, mended);
+            describe(&mut dialled, key::of(name), value, repaired);
             continue;
         }
         let key = key::of(name);
-        let Some(value) = describe(&mut by, key, value, mended) else {
+        let Some(value) = describe(&mut by, key, value, repaired) else {
             continue;
         };
         match key {
             Key::Timestamp => at = epoch(value.as_ref()),
-            Key::DialString => dial_string = known(value, mended),
-            Key::DialStatus => status = known(value, mended),
+            Key::DialString => dial_string = known(value, repaired),
+            Key::DialStatus => status = known(value, repaired),
             _ => {}
         }
     }
@@ -255,11 +263,11 @@ fn tell_dial<'a>(begins: bool, pairs: impl RawPairs<'a>, mended: &mut bool) -> C
 
 /// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
 /// share a bridge already; its target is dialled, and that is told by other events.
-fn tell_joined<'a>(
+fn decode_joined<'a>(
     main: &[u8],
     others: &[&[u8]],
     pairs: impl RawPairs<'a>,
-    mended: &mut bool,
+    repaired: &mut bool,
 ) -> ChannelEvent<'a> {
     // Of LocalBridge before Asterisk 12.
     let numbered = main == b"LocalOne";
@@ -276,19 +284,19 @@ fn tell_joined<'a>(
             continue;
         }
         if let Some(rest) = name.strip_suffix(b"1").filter(|_| numbered) {
-            describe(&mut channel, key::of(rest), value, mended);
+            describe(&mut channel, key::of(rest), value, repaired);
             continue;
         }
         if numbered && same(name, b"Uniqueid2") {
-            with.push(known(value, mended));
+            with.push(known(value, repaired));
             continue;
         }
         if let Some(rest) = others.iter().find_map(|side| strip(name, side)) {
             if key::of(rest) == Key::Uniqueid && !value.as_ref().is_empty() {
-                with.push(known(value, mended));
+                with.push(known(value, repaired));
             }
         } else if let Some(rest) = strip(name, main) {
-            describe(&mut channel, key::of(rest), value, mended);
+            describe(&mut channel, key::of(rest), value, repaired);
         }
     }
     with.retain(|other: &Text<'_>| !other.is_empty() && *other != channel.uniqueid);

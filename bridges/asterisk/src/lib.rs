@@ -9,12 +9,12 @@
 //! |---|---|
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
-//! | `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
+//! | `repair`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_columns`, `cel_csv` | channel event logging |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
-//! | [`hearing`] | whether a line that is let in hears calls |
+//! | [`subscription_probe`] | whether a line that is let in hears calls |
 //! | [`survey`] | what an account may do and hear, and which endpoints there are |
 //! | [`decoder`] | the one entry for all of them |
 
@@ -32,13 +32,13 @@ mod csv_record;
 pub mod decoder;
 mod event;
 mod frame_json;
-pub mod hearing;
 mod key;
 mod local_time;
 pub mod login;
-mod mend;
 mod names;
 pub mod pairs;
+mod repair;
+pub mod subscription_probe;
 pub mod survey;
 mod text;
 

@@ -147,17 +147,17 @@ impl Login {
     }
 
     /// Takes a frame as the framer gives it; the banner is one of its own.
-    pub fn hear(&mut self, frame: &[u8]) -> Action {
+    pub fn on_frame(&mut self, frame: &[u8]) -> Action {
         match self.state {
-            State::Banner => self.hear_banner(frame),
-            State::Challenged => self.hear_challenge(frame),
-            State::LoggingIn => self.hear_verdict(frame),
-            State::Open => self.hear_filter(frame),
+            State::Banner => self.on_banner(frame),
+            State::Challenged => self.on_challenge(frame),
+            State::LoggingIn => self.on_verdict(frame),
+            State::Open => self.on_filter_reply(frame),
             State::Failed => Action::Wait,
         }
     }
 
-    fn hear_banner(&mut self, frame: &[u8]) -> Action {
+    fn on_banner(&mut self, frame: &[u8]) -> Action {
         let line = frame.split(|&byte| byte == b'\n').next();
         let line = line.unwrap_or_default().trim_ascii_end();
         if !is_banner(line) {
@@ -169,7 +169,7 @@ impl Login {
         Action::Send(self.action(&[("Action", "Challenge"), ("AuthType", "MD5")]))
     }
 
-    fn hear_challenge(&mut self, frame: &[u8]) -> Action {
+    fn on_challenge(&mut self, frame: &[u8]) -> Action {
         let pairs = Pairs::new(frame);
         if pairs.get("Response").is_none() {
             return Action::Wait;
@@ -197,7 +197,7 @@ impl Login {
         Action::Send(self.action(&login))
     }
 
-    fn hear_verdict(&mut self, frame: &[u8]) -> Action {
+    fn on_verdict(&mut self, frame: &[u8]) -> Action {
         let pairs = Pairs::new(frame);
         if is_error(&pairs) {
             let message = message(&pairs);
@@ -227,7 +227,7 @@ impl Login {
     }
 
     /// Answers to the filters, and to what asks for events, are of the dialogue.
-    fn hear_filter(&mut self, frame: &[u8]) -> Action {
+    fn on_filter_reply(&mut self, frame: &[u8]) -> Action {
         let (first, last) = (self.filters.first, self.filters.last);
         if self.filters.left == 0 {
             return Action::Pass;

@@ -14,7 +14,7 @@ const CHANNELS_MAX: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     ids: BTreeMap<String, Ids>,
-    heard: u64,
+    seen: u64,
     /// The key being looked up.
     key: String,
 }
@@ -60,8 +60,8 @@ impl Names {
                 self.ids.remove(&oldest);
             }
         }
-        self.heard += 1;
-        let order = self.heard;
+        self.seen += 1;
+        let order = self.seen;
         let ids = Ids {
             uniqueid: uniqueid.to_owned(),
             linkedid: linkedid.to_owned(),

@@ -188,12 +188,12 @@ impl Survey {
     }
 
     /// Whether more may be heard by waiting: channels live, and none was heard.
-    pub fn may_hear_more(&self) -> bool {
+    pub fn may_receive_more(&self) -> bool {
         self.account.channels.is_some_and(|live| live > 0) && !self.is_settled()
     }
 
     /// Takes a frame.
-    pub fn hear(&mut self, frame: &[u8]) {
+    pub fn on_frame(&mut self, frame: &[u8]) {
         let pairs = Pairs::new(frame);
         let id = pairs.get("ActionID").map(text);
         let asked = id.and_then(|id| {
@@ -202,14 +202,14 @@ impl Survey {
         });
         let event = pairs.get("Event").map(<[u8]>::to_ascii_lowercase);
         match (asked, event) {
-            (Some((at, asked)), Some(event)) => self.hear_item(at, asked, &event, &pairs),
-            (Some((at, asked)), None) => self.hear_answer(at, asked, &pairs),
-            (None, Some(event)) => self.hear_event(&event, &pairs),
+            (Some((at, asked)), Some(event)) => self.on_item(at, asked, &event, &pairs),
+            (Some((at, asked)), None) => self.on_answer(at, asked, &pairs),
+            (None, Some(event)) => self.on_event(&event, &pairs),
             (None, None) => {}
         }
     }
 
-    fn hear_answer(&mut self, at: usize, asked: Question, pairs: &Pairs<'_>) {
+    fn on_answer(&mut self, at: usize, asked: Question, pairs: &Pairs<'_>) {
         let refused = is_error(pairs);
         match asked {
             Question::Commands if !refused => {
@@ -239,32 +239,32 @@ impl Survey {
     }
 
     /// A row of a list, or its end.
-    fn hear_item(&mut self, at: usize, asked: Question, event: &[u8], pairs: &Pairs<'_>) {
+    fn on_item(&mut self, at: usize, asked: Question, event: &[u8], pairs: &Pairs<'_>) {
         match asked {
             Question::Echo => {
                 self.account.echoed = Some(true);
-                self.hear_time(pairs);
+                self.note_time(pairs);
                 self.waiting.remove(at);
             }
-            _ if event.ends_with(b"complete") => self.hear_end(at, asked),
+            _ if event.ends_with(b"complete") => self.on_end(at, asked),
             Question::Queues => {
                 let count = self.account.queues.get_or_insert_default();
                 *count = count.saturating_add(1);
             }
-            Question::Endpoints(technology) => self.account.endpoints.hear(technology, pairs),
-            Question::Hints => self.account.endpoints.hear_hint(pairs),
+            Question::Endpoints(technology) => self.account.endpoints.add_row(technology, pairs),
+            Question::Hints => self.account.endpoints.add_hint(pairs),
             Question::Channels => {
-                self.account.endpoints.hear_channel(pairs);
+                self.account.endpoints.add_channel(pairs);
                 let id = pairs.get("Uniqueid");
                 let id = id.filter(|_| self.listing.len() < CHANNELS_MAX);
                 self.listing.extend(id.map(<[u8]>::to_vec));
-                self.hear_variables(pairs);
+                self.note_variables(pairs);
             }
             Question::Commands | Question::Settings => {}
         }
     }
 
-    fn hear_end(&mut self, at: usize, asked: Question) {
+    fn on_end(&mut self, at: usize, asked: Question) {
         self.waiting.remove(at);
         match asked {
             Question::Endpoints("") => {}
@@ -289,7 +289,7 @@ impl Survey {
     }
 
     /// Some events never carry a time: one that does proves that the PBX gives it.
-    fn hear_time(&mut self, pairs: &Pairs<'_>) {
+    fn note_time(&mut self, pairs: &Pairs<'_>) {
         let time = pairs.get("Timestamp");
         self.account.timed = Some(time.is_some() || self.account.timed == Some(true));
         let seconds = time.and_then(|time| std::str::from_utf8(time).ok()?.parse::<f64>().ok());
@@ -298,23 +298,23 @@ impl Survey {
         self.account.clock = time.or(self.account.clock);
     }
 
-    fn hear_event(&mut self, event: &[u8], pairs: &Pairs<'_>) {
+    fn on_event(&mut self, event: &[u8], pairs: &Pairs<'_>) {
         if event == b"fullybooted" {
             self.account.booted = true;
             return;
         }
         // A row of a list, which is no event of its own, carries none.
         if pairs.get("Privilege").is_some() && pairs.get("ActionID").is_none() {
-            self.hear_time(pairs);
+            self.note_time(pairs);
         }
         let of_channel = pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none();
         if of_channel {
             self.account.calls = CallProof::Heard;
-            self.hear_variables(pairs);
+            self.note_variables(pairs);
         }
     }
 
-    fn hear_variables(&mut self, pairs: &Pairs<'_>) {
+    fn note_variables(&mut self, pairs: &Pairs<'_>) {
         let shown = self.account.variables.get_or_insert_default();
         for (key, value) in pairs.clone() {
             if key.eq_ignore_ascii_case(b"ChanVariable")

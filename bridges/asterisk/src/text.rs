@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 /// A value as a format holds it: bytes in AMI text, text in JSON.
 pub(crate) trait RawValue<'a>: AsRef<[u8]> {
-    /// The value as text. `mended` is set when bytes were not UTF-8.
-    fn text(self, mended: &mut bool) -> Text<'a>;
+    /// The value as text. `repaired` is set when bytes were not UTF-8.
+    fn text(self, repaired: &mut bool) -> Text<'a>;
 }
 
 /// The pairs of a message, as its format holds them.
@@ -23,11 +23,11 @@ impl<'a, K: AsRef<[u8]>, V: RawValue<'a>, I: Iterator<Item = (K, V)>> RawPairs<'
 }
 
 impl<'a> RawValue<'a> for &'a [u8] {
-    fn text(self, mended: &mut bool) -> Text<'a> {
+    fn text(self, repaired: &mut bool) -> Text<'a> {
         match std::str::from_utf8(self) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => {
-                *mended = true;
+                *repaired = true;
                 String::from_utf8_lossy(self)
             }
         }
@@ -66,10 +66,10 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
 
 /// The value, or the empty text where Asterisk writes that it has none.
 #[inline]
-pub(crate) fn known<'a>(value: impl RawValue<'a>, mended: &mut bool) -> Text<'a> {
+pub(crate) fn known<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     match value.as_ref() {
         b"" | b"<unknown>" => Cow::Borrowed(""),
-        _ => value.text(mended),
+        _ => value.text(repaired),
     }
 }
 
@@ -205,14 +205,14 @@ mod tests {
 
     #[test]
     fn windows_1251_is_read_lossily_and_said_to_be() {
-        let mut mended = false;
+        let mut repaired = false;
         assert_eq!(
-            known(&b"\xc0\xe7\xe8\xe7\xe0"[..], &mut mended),
+            known(&b"\xc0\xe7\xe8\xe7\xe0"[..], &mut repaired),
             "\u{fffd}".repeat(5)
         );
-        assert!(mended);
-        mended = false;
-        assert_eq!(known(&b"<unknown>"[..], &mut mended), "");
-        assert!(!mended);
+        assert!(repaired);
+        repaired = false;
+        assert_eq!(known(&b"<unknown>"[..], &mut repaired), "");
+        assert!(!repaired);
     }
 }

@@ -91,13 +91,13 @@ impl Assembler {
 
     /// Takes in what a PBX told, and when it arrived by our own clock. `false` when it was told of
     /// a call that is finished, and so changed nothing.
-    pub fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime) -> bool {
+    pub fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime) -> bool {
         self.stream.arrived = self.stream.arrived.max(Some(arrived));
         let late = self.counts.late;
-        match told {
-            PbxEvent::Channel(event) => self.hear_channel(event, arrived),
-            PbxEvent::Cdr(cdr) => self.hear_cdr(cdr, arrived),
-            PbxEvent::Mark(mark) => self.hear_mark(*mark, arrived),
+        match event {
+            PbxEvent::Channel(event) => self.on_channel_event(event, arrived),
+            PbxEvent::Cdr(cdr) => self.on_cdr(cdr, arrived),
+            PbxEvent::Mark(mark) => self.on_mark(*mark, arrived),
         }
         self.counts.late == late
     }
@@ -107,7 +107,7 @@ impl Assembler {
         self.stream.timing = timing;
     }
 
-    fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
+    fn on_channel_event(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         if event.kind == Kind::LinkedidEnd {
             let key = self.calls.knows(&event.channel.linkedid);
             if let Some(call) = key.and_then(|key| self.calls.get_mut(key)) {
@@ -117,7 +117,7 @@ impl Assembler {
             return;
         }
         if event.origin == Origin::Cel && event.kind.is_of_bridge() {
-            self.cel_tells_of_bridges();
+            self.note_cel_bridges();
         }
         let Some(id) = self.calls.identify(&event.channel) else {
             self.counts.unidentified += 1;
@@ -132,14 +132,14 @@ impl Assembler {
             self.is_late(&found);
         }
         // Who numbers its events tells itself when its clock is set back: such an event is late.
-        let is_late = told_at < arrived && event.channel.told.is_some();
+        let is_late = told_at < arrived && event.channel.stamp.is_some();
         let jumped = far && !is_late;
         let clamped = jumped && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
         self.is_alive(event.channel.process, at, arrived);
         let what = What::Happened(told_at);
-        self.is_counted(event.channel.process, event.channel.told, what);
+        self.is_counted(event.channel.process, event.channel.stamp, what);
         self.listening.is_whole(arrived);
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
@@ -190,7 +190,7 @@ impl Assembler {
 
     /// CEL has told of a bridge: a call of which it tells none had none. Each open call keeps that
     /// over a restart.
-    fn cel_tells_of_bridges(&mut self) {
+    fn note_cel_bridges(&mut self) {
         if std::mem::replace(&mut self.cel_bridges, true) {
             return;
         }
@@ -219,10 +219,10 @@ impl Assembler {
             return;
         };
         call.cel_bridges = self.cel_bridges;
-        call.of.hear(event.channel.process, event.channel.told);
+        call.of.on_event(event.channel.process, event.channel.stamp);
         let dropped = call.size.dropped;
-        let outcome = call.hear(id, at, event);
-        call.times.hear(at, arrived);
+        let outcome = call.on_event(id, at, event);
+        call.times.on_event(at, arrived);
         if outcome.new_leg && back.is_some() {
             call.gaps.late = back;
         }
@@ -299,7 +299,7 @@ impl Assembler {
     }
 
     /// Takes in a CDR: of it, a call needs the user field alone.
-    fn hear_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+    fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
             .iter()
             .find_map(|id| self.calls.knows(id))
@@ -403,13 +403,13 @@ impl Assembler {
 
     /// Whether an event told of a channel, linkedid or channel name like this; of finished calls,
     /// as long as they are remembered here.
-    pub fn has_heard(&self, id: &str) -> bool {
+    pub fn has_seen(&self, id: &str) -> bool {
         !id.is_empty()
             && (self.knows(id) || self.calls.has_finished(id) || self.calls.names.has(id))
     }
 
     /// The latest time that an event told; `None` before the first.
-    pub fn told_until(&self) -> Option<EventTime> {
+    pub fn latest_event(&self) -> Option<EventTime> {
         self.stream.at
     }
 

@@ -45,12 +45,12 @@ pub struct FinishedCall {
     /// The trunk of the customer's leg, by the name its flag gave it; `None` for internal calls.
     pub trunk: Option<String>,
     /// The customer's number as the PBX wrote it, not yet normalised.
-    pub number: Option<HeardNumber>,
+    pub number: Option<RawNumber>,
     /// Where the PBX itself called the customer first and no event tells the number that it
     /// dialled: the one that the channel shows. It may be the company's own, and is the customer's
     /// only where a lead has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shown_number: Option<HeardNumber>,
+    pub shown_number: Option<RawNumber>,
     /// The number that the customer of an inbound call dialled, as the PBX wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub did: Option<String>,
@@ -103,14 +103,14 @@ pub struct GivenIds {
 
 /// A number, and where it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeardNumber {
+pub struct RawNumber {
     /// As the PBX wrote it: `+998901110001`, `998901110001@city`'s `998901110001`, `9998901110001`.
     pub text: String,
     /// Read from a dial string, so that no dial prefix stands before it if it is valid as it is.
     pub from_dial_string: bool,
 }
 
-impl HeardNumber {
+impl RawNumber {
     /// The number that this text is.
     pub fn new(text: impl Into<String>, from_dial_string: bool) -> Self {
         Self {

@@ -14,7 +14,7 @@ pub struct ServerEvent<'a> {
     /// several PBXs.
     pub server: Option<Text<'a>>,
     /// What it tells.
-    pub told: PbxEvent<'a>,
+    pub event: PbxEvent<'a>,
 }
 
 impl ServerEvent<'_> {
@@ -26,7 +26,7 @@ impl ServerEvent<'_> {
             let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
             id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
         };
-        let told = match &self.told {
+        let event = match &self.event {
             PbxEvent::Channel(event) => event.ids().all(is_good),
             PbxEvent::Cdr(cdr) => {
                 let mut events = cdr.events.iter().flat_map(ChannelEvent::ids);
@@ -34,13 +34,13 @@ impl ServerEvent<'_> {
             }
             PbxEvent::Mark(_) => true,
         };
-        told && self.server.as_deref().is_none_or(is_good)
+        event && self.server.as_deref().is_none_or(is_good)
     }
 }
 
 /// A finished call that a message tells whole.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ToldCall {
+pub struct ReportedCall {
     /// The PBX that it was made at: its message says that.
     pub pbx: String,
     /// The call.
@@ -74,12 +74,12 @@ pub enum Decoded<'a> {
     /// Something a call can depend on.
     Event {
         /// What was told.
-        heard: ServerEvent<'a>,
+        received: ServerEvent<'a>,
         /// Bad bytes, escapes or a cut end were set right: to be counted.
         repaired: bool,
     },
     /// A call that is over already, or why the message is none that can be.
-    Call(Result<Box<ToldCall>, Box<WrongCall>>),
+    Call(Result<Box<ReportedCall>, Box<WrongCall>>),
     /// Well-formed, and nothing any call depends on.
     Skipped,
     /// Nothing can be made of it, and a call could hide in it.
@@ -89,10 +89,13 @@ pub enum Decoded<'a> {
 impl<'a> Decoded<'a> {
     /// What a message told that names no server.
     #[inline]
-    pub fn of(told: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
-        match told {
-            Ok(told) => Self::Event {
-                heard: ServerEvent { server: None, told },
+    pub fn of(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
+        match event {
+            Ok(event) => Self::Event {
+                received: ServerEvent {
+                    server: None,
+                    event,
+                },
                 repaired,
             },
             Err(why) => Self::Unreadable(why),

@@ -76,7 +76,7 @@ pub enum Mark {
         /// When it said so, by its own clock.
         at: EventTime,
         /// Where it counts its events: which one this is.
-        told: Option<Told>,
+        stamp: Option<EventStamp>,
         /// When it was started, by its own clock, where told.
         began: Option<EventTime>,
     },
@@ -86,7 +86,7 @@ pub enum Mark {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
-pub struct Told {
+pub struct EventStamp {
     /// Greater than those of all events before.
     pub number: u64,
     /// When it was told, which may be some time after what it tells of.
@@ -186,7 +186,7 @@ pub struct ChannelRef<'a> {
     /// its channels end.
     pub process: Option<u64>,
     /// Where that process counts its events: which one this is.
-    pub told: Option<Told>,
+    pub stamp: Option<EventStamp>,
     /// What the PBX says of it beside its name, where the name does not say what it is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
 }

@@ -46,8 +46,8 @@ pub mod units;
 mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts, Timing};
-pub use call::{Direction, FinishedCall, GivenIds, HeardNumber, Variable};
-pub use decoded::{Decoded, ServerEvent, ToldCall, Unreadable, WrongCall};
+pub use call::{Direction, FinishedCall, GivenIds, RawNumber, Variable};
+pub use decoded::{Decoded, ReportedCall, ServerEvent, Unreadable, WrongCall};
 pub use event::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, Origin, PbxEvent, Text,
 };

@@ -133,7 +133,7 @@ impl Reconciler {
     }
 
     /// The primary has finished a call: it is given back at once if nothing of it is missing.
-    pub fn heard(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
+    pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier = self.of(By::Primary);
         let earlier = earlier.filter(|(_, held)| held.call.linkedid == call.linkedid);
         for key in earlier.map(|(key, _)| key).collect::<Vec<_>>() {
@@ -147,7 +147,7 @@ impl Reconciler {
     }
 
     /// The second account has finished a call.
-    pub fn told(&mut self, call: FinishedCall, now: EventTime) {
+    pub fn on_second(&mut self, call: FinishedCall, now: EventTime) {
         self.hold(By::Second, call, now);
     }
 
@@ -169,24 +169,25 @@ impl Reconciler {
     }
 
     /// Everything that can be decided by `now`. `known` says what is known of an id; `unheard` that
-    /// the primary could not hear of a call, for nobody listened; `telling` that the second account
+    /// the primary could not hear of a call, for nobody listened; `is_open` that the second account
     /// is in the middle of a call with this id.
     pub fn decide(
         &mut self,
         now: EventTime,
         unheard: &dyn Fn(&FinishedCall) -> bool,
         known: &mut dyn FnMut(&UniqueId) -> Knowledge,
-        telling: &dyn Fn(&UniqueId) -> bool,
+        is_open: &dyn Fn(&UniqueId) -> bool,
     ) -> Vec<Decision> {
         let mut decisions = Vec::new();
         let mut done = BTreeSet::new();
         for (key, held) in self.of(By::Second) {
-            let heard = self
+            let of_primary = self
                 .of(By::Primary)
                 .filter(|(_, it)| share(&it.call, &held.call));
-            let heard: Vec<(u64, &HeldCall)> = heard.collect();
-            let crowded = self.held.len() > HELD_MAX;
-            let Some(decision) = self.second(held, &heard, now, unheard, crowded, known) else {
+            let of_primary: Vec<(u64, &HeldCall)> = of_primary.collect();
+            let over_limit = self.held.len() > HELD_MAX;
+            let Some(decision) = self.second(held, &of_primary, now, unheard, over_limit, known)
+            else {
                 continue;
             };
             match &decision {
@@ -197,16 +198,16 @@ impl Reconciler {
                 }
                 Second::Finish(call) => {
                     decisions.push(Decision::Finish(call.clone()));
-                    done.extend(heard.iter().map(|(key, _)| *key));
+                    done.extend(of_primary.iter().map(|(key, _)| *key));
                 }
             }
             done.insert(key);
         }
-        let crowded = self.held.len() > HELD_MAX;
+        let over_limit = self.held.len() > HELD_MAX;
         for (key, held) in self.of(By::Primary) {
             let over = now >= held.since.plus(self.patience.second);
-            let goes_on = ids(&held.call).any(telling);
-            if (crowded || (over && !goes_on)) && !done.contains(&key) {
+            let goes_on = ids(&held.call).any(is_open);
+            if (over_limit || (over && !goes_on)) && !done.contains(&key) {
                 decisions.push(Decision::Finish(Box::new(held.call.clone())));
                 done.insert(key);
             }
@@ -220,15 +221,15 @@ impl Reconciler {
     fn second(
         &self,
         held: &HeldCall,
-        heard: &[(u64, &HeldCall)],
+        of_primary: &[(u64, &HeldCall)],
         now: EventTime,
         unheard: &dyn Fn(&FinishedCall) -> bool,
-        crowded: bool,
+        over_limit: bool,
         known: &mut dyn FnMut(&UniqueId) -> Knowledge,
     ) -> Option<Second> {
         let call = &held.call;
         let whole = call.incomplete.is_none();
-        let chance_over = crowded || now >= held.since.plus(self.patience.primary);
+        let chance_over = over_limit || now >= held.since.plus(self.patience.primary);
         let (mut open, mut finished, mut correctable) = (false, false, false);
         let mut letters: BTreeMap<UniqueId, Box<FinishedCall>> = BTreeMap::new();
         for id in ids(call) {
@@ -252,10 +253,10 @@ impl Reconciler {
             return None;
         }
         // Two halves make no whole: the primary's is kept.
-        if finished || (!whole && (correctable || !heard.is_empty())) {
+        if finished || (!whole && (correctable || !of_primary.is_empty())) {
             return Some(Second::Known);
         }
-        let halves = heard.iter().map(|(_, held)| &held.call);
+        let halves = of_primary.iter().map(|(_, held)| &held.call);
         let halves: Vec<&FinishedCall> = halves.chain(letters.values().map(Box::as_ref)).collect();
         // Who was heard to talk has talked, whatever an account says that tells of no bridge.
         if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
@@ -304,8 +305,8 @@ enum Second {
 
 /// The second account's call, with what only the primary can know of it: a file of CEL has no
 /// channel variables, and CDRs know neither those nor who talked with whom for how long.
-fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
-    let mut call = told.clone();
+fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
+    let mut call = second.clone();
     for half in halves {
         call.live |= half.live;
         for variable in &half.variables {
@@ -330,7 +331,7 @@ fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         call.shown_number = shown.filter(|_| call.number.is_none());
         call.did = call.did.take().or_else(|| half.did.clone());
         if call.estimate && !half.estimate {
-            heard_exactly(&mut call, half);
+            complete_estimate(&mut call, half);
         }
         if let Some(why) = &half.incomplete {
             call.remarks
@@ -340,10 +341,10 @@ fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     if call.estimate {
         // Records do not always name the channel that the call began with.
         let roots = halves.iter().map(|half| &half.linkedid);
-        let oldest = roots.chain([&told.linkedid]).min_by_key(|id| id.age());
-        if let Some(oldest) = oldest.filter(|oldest| **oldest != told.linkedid) {
+        let oldest = roots.chain([&second.linkedid]).min_by_key(|id| id.age());
+        if let Some(oldest) = oldest.filter(|oldest| **oldest != second.linkedid) {
             call.also_known_as.retain(|id| id != oldest);
-            call.also_known_as.push(told.linkedid.clone());
+            call.also_known_as.push(second.linkedid.clone());
             call.linkedid = oldest.clone();
         }
     }
@@ -354,7 +355,7 @@ fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
 /// An estimate learns what records may not know: the trunk, and that somebody was heard to talk,
 /// and with whom. A talk that it tells of itself stands as it is: what was heard of it ended, or
 /// went on, while nobody listened.
-fn heard_exactly(call: &mut FinishedCall, half: &FinishedCall) {
+fn complete_estimate(call: &mut FinishedCall, half: &FinishedCall) {
     if call.trunk.is_none() && half.trunk.is_some() {
         call.trunk.clone_from(&half.trunk);
         call.direction = half.direction;

@@ -89,7 +89,7 @@ impl Folder {
 
     /// Takes in a record, and when it arrived by our own clock. `false` when it is one of a call
     /// that was folded already, and so changed nothing.
-    pub fn hear(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
+    pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::of(cdr, arrived) else {
             return true;
         };
@@ -114,8 +114,8 @@ impl Folder {
 
     /// The PBX tells channel events as well, and has told them up to this moment (`None`: it tells
     /// none). What ended later is not folded yet: they may still tell of it.
-    pub fn events_until(&mut self, told: Option<EventTime>) {
-        self.events = told;
+    pub fn events_until(&mut self, latest: Option<EventTime>) {
+        self.events = latest;
     }
 
     /// A record of a folded call: by its ids, or because its channel was that of a folded call.

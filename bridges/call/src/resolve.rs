@@ -101,7 +101,7 @@ pub(crate) fn resolve(
         caught_up,
         ..
     } = settings;
-    let links = linked::is_told(call.legs.values());
+    let links = linked::reports_links(call.legs.values());
     let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
     let legs: Vec<&Leg> = match &by_occupant {
         Some(by_occupant) => by_occupant.legs.iter().collect(),
@@ -119,14 +119,14 @@ pub(crate) fn resolve(
     let joined = by_occupant
         .as_ref()
         .map_or(&call.joined, |by_occupant| &by_occupant.joined);
-    let told = SourceDetail {
+    let detail = SourceDetail {
         times: call.times.untimed == 0,
         numbers: legs.iter().any(|leg| {
             let mut texts = leg.extens.iter().chain(leg.callers.iter());
             texts.next().is_some()
         }),
     };
-    let views = legs.iter().map(|leg| View::of(leg, endpoints, told));
+    let views = legs.iter().map(|leg| View::of(leg, endpoints, detail));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
     let incomplete = ended.incomplete(call, *caught_up);

@@ -166,7 +166,7 @@ pub enum Party<'a> {
     /// A telephone inside the company.
     Extension(Extension),
     /// Somebody outside, on a line that no trunk takes.
-    Stranger,
+    Outsider,
     /// Nobody: a Local half, a recorder, an announcer…
     Plumbing,
 }
@@ -180,7 +180,7 @@ impl<'a> Party<'a> {
     pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
             Self::Trunk(endpoint) => Some(endpoint.trunk()),
-            Self::Extension(_) | Self::Stranger | Self::Plumbing => None,
+            Self::Extension(_) | Self::Outsider | Self::Plumbing => None,
         }
     }
 
@@ -188,7 +188,7 @@ impl<'a> Party<'a> {
     pub(crate) fn extension(&self) -> Option<&Extension> {
         match self {
             Self::Extension(extension) => Some(extension),
-            Self::Trunk(_) | Self::Stranger | Self::Plumbing => None,
+            Self::Trunk(_) | Self::Outsider | Self::Plumbing => None,
         }
     }
 
@@ -198,7 +198,7 @@ impl<'a> Party<'a> {
             _ if is_customer => Role::Customer(self.trunk().map(str::to_owned)),
             Self::Trunk(endpoint) => Role::Trunk(endpoint.trunk.clone()),
             Self::Extension(it) => Role::Extension(clip(it.as_str(), TEXT_BYTES_MAX)),
-            Self::Stranger => Role::Trunk("?".to_owned()),
+            Self::Outsider => Role::Trunk("?".to_owned()),
             Self::Plumbing => Role::Plumbing,
         }
     }

@@ -26,7 +26,7 @@ impl Decoder {
                 format, settings,
             ))));
         }
-        if format.tells_whole_calls() {
+        if format.carries_whole_calls() {
             return Self(Reader::Calls);
         }
         let variables = settings.variables;
@@ -47,8 +47,8 @@ impl Decoder {
             Reader::Freeswitch(decoder) => decoder.decode(message),
             Reader::FreeswitchCdr(decoder) => decoder.decode_cdr(message),
             Reader::Calls => {
-                let told = crate::message::read(message, Publisher::default());
-                Decoded::Call(told.map(Box::new).map_err(Box::new))
+                let call = crate::message::read(message, Publisher::default());
+                Decoded::Call(call.map(Box::new).map_err(Box::new))
             }
         }
     }

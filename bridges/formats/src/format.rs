@@ -126,7 +126,7 @@ impl Format {
     }
 
     /// Each message is a finished call, and names its PBX and its trunk.
-    pub const fn tells_whole_calls(self) -> bool {
+    pub const fn carries_whole_calls(self) -> bool {
         matches!(self, Self::Call)
     }
 }

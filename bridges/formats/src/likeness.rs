@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// So many bytes are looked at.
-pub const LOOKED_AT_MAX: usize = 256 << 10;
+pub const CHECKED_MAX: usize = 256 << 10;
 
 /// Lines in which a banner is looked for.
 const BANNER_LINES: usize = 50;
@@ -43,7 +43,7 @@ impl Likeness {
     /// What the beginning of a source looks like, by trying each format; `None` if it is nothing
     /// known here.
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        let bytes = &bytes[..bytes.len().min(LOOKED_AT_MAX)];
+        let bytes = &bytes[..bytes.len().min(CHECKED_MAX)];
         let counted = Format::ALL
             .iter()
             .map(|&format| (events(format, bytes), format));
@@ -184,14 +184,14 @@ impl FormatFit {
                 continue;
             };
             match decoder.decode(message) {
-                Decoded::Event { heard, .. } => {
+                Decoded::Event { received, .. } => {
                     events += 1;
-                    last = last.max(time_of(&heard.told));
-                    talk.hear(&heard.told);
+                    last = last.max(time_of(&received.event));
+                    talk.on_event(&received.event);
                 }
-                Decoded::Call(Ok(told)) => {
+                Decoded::Call(Ok(reported)) => {
                     events += 1;
-                    last = last.max(Some(told.call.ended));
+                    last = last.max(Some(reported.call.ended));
                 }
                 Decoded::Skipped => skipped += 1,
                 Decoded::Unreadable(_) | Decoded::Call(Err(_)) => {}
@@ -224,8 +224,8 @@ struct AnsweredChannels {
 }
 
 impl AnsweredChannels {
-    fn hear(&mut self, told: &PbxEvent<'_>) {
-        let PbxEvent::Channel(event) = told else {
+    fn on_event(&mut self, event: &PbxEvent<'_>) {
+        let PbxEvent::Channel(event) = event else {
             return;
         };
         if event.origin != Origin::Cel {
@@ -245,8 +245,8 @@ impl AnsweredChannels {
     }
 }
 
-fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
-    match told {
+fn time_of(event: &PbxEvent<'_>) -> Option<EventTime> {
+    match event {
         PbxEvent::Channel(event) => event.at,
         PbxEvent::Cdr(cdr) => cdr.ended_at.or(cdr.at),
         PbxEvent::Mark(_) => None,
@@ -277,17 +277,17 @@ mod tests {
 
     #[test]
     fn ami_without_a_banner_is_known_by_its_events() {
-        let told = |event: &str| {
+        let event = |event: &str| {
             let message = format!("{event}\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n");
             Likeness::of(message.as_bytes()).map(|likeness| likeness.to_string())
         };
-        let new = told("Event: Newchannel\r\nLinkedid: 17.1");
+        let new = event("Event: Newchannel\r\nLinkedid: 17.1");
         assert_eq!(new.as_deref(), Some("AMI of Asterisk 12 or later"));
-        let old = told("Event: Newchannel\r\nChannelStateDesc: Down");
+        let old = event("Event: Newchannel\r\nChannelStateDesc: Down");
         assert_eq!(old.as_deref(), Some("AMI 1.x of Asterisk 1.8 to 11"));
-        let oldest = told("Event: Dial\r\nSource: SIP/101-1\r\nSrcUniqueID: 17.1");
+        let oldest = event("Event: Dial\r\nSource: SIP/101-1\r\nSrcUniqueID: 17.1");
         assert_eq!(oldest.as_deref(), Some("AMI 1.0 of Asterisk 1.4"));
-        assert_eq!(told("Event: Hello"), None);
+        assert_eq!(event("Event: Hello"), None);
     }
 
     #[test]
@@ -320,12 +320,12 @@ mod tests {
             }
         };
         assert!(read("11-shipped-cel-conf/inbound_answered"));
-        for told in [
+        for event in [
             "11/inbound_answered",
             "16/inbound_answered",
             "11/inbound_busy",
         ] {
-            assert!(!read(told), "{told}");
+            assert!(!read(event), "{event}");
         }
     }
 

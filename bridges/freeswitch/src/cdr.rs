@@ -23,7 +23,7 @@ const APPLICATIONS_MAX: usize = 1024;
 const PROFILES_MAX: usize = 64;
 
 /// Reads the file of one leg.
-pub(crate) fn tell(
+pub(crate) fn decode(
     bytes: &[u8],
     wanted: Option<&BTreeSet<String>>,
 ) -> Result<ServerEvent<'static>, Unreadable> {
@@ -37,7 +37,7 @@ pub(crate) fn tell(
     let server = text(&file["switchname"]);
     Ok(ServerEvent {
         server: (!server.is_empty()).then_some(Cow::Owned(server)),
-        told: PbxEvent::Cdr(Box::new(leg.cdr(wanted))),
+        event: PbxEvent::Cdr(Box::new(leg.cdr(wanted))),
     })
 }
 
@@ -81,11 +81,11 @@ impl<'f> Variables<'f> {
     fn kept(&self, wanted: Option<&BTreeSet<String>>) -> Vec<(Text<'static>, Text<'static>)> {
         let all = self.raw.iter();
         let kept = all.filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(*name)));
-        let told = kept.map(|(name, value)| {
+        let reported = kept.map(|(name, value)| {
             let (name, value) = (name.clone(), self.plain(value).into_owned());
             (Text::from(name), Text::from(value))
         });
-        told.filter(|(_, value)| !value.is_empty()).collect()
+        reported.filter(|(_, value)| !value.is_empty()).collect()
     }
 }
 
@@ -118,8 +118,8 @@ struct LegFile<'f> {
 
 /// The applications that the leg ran: when each, its name and its data.
 fn applications(log: &Value) -> impl Iterator<Item = (EventTime, &str, &Value)> {
-    let told = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
-    told.filter_map(|it| {
+    let reported = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
+    reported.filter_map(|it| {
         let at = micros(it["app_stamp"].as_str()?)?;
         Some((at, it["app_name"].as_str()?, &it["app_data"]))
     })
@@ -177,8 +177,8 @@ impl<'f> LegFile<'f> {
             false => "",
         };
         let names = ["cc_member_session_uuid", other, "originator"];
-        let mut told = names.iter().map(|name| self.variables.get(name));
-        let found = told.find(|id| !id.is_empty());
+        let mut reported = names.iter().map(|name| self.variables.get(name));
+        let found = reported.find(|id| !id.is_empty());
         found.unwrap_or_else(|| self.id.clone())
     }
 
@@ -332,8 +332,8 @@ fn connected(profile: &Value, named: &str) -> Option<Connected> {
     for side in ["originatee", "originator"] {
         profiles_in(&caller[side], 0, &mut partners);
     }
-    let mut told = partners.iter();
-    let one = told.find(|it| text(&it["uuid"]) == named);
+    let mut reported = partners.iter();
+    let one = reported.find(|it| text(&it["uuid"]) == named);
     let one = one.or(partners.first())?;
     let (id, name) = (text(&one["uuid"]), text(&one["chan_name"]));
     // Where the other leg has no file of its own, this is all that is known of it.

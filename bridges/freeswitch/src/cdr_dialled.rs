@@ -59,7 +59,7 @@ pub(crate) fn dialled(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Di
         Some((id, rest.rsplit(';').next()?))
     });
     let legs: Vec<(&str, &str)> = legs.filter(|(id, _)| !id.is_empty()).collect();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for (place, &(id, number)) in legs.iter().enumerate() {
         let same = || targets.iter().filter(|(.., it)| *it == number);
         let of_number = legs.iter().filter(|(_, it)| *it == number).count();
@@ -68,7 +68,7 @@ pub(crate) fn dialled(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Di
         let one = first.filter(|(_, gateway, _)| same().all(|(_, it, _)| it == gateway));
         let in_order = (same().count() == of_number).then(|| same().nth(before.count()));
         if let Some(&(at, gateway, _)) = in_order.flatten().or(one) {
-            told.push(Dialled {
+            found.push(Dialled {
                 at,
                 id: id.to_owned(),
                 gateway: gateway.to_owned(),
@@ -76,7 +76,7 @@ pub(crate) fn dialled(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Di
             });
         }
     }
-    told
+    found
 }
 
 /// Gateway and number of each that is dialled: `city` and `998901110001` by
@@ -95,10 +95,10 @@ fn targets(data: &str) -> impl Iterator<Item = (&str, &str)> {
 mod tests {
     use super::*;
 
-    fn told(data: &str, originated: &str) -> Vec<(String, String)> {
+    fn found(data: &str, originated: &str) -> Vec<(String, String)> {
         let at = EventTime::from_seconds(1_795_211_901);
-        let told = dialled(&[(at, data)], originated).into_iter();
-        told.map(|it| (it.id, it.gateway)).collect()
+        let found = dialled(&[(at, data)], originated).into_iter();
+        found.map(|it| (it.id, it.gateway)).collect()
     }
 
     fn pair(id: &str, gateway: &str) -> (String, String) {
@@ -107,21 +107,21 @@ mod tests {
 
     #[test]
     fn each_leg_over_a_gateway_is_told_with_it() {
-        let one = told("sofia/gateway/city/9989", "a;Outbound Call;9989");
+        let one = found("sofia/gateway/city/9989", "a;Outbound Call;9989");
         assert_eq!(one, [pair("a", "city")]);
         let group = "{x=1}user/101,[y=2]sofia/gateway/city/9989,sofia/gateway/gsm/9935";
         let legs = "ARRAY::a;Aziz;101|:b;Outbound;Call;9989|:c;;9935";
-        assert_eq!(told(group, legs), [pair("b", "city"), pair("c", "gsm")]);
+        assert_eq!(found(group, legs), [pair("b", "city"), pair("c", "gsm")]);
     }
 
     #[test]
     fn of_several_gateways_each_leg_has_its_own_or_none() {
         let data = "sofia/gateway/city/9989|sofia/gateway/gsm/9989";
-        let both = told(data, "ARRAY::a;;9989|:b;;9989");
+        let both = found(data, "ARRAY::a;;9989|:b;;9989");
         assert_eq!(both, [pair("a", "city"), pair("b", "gsm")]);
-        assert_eq!(told(data, "a;;9989"), []);
+        assert_eq!(found(data, "a;;9989"), []);
         let again = "sofia/gateway/city/9989|sofia/gateway/city/9989";
-        assert_eq!(told(again, "a;;9989"), [pair("a", "city")]);
+        assert_eq!(found(again, "a;;9989"), [pair("a", "city")]);
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             ("sofia/gateway/city/9989", ";;9989"),
             ("sofia/gateway/city/9989", "a"),
         ] {
-            assert_eq!(told(data, legs), [], "{data} {legs}");
+            assert_eq!(found(data, legs), [], "{data} {legs}");
         }
     }
 }

@@ -62,10 +62,10 @@ impl Decoder {
         };
         let repaired = repaired || fields.repaired;
         let server = Some(fields.switch()).filter(|name| !name.is_empty());
-        match event::tell(*fields) {
+        match event::decode(*fields) {
             Ok(None) => Decoded::Skipped,
-            Ok(Some(told)) => good(Decoded::Event {
-                heard: ServerEvent { server, told },
+            Ok(Some(event)) => good(Decoded::Event {
+                received: ServerEvent { server, event },
                 repaired,
             }),
             Err(why) => Decoded::Unreadable(why),
@@ -75,8 +75,8 @@ impl Decoder {
     pub fn decode_cdr(&mut self, file: &[u8]) -> Decoded<'static> {
         let text = String::from_utf8_lossy(file);
         let repaired = matches!(text, Cow::Owned(_));
-        match cdr::tell(text.as_bytes(), self.variables.as_ref()) {
-            Ok(heard) => good(Decoded::Event { heard, repaired }),
+        match cdr::decode(text.as_bytes(), self.variables.as_ref()) {
+            Ok(received) => good(Decoded::Event { received, repaired }),
             Err(why) => Decoded::Unreadable(why),
         }
     }
@@ -85,7 +85,7 @@ impl Decoder {
 /// What is told, if each id in it can be one.
 fn good(decoded: Decoded<'_>) -> Decoded<'_> {
     match &decoded {
-        Decoded::Event { heard, .. } if !heard.has_good_ids() => {
+        Decoded::Event { received, .. } if !received.has_good_ids() => {
             Decoded::Unreadable(Unreadable::NoId)
         }
         _ => decoded,

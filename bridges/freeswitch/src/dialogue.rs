@@ -73,7 +73,7 @@ pub enum SocketRefusal {
 
 /// What a frame means to the transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum FrameMeaning<'a> {
     /// Nothing: read on.
     Nothing,
     /// The login was accepted; what is heard from here on is told anew.
@@ -213,10 +213,10 @@ impl Dialogue {
     }
 
     /// Takes a frame in.
-    pub fn hear<'a>(&mut self, frame: SocketFrame<'a>) -> Heard<'a> {
+    pub fn on_frame<'a>(&mut self, frame: SocketFrame<'a>) -> FrameMeaning<'a> {
         let kind = frame.header("Content-Type").unwrap_or_default();
         if self.state == State::Ended {
-            return Heard::Nothing;
+            return FrameMeaning::Nothing;
         }
         match kind {
             b"text/rude-rejection" => self.refuse(SocketRefusal::Address),
@@ -226,35 +226,35 @@ impl Dialogue {
                 let line = String::from_utf8_lossy(kind).into_owned();
                 self.refuse(SocketRefusal::NotEventSocket { line })
             }
-            b"command/reply" => self.hear_reply(frame),
-            b"api/response" => self.hear_answer(frame.body),
-            b"text/event-json" | b"text/event-plain" => self.hear_event(frame.body),
-            _ => Heard::Nothing,
+            b"command/reply" => self.on_reply(frame),
+            b"api/response" => self.on_answer(frame.body),
+            b"text/event-json" | b"text/event-plain" => self.on_event(frame.body),
+            _ => FrameMeaning::Nothing,
         }
     }
 
-    fn refuse<'a>(&mut self, refusal: SocketRefusal) -> Heard<'a> {
+    fn refuse<'a>(&mut self, refusal: SocketRefusal) -> FrameMeaning<'a> {
         self.state = State::Ended;
-        Heard::Refused(refusal)
+        FrameMeaning::Refused(refusal)
     }
 
-    fn closing<'a>(&mut self, body: &[u8]) -> Heard<'a> {
+    fn closing<'a>(&mut self, body: &[u8]) -> FrameMeaning<'a> {
         self.state = State::Ended;
         let words = String::from_utf8_lossy(body);
         let words = words.lines().next().unwrap_or_default().trim().to_owned();
-        Heard::Closing(words)
+        FrameMeaning::Closing(words)
     }
 
-    fn log_in<'a>(&mut self) -> Heard<'a> {
+    fn log_in<'a>(&mut self) -> FrameMeaning<'a> {
         if self.state == State::Greeting {
             self.state = State::LoggingIn;
             let auth = format!("auth {}", self.secret.expose_secret());
             self.send(&auth);
         }
-        Heard::Nothing
+        FrameMeaning::Nothing
     }
 
-    fn hear_reply<'a>(&mut self, frame: SocketFrame<'a>) -> Heard<'a> {
+    fn on_reply<'a>(&mut self, frame: SocketFrame<'a>) -> FrameMeaning<'a> {
         let said = frame.header("Reply-Text").unwrap_or_default();
         let well = said.starts_with(b"+OK");
         match self.state {
@@ -264,23 +264,23 @@ impl Dialogue {
                 if !self.survey.is_empty() {
                     let survey = self.survey.iter();
                     survey.for_each(|words| self.ask(SocketQuestion::Other, words));
-                    return Heard::LoggedIn;
+                    return FrameMeaning::LoggedIn;
                 }
                 self.ask(SocketQuestion::Uptime, "uptime ms");
                 self.sessions.ask();
                 self.ask(SocketQuestion::Channels, "show channels as json");
-                Heard::LoggedIn
+                FrameMeaning::LoggedIn
             }
             State::LoggingIn => self.refuse(SocketRefusal::Password),
             State::Subscribing if well => {
                 self.state = State::Open;
-                Heard::Listening
+                FrameMeaning::Listening
             }
             State::Subscribing => {
                 let said = String::from_utf8_lossy(said).into_owned();
                 self.refuse(SocketRefusal::Subscription { said })
             }
-            State::Greeting | State::Open | State::Ended => Heard::Nothing,
+            State::Greeting | State::Open | State::Ended => FrameMeaning::Nothing,
         }
     }
 
@@ -289,45 +289,45 @@ impl Dialogue {
         self.send(&format!("api {words}"));
     }
 
-    fn hear_answer<'a>(&mut self, body: &'a [u8]) -> Heard<'a> {
+    fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {
         match self.asked.pop_front() {
-            None | Some(SocketQuestion::Ping) => Heard::Nothing,
+            None | Some(SocketQuestion::Ping) => FrameMeaning::Nothing,
             // After an event it would seem to have come between that one and the next.
             Some(SocketQuestion::Uptime) if !self.events => {
-                uptime(body).map_or(Heard::Nothing, Heard::UpFor)
+                uptime(body).map_or(FrameMeaning::Nothing, FrameMeaning::UpFor)
             }
-            Some(SocketQuestion::Uptime) => Heard::Nothing,
-            Some(SocketQuestion::Other) => Heard::Answer(body),
-            Some(SocketQuestion::Channels) => self.hear_list(body),
+            Some(SocketQuestion::Uptime) => FrameMeaning::Nothing,
+            Some(SocketQuestion::Other) => FrameMeaning::Answer(body),
+            Some(SocketQuestion::Channels) => self.on_list(body),
             Some(SocketQuestion::Channel) => {
                 self.listing.under_way = self.listing.under_way.saturating_sub(1);
                 // `-ERR No such channel!`: it has hung up meanwhile.
-                let told =
+                let reported =
                     (body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX).then_some(body);
                 self.ask_channels();
                 let last_of_list = self.list_ends();
-                match told {
-                    Some(bytes) => Heard::Message {
+                match reported {
+                    Some(bytes) => FrameMeaning::Message {
                         bytes,
                         restarted: self.is_restarted(bytes),
                         last_of_list,
                     },
-                    None if last_of_list => Heard::ListEnd,
-                    None => Heard::Nothing,
+                    None if last_of_list => FrameMeaning::ListEnd,
+                    None => FrameMeaning::Nothing,
                 }
             }
         }
     }
 
-    fn hear_list<'a>(&mut self, body: &[u8]) -> Heard<'a> {
+    fn on_list<'a>(&mut self, body: &[u8]) -> FrameMeaning<'a> {
         let Some(ids) = listed(body) else {
             self.sessions.unlisted();
-            return Heard::Nothing;
+            return FrameMeaning::Nothing;
         };
         let first = !self.sessions.is_known();
         let difference = self.sessions.listed(&ids);
         if !first && difference == Default::default() {
-            return Heard::Nothing;
+            return FrameMeaning::Nothing;
         }
         self.listing.open = true;
         self.listing.left.extend(ids);
@@ -339,11 +339,11 @@ impl Dialogue {
                  ones are gone",
                 difference.births, difference.ends
             );
-            return Heard::Missed { words, list_ends };
+            return FrameMeaning::Missed { words, list_ends };
         }
         match list_ends {
-            true => Heard::ListEnd,
-            false => Heard::Nothing,
+            true => FrameMeaning::ListEnd,
+            false => FrameMeaning::Nothing,
         }
     }
 
@@ -364,9 +364,9 @@ impl Dialogue {
         ends
     }
 
-    fn hear_event<'a>(&mut self, event: &'a [u8]) -> Heard<'a> {
+    fn on_event<'a>(&mut self, event: &'a [u8]) -> FrameMeaning<'a> {
         if event.len() > EVENT_BYTES_MAX {
-            return Heard::TooLong;
+            return FrameMeaning::TooLong;
         }
         self.events = true;
         let id = || of_event(event, "Unique-ID").filter(|id| is_askable(id));
@@ -397,7 +397,7 @@ impl Dialogue {
             }
             _ => {}
         }
-        Heard::Message {
+        FrameMeaning::Message {
             bytes: event,
             restarted: self.is_restarted(event),
             last_of_list: false,

@@ -11,7 +11,7 @@
 
 use crate::fields::{EventFields, Header};
 use crate::rule::{ATTENDED, EventRule};
-use callbridge_call::event::Told;
+use callbridge_call::event::EventStamp;
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Mark, Origin, PbxEvent,
     Text, Unreadable,
@@ -33,7 +33,7 @@ const LOOPBACK: &str = "loopback/";
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
 /// What the headers tell; `None` if no call depends on it.
-pub(crate) fn tell<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
+pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
     };
@@ -69,7 +69,7 @@ fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     Some(PbxEvent::Mark(Mark::Alive {
         process: process(fields)?,
         at,
-        told: counted(fields),
+        stamp: counted(fields),
         began: uptime.map(|uptime| at.minus(Duration::from_millis(uptime))),
     }))
 }
@@ -84,8 +84,8 @@ fn process(fields: &EventFields<'_>) -> Option<u64> {
 }
 
 /// Which of the process's events it is.
-fn counted(fields: &EventFields<'_>) -> Option<Told> {
-    Some(Told {
+fn counted(fields: &EventFields<'_>) -> Option<EventStamp> {
+    Some(EventStamp {
         number: fields.get(Header::Sequence).parse().ok()?,
         at: micros(fields.get(Header::Timestamp))?,
     })
@@ -99,7 +99,7 @@ pub(crate) fn micros(text: &str) -> Option<EventTime> {
 
 /// When it happened. What comes after the hang-up tells when that was.
 fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
-    let told = micros(fields.get(Header::Timestamp))?;
+    let reported = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
         EventRule::Create => micros(fields.get(Header::Created)),
         EventRule::Answer => micros(fields.get(Header::Answered)),
@@ -109,7 +109,7 @@ fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
     };
     let sequence: i64 = fields.get(Header::Sequence).parse().unwrap_or(0);
     let within = Duration::from_micros(sequence.rem_euclid(STEP_MICROS).unsigned_abs());
-    Some(own.unwrap_or_else(|| told.plus(within)))
+    Some(own.unwrap_or_else(|| reported.plus(within)))
 }
 
 fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
@@ -219,8 +219,8 @@ fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
         Header::Caller,
     ];
     // The switch shows zeros where it was told no number.
-    let told = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
-    let caller = callers.into_iter().find(told);
+    let reported = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
+    let caller = callers.into_iter().find(reported);
     // Of a channel that is dialled, it is whatever number it is shown.
     let caller = caller.filter(|_| inbound);
     ChannelRef {
@@ -228,7 +228,7 @@ fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
         name,
         linkedid,
         process: process(&fields),
-        told: counted(&fields),
+        stamp: counted(&fields),
         context: fields.take(Header::Context),
         exten: match rule {
             EventRule::Create if inbound => fields.take(Header::Destination),
@@ -311,8 +311,8 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
 
 /// The last bridge of the channel, which it names after it began.
 fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
-    let tells = matches!(rule, EventRule::Hangup | EventRule::Unbridge);
-    let since = micros(fields.get(Header::Bridged)).filter(|_| tells)?;
+    let is_reported = matches!(rule, EventRule::Hangup | EventRule::Unbridge);
+    let since = micros(fields.get(Header::Bridged)).filter(|_| is_reported)?;
     let with = fields.take(Header::BridgeUuid);
     (!with.is_empty()).then_some((since, with))
 }
@@ -333,7 +333,7 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         micros(fields.get(Header::Answered)),
         micros(fields.get(Header::Bridged)),
     );
-    let (true, (Some(answered), Some(bridged))) = (tells_all(rule), times) else {
+    let (true, (Some(answered), Some(bridged))) = (is_complete(rule), times) else {
         return false;
     };
     let partner = fields.get(Header::BridgeUuid);
@@ -348,7 +348,7 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
 }
 
 /// It comes with all variables of the channel, and with the times of all that happened.
-fn tells_all(rule: EventRule) -> bool {
+fn is_complete(rule: EventRule) -> bool {
     matches!(rule, EventRule::Hangup | EventRule::Dump)
 }
 

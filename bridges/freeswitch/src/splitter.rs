@@ -64,11 +64,11 @@ impl Splitter {
         let mut done = 0;
         loop {
             let rest = &bytes[done..];
-            let look = match self.astray {
+            let classify = match self.astray {
                 Some(_) => self.search(rest, at_end),
-                None => self.look(rest, at_end),
+                None => self.classify(rest, at_end),
             };
-            match look {
+            match classify {
                 Sighting::Skip(used) => done += used,
                 Sighting::Wait(used) => return FrameStep::More { used: done + used },
                 Sighting::TooLong { bytes, used } => {
@@ -87,7 +87,7 @@ impl Splitter {
     }
 
     /// Something begins here, or nothing does.
-    fn look(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
+    fn classify(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ');
         let lead = bytes.iter().take_while(blank).count();
         if lead > 0 {

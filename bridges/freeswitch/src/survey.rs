@@ -14,7 +14,7 @@ pub const QUESTIONS: [&str; 5] = [
 /// Gateways, profiles and telephones kept.
 const NAMES_MAX: usize = 2_000;
 /// Names told in one line.
-const TOLD_MAX: usize = 10;
+const NAMED_MAX: usize = 10;
 /// Technologies of Asterisk's channels.
 const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
 /// The password that every distribution of FreeSWITCH comes with.
@@ -113,14 +113,14 @@ impl Survey {
     }
 
     /// Takes the answer to the next question in.
-    pub fn hear(&mut self, answer: &[u8]) {
+    pub fn on_answer(&mut self, answer: &[u8]) {
         let text = String::from_utf8_lossy(answer);
         let refused = text.starts_with("-ERR");
         let facts = &mut self.facts;
         match self.left.pop_front() {
             Some("version") => facts.release = release(&text),
             Some("show channels as json") => facts.lists_channels = text.contains("\"row_count\""),
-            Some("sofia status") if !refused => facts.hear_sofia(&text),
+            Some("sofia status") if !refused => facts.read_sofia(&text),
             Some("module_exists mod_amqp") => {
                 facts.publishes = match text.trim() {
                     "true" => Some(true),
@@ -128,7 +128,7 @@ impl Survey {
                     _ => None,
                 }
             }
-            Some("show registrations as json") if !refused => facts.hear_registrations(answer),
+            Some("show registrations as json") if !refused => facts.read_registrations(answer),
             Some(_) | None => {}
         }
     }
@@ -152,7 +152,7 @@ fn release(text: &str) -> Option<String> {
 
 impl SwitchFacts {
     /// The table of `sofia status`: name, type, data and state between tabs.
-    fn hear_sofia(&mut self, table: &str) {
+    fn read_sofia(&mut self, table: &str) {
         let gateways = self.gateways.get_or_insert_default();
         for row in table.lines() {
             if row.chars().any(|it| it.is_control() && it != '\t') {
@@ -182,7 +182,7 @@ impl SwitchFacts {
     }
 
     /// `{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab",…}]}`; no rows where nobody is.
-    fn hear_registrations(&mut self, list: &[u8]) {
+    fn read_registrations(&mut self, list: &[u8]) {
         #[derive(serde::Deserialize)]
         struct Registrations {
             #[serde(default)]
@@ -411,15 +411,15 @@ fn untaken(
 
 /// `a, b and 3 more`; `none` of nothing.
 fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
-    let more = names.len().saturating_sub(TOLD_MAX);
-    let told: Vec<String> = names
-        .take(TOLD_MAX)
+    let more = names.len().saturating_sub(NAMED_MAX);
+    let named: Vec<String> = names
+        .take(NAMED_MAX)
         .map(|it| it.as_ref().to_owned())
         .collect();
-    match (told.is_empty(), more) {
+    match (named.is_empty(), more) {
         (true, _) => "none".to_owned(),
-        (false, 0) => told.join(", "),
-        (false, more) => format!("{} and {more} more", told.join(", ")),
+        (false, 0) => named.join(", "),
+        (false, more) => format!("{} and {more} more", named.join(", ")),
     }
 }
 

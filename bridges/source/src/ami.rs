@@ -9,8 +9,8 @@ use crate::live::{LiveLine, TcpLine, listen};
 use crate::session::{Access, Context};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
-use callbridge_asterisk::hearing::{Hearing, MissingRight};
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
+use callbridge_asterisk::subscription_probe::{MissingRight, SubscriptionProbe};
 use callbridge_asterisk::survey::{Account, Survey};
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
@@ -33,7 +33,7 @@ struct AmiLine {
     outgoing: Outgoing,
     /// The answer that accepted the login: the decoder wants it, too.
     accepted: Bytes,
-    hearing: Hearing,
+    probe: SubscriptionProbe,
     unfiltered: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn survey(
     line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
     let echoed = Survey::is_echoed;
     line.survey(&mut survey, ECHO_WITHIN, echoed).await?;
-    if survey.may_hear_more() {
+    if survey.may_receive_more() {
         let settled = Survey::is_settled;
         line.survey(&mut survey, EVENT_WITHIN, settled).await?;
         if let Some(again) = survey.list(&mut line.login) {
@@ -106,7 +106,7 @@ impl AmiLine {
             login,
             outgoing: Outgoing::default(),
             accepted: Bytes::new(),
-            hearing: Hearing::default(),
+            probe: SubscriptionProbe::default(),
             unfiltered: false,
         };
         line.tcp.target.clone().in_time(line.log_in()).await?;
@@ -119,7 +119,7 @@ impl AmiLine {
                 let Frame::Message(frame) = frame else {
                     continue;
                 };
-                match self.login.hear(frame) {
+                match self.login.on_frame(frame) {
                     Action::Wait | Action::Pass => {}
                     Action::Send(bytes) => self.outgoing.extend(bytes),
                     Action::Failed(error) => {
@@ -149,7 +149,7 @@ impl AmiLine {
         loop {
             while let Some(frame) = self.framer.next() {
                 if let Frame::Message(frame) = frame {
-                    survey.hear(frame);
+                    survey.on_frame(frame);
                 }
             }
             if enough(survey) {
@@ -171,11 +171,11 @@ impl LiveLine for AmiLine {
     async fn begin(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         feed.offer(self.accepted.clone())?;
         if self.unfiltered {
-            feed.notice(Item::Lacks(MissingRight::Filter));
+            feed.notice(Item::MissingRight(MissingRight::Filter));
         }
-        self.hearing = Hearing::new(self.login.banner());
-        self.outgoing.extend(self.hearing.list(&mut self.login));
-        self.outgoing.extend(self.hearing.event(&mut self.login));
+        self.probe = SubscriptionProbe::new(self.login.banner());
+        self.outgoing.extend(self.probe.list(&mut self.login));
+        self.outgoing.extend(self.probe.event(&mut self.login));
         Ok(())
     }
 
@@ -191,20 +191,20 @@ impl LiveLine for AmiLine {
                 continue;
             };
             // Also after the login: what became of the filters is heard of here.
-            match self.login.hear(bytes) {
+            match self.login.on_frame(bytes) {
                 Action::Failed(error) => return Err(self.tcp.target.error(LineError::Ami(error))),
                 Action::Wait => continue,
                 Action::Pass | Action::Send(_) | Action::LoggedIn { .. } => {}
             }
-            let finding = self.hearing.hear(bytes);
+            let finding = self.probe.on_frame(bytes);
             if !finding.ours {
                 feed.offer(Bytes::copy_from_slice(bytes))?;
             }
-            if let Some(lack) = finding.lack {
-                feed.notice(Item::Lacks(lack));
+            if let Some(missing) = finding.missing {
+                feed.notice(Item::MissingRight(missing));
             }
-            if finding.comes {
-                feed.notice(Item::Comes);
+            if finding.events_flow {
+                feed.notice(Item::EventsFlow);
             }
         }
         Ok(())
@@ -212,17 +212,17 @@ impl LiveLine for AmiLine {
 
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         self.outgoing.extend(self.login.ping());
-        let (question, lack) = self.hearing.ask(&mut self.login);
+        let (question, missing) = self.probe.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
-        if let Some(lack) = lack {
-            feed.notice(Item::Lacks(lack));
+        if let Some(missing) = missing {
+            feed.notice(Item::MissingRight(missing));
         }
-        let missed = self.hearing.misses_own_event();
-        if (missed || lack.is_some()) && self.login.is_filtered() {
+        let missed = self.probe.misses_own_event();
+        if (missed || missing.is_some()) && self.login.is_filtered() {
             return Err(self.tcp.target.error(LineError::Deaf));
         }
         if missed {
-            feed.notice(Item::Lacks(MissingRight::Echo));
+            feed.notice(Item::MissingRight(MissingRight::Echo));
         }
         Ok(())
     }

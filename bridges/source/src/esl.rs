@@ -9,7 +9,7 @@ use crate::session::{Access, Context};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use callbridge_call::Mark;
-use callbridge_freeswitch::dialogue::{Dialogue, Heard, SocketRefusal};
+use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning, SocketRefusal};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
 use secrecy::ExposeSecret;
@@ -49,9 +49,9 @@ pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(),
 pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<SwitchFacts, Error> {
     let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
     let mut line = SocketLine::open(endpoint, access, None, &QUESTIONS).await?;
-    let answered = line.until(|heard| {
-        if let Heard::Answer(body) = heard {
-            survey.hear(body);
+    let answered = line.until(|meaning| {
+        if let FrameMeaning::Answer(body) = meaning {
+            survey.on_answer(body);
         }
         survey.is_answered()
     });
@@ -78,7 +78,7 @@ impl SocketLine {
             reader: FrameReader::default(),
             dialogue,
         };
-        let logged_in = line.until(|heard| heard == Heard::LoggedIn);
+        let logged_in = line.until(|meaning| meaning == FrameMeaning::LoggedIn);
         target.in_time(logged_in).await?;
         Ok(line)
     }
@@ -87,28 +87,31 @@ impl SocketLine {
     ///
     /// # Errors
     /// The end of the line, if that is what was heard.
-    fn next(&mut self) -> Result<Option<Heard<'_>>, Error> {
+    fn next(&mut self) -> Result<Option<FrameMeaning<'_>>, Error> {
         let target = &self.tcp.target;
-        let heard = match self.reader.next() {
+        let meaning = match self.reader.next() {
             Ok(None) => return Ok(None),
-            Ok(Some(FrameRead::Frame(frame))) => self.dialogue.hear(frame),
-            Ok(Some(FrameRead::TooLong)) => Heard::TooLong,
-            Err(no_frame) => Heard::Refused(SocketRefusal::NotEventSocket {
+            Ok(Some(FrameRead::Frame(frame))) => self.dialogue.on_frame(frame),
+            Ok(Some(FrameRead::TooLong)) => FrameMeaning::TooLong,
+            Err(no_frame) => FrameMeaning::Refused(SocketRefusal::NotEventSocket {
                 line: no_frame.line,
             }),
         };
-        match heard {
-            Heard::Closing(words) => Err(target.closed(words)),
-            Heard::Refused(refusal) => Err(target.error(LineError::Esl(refusal))),
-            heard => Ok(Some(heard)),
+        match meaning {
+            FrameMeaning::Closing(words) => Err(target.closed(words)),
+            FrameMeaning::Refused(refusal) => Err(target.error(LineError::Esl(refusal))),
+            meaning => Ok(Some(meaning)),
         }
     }
 
     /// Reads until that was heard which is enough.
-    async fn until(&mut self, mut enough: impl FnMut(Heard<'_>) -> bool) -> Result<(), Error> {
+    async fn until(
+        &mut self,
+        mut enough: impl FnMut(FrameMeaning<'_>) -> bool,
+    ) -> Result<(), Error> {
         loop {
-            while let Some(heard) = self.next()? {
-                if enough(heard) {
+            while let Some(meaning) = self.next()? {
+                if enough(meaning) {
                     return Ok(());
                 }
             }
@@ -132,17 +135,17 @@ impl LiveLine for SocketLine {
     }
 
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
-        while let Some(heard) = self.next()? {
+        while let Some(meaning) = self.next()? {
             let mut list_ended = false;
-            match heard {
-                Heard::Nothing | Heard::LoggedIn | Heard::Answer(_) => {}
-                Heard::Closing(_) | Heard::Refused(_) => {}
-                Heard::Listening => feed.notice(Item::Comes),
-                Heard::UpFor(uptime) => {
+            match meaning {
+                FrameMeaning::Nothing | FrameMeaning::LoggedIn | FrameMeaning::Answer(_) => {}
+                FrameMeaning::Closing(_) | FrameMeaning::Refused(_) => {}
+                FrameMeaning::Listening => feed.notice(Item::EventsFlow),
+                FrameMeaning::UpFor(uptime) => {
                     let uptime = Some(uptime);
                     feed.mark(Mark::FullyBooted { uptime }).await?;
                 }
-                Heard::Message {
+                FrameMeaning::Message {
                     bytes,
                     restarted,
                     last_of_list,
@@ -153,12 +156,12 @@ impl LiveLine for SocketLine {
                     feed.offer(Bytes::copy_from_slice(bytes))?;
                     list_ended = last_of_list;
                 }
-                Heard::ListEnd => list_ended = true,
-                Heard::Missed { words, list_ends } => {
+                FrameMeaning::ListEnd => list_ended = true,
+                FrameMeaning::Missed { words, list_ends } => {
                     feed.gap(format!("events are missing: {words}")).await?;
                     list_ended = list_ends;
                 }
-                Heard::TooLong => feed.counts.count(|it| it.too_long += 1),
+                FrameMeaning::TooLong => feed.counts.count(|it| it.too_long += 1),
             }
             if list_ended {
                 feed.mark(Mark::ListEnd).await?;

@@ -1,7 +1,7 @@
 //! What a source gives: framed raw messages, and everything that happens to its line.
 
 use bytes::Bytes;
-use callbridge_asterisk::hearing::MissingRight;
+use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{EventTime, Mark};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -49,9 +49,9 @@ pub enum Item {
         why: String,
     },
     /// The account of the line turns out to lack a right; told once each time the line is up.
-    Lacks(MissingRight),
+    MissingRight(MissingRight),
     /// An event of our own came back over the line, so events come, though nobody calls.
-    Comes,
+    EventsFlow,
     /// A file is read to its present end, and has not grown for a second; it is followed on. Told
     /// once for each time that there was something to read, and at the beginning.
     Idle {

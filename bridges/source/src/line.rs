@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Between two looks whether the ring has room again.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct SourceFeed {
@@ -24,7 +24,7 @@ pub(crate) struct SourceFeed {
     up: Option<Instant>,
     was_up: bool,
     /// Why it is down, as last told.
-    told: Option<String>,
+    reported: Option<String>,
     /// Frames dropped since the ring was found full, not told yet.
     dropped: u64,
 }
@@ -46,7 +46,7 @@ impl SourceFeed {
             seq: 0,
             up: None,
             was_up: false,
-            told: None,
+            reported: None,
             dropped: 0,
         }
     }
@@ -58,8 +58,8 @@ impl SourceFeed {
         }
         tracing::debug!(source = %self.shown, "source is up");
         self.up = Some(Instant::now());
-        let why = self.told.take();
-        self.ring.tell(self.id, Item::Up).await?;
+        let why = self.reported.take();
+        self.ring.report(self.id, Item::Up).await?;
         if forgets && self.was_up {
             let why = why.unwrap_or_else(|| "the connection was lost".to_owned());
             let why = format!("connected again, events may be missing: {why}");
@@ -79,19 +79,19 @@ impl SourceFeed {
         if self.up.take().is_some() {
             self.counts.count(|it| it.reconnects += 1);
         }
-        if self.told.as_ref() == Some(&why) {
+        if self.reported.as_ref() == Some(&why) {
             tracing::debug!(source = %self.shown, reason = %why, "source is still down");
             return Ok(());
         }
         tracing::debug!(source = %self.shown, reason = %why, "source is down");
-        self.told = Some(why.clone());
+        self.reported = Some(why.clone());
         let since = (self.clock)().minus(silent);
         let down = Item::Down {
             why,
             since,
             is_ours: fix != Fix::Remote,
         };
-        self.ring.tell(self.id, down).await
+        self.ring.report(self.id, down).await
     }
 
     /// How long the line has been up; nothing when it is down.
@@ -101,13 +101,13 @@ impl SourceFeed {
 
     pub(crate) async fn gap(&self, why: String) -> Result<(), Gone> {
         tracing::debug!(source = %self.shown, reason = %why, "gap");
-        self.ring.tell(self.id, Item::Gap { why }).await
+        self.ring.report(self.id, Item::Gap { why }).await
     }
 
     /// Tells what is known of the line's events. Without waiting: where there is no room, it is
     /// told of another time the line is up.
     pub(crate) fn notice(&self, item: Item) {
-        if let Err(item) = self.ring.try_tell(self.id, item) {
+        if let Err(item) = self.ring.try_report(self.id, item) {
             tracing::debug!(source = %self.shown, ?item, "no room to report it");
         }
     }
@@ -115,11 +115,13 @@ impl SourceFeed {
     /// Tells of a point in the stream, after all frames given so far.
     pub(crate) async fn mark(&self, mark: Mark) -> Result<(), Gone> {
         let arrived = (self.clock)();
-        self.ring.tell(self.id, Item::Mark { mark, arrived }).await
+        self.ring
+            .report(self.id, Item::Mark { mark, arrived })
+            .await
     }
 
-    pub(crate) async fn tell(&self, item: Item) -> Result<(), Gone> {
-        self.ring.tell(self.id, item).await
+    pub(crate) async fn report(&self, item: Item) -> Result<(), Gone> {
+        self.ring.report(self.id, item).await
     }
 
     fn frame(&self, bytes: Bytes) -> Frame {
@@ -145,7 +147,7 @@ impl SourceFeed {
     pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
         let (length, mut full) = (bytes.len(), false);
         if self.dropped > 0 {
-            full = !self.tell_dropped();
+            full = !self.report_dropped();
         }
         if !full {
             let frame = self.frame(bytes);
@@ -164,7 +166,7 @@ impl SourceFeed {
 
     /// Tells of dropped frames if there is room again; `false` while there is none. Also to be
     /// called when nothing arrives, so that the gap does not wait for the next frame.
-    pub(crate) fn tell_dropped(&mut self) -> bool {
+    pub(crate) fn report_dropped(&mut self) -> bool {
         if self.dropped == 0 {
             return true;
         }
@@ -175,20 +177,20 @@ impl SourceFeed {
             "frames were dropped because the buffer to the intake was full: {}",
             self.dropped
         );
-        if self.ring.try_tell(self.id, Item::Gap { why }).is_err() {
+        if self.ring.try_report(self.id, Item::Gap { why }).is_err() {
             return false;
         }
         self.dropped = 0;
         true
     }
 
-    /// When to try [`tell_dropped`](Self::tell_dropped) although nothing arrives: soon, or never
-    /// while there is nothing to tell.
-    pub(crate) async fn drop_to_tell(&self) {
+    /// When to try [`report_dropped`](Self::report_dropped) although nothing arrives: soon, or
+    /// never while there is nothing to report.
+    pub(crate) async fn dropped_to_report(&self) {
         if self.dropped == 0 {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 
     /// Gives a frame, waiting for room; its number. Safe to cancel: then it is not given.

@@ -55,8 +55,8 @@ pub(crate) async fn listen(
                 came?;
                 received = Instant::now();
             }
-            () = feed.drop_to_tell() => {
-                feed.tell_dropped();
+            () = feed.dropped_to_report() => {
+                feed.report_dropped();
             }
             _ = pings.tick() => line.ping(feed)?,
             () = sleep_until(received + silent_after) => {

@@ -146,13 +146,13 @@ impl Ring {
     }
 
     /// Tells what happened to a line, if a place is free.
-    pub(crate) fn try_tell(&self, source: SourceId, item: Item) -> Result<(), Item> {
+    pub(crate) fn try_report(&self, source: SourceId, item: Item) -> Result<(), Item> {
         let sent = self.sender.try_send(Entry::state(source, item));
         sent.map_err(|refused| refused.into_inner().item)
     }
 
     /// Tells what happened to a line.
-    pub(crate) async fn tell(&self, source: SourceId, item: Item) -> Result<(), Gone> {
+    pub(crate) async fn report(&self, source: SourceId, item: Item) -> Result<(), Gone> {
         let sent = self.sender.send(Entry::state(source, item));
         sent.await.map_err(|_| Gone)
     }

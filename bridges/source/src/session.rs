@@ -13,7 +13,7 @@ pub(crate) struct Stop(pub(crate) watch::Receiver<bool>);
 
 impl Stop {
     /// Waits until told to stop. Safe to cancel.
-    pub(crate) async fn told(&self) {
+    pub(crate) async fn requested(&self) {
         // A closed channel means the same: whoever would tell us is gone.
         let _ = self.0.clone().wait_for(|stop| *stop).await;
     }

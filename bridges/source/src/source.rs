@@ -109,7 +109,7 @@ impl Source {
             line,
             access: self.access,
         };
-        let (tell, stop) = watch::channel(false);
+        let (stop_sender, stop) = watch::channel(false);
         let stop = Stop(stop);
         let work = work(
             &mut context,
@@ -122,7 +122,7 @@ impl Source {
         let ended = tokio::select! {
             ended = &mut work => ended,
             () = shutdown => {
-                tell.send_replace(true);
+                stop_sender.send_replace(true);
                 work.await
             }
         };
@@ -130,7 +130,7 @@ impl Source {
             // With the intake gone there is nobody to tell.
             Err(crate::Gone) => {}
             Ok(()) => {
-                let _ = ring.tell(self.id, Item::Done).await;
+                let _ = ring.report(self.id, Item::Done).await;
             }
         }
     }
@@ -258,7 +258,7 @@ async fn until(
 ) -> Option<Error> {
     tokio::select! {
         ended = session => ended.err(),
-        () = stop.told() => None,
+        () = stop.requested() => None,
     }
 }
 

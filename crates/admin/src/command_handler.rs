@@ -303,8 +303,8 @@ impl CommandHandler {
         let page = |store: &Store, seen| {
             callbridge_spool::tables::letters::letters_since(store, seen, WATCH_PAGE)
         };
-        let told = |letter: Letter| Some(letter.to_json());
-        follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
+        let item = |letter: Letter| Some(letter.to_json());
+        follow::follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     async fn change(
@@ -362,7 +362,7 @@ impl CommandHandler {
 
     async fn discard_one(&self, letter: &Letter, who: &str) -> Result<LetterOutcome, Error> {
         let at = clock::now().wall;
-        let op = Op::step(letter.id, Step::Discard { elsewhere: false }, at);
+        let op = Op::step(letter.id, Step::Discard { by_peer: false }, at);
         let act = Op::act(letter.id, who, "discard", at);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(LetterOutcome::of(letter, "discarded", None)),
@@ -402,7 +402,7 @@ impl CommandHandler {
             Err(why) => return refused(why),
         };
         let (record, then, why) = match &step {
-            Step::Recheck { record, before } => (record, "looked_for", Some(looked_for(before))),
+            Step::Recheck { record, before } => (record, "looked_for", Some(resend_note(before))),
             Step::Retry { record, .. } => (record, "ready", None),
             other => return refused(format!("{} is not a way to send it", other.name())),
         };
@@ -454,7 +454,7 @@ fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
     Err(Refusal::new(65, words))
 }
 
-fn looked_for(before: &str) -> String {
+fn resend_note(before: &str) -> String {
     format!(
         "it may stand in the journal with {before}: it is sent when the journal does not show it"
     )

@@ -25,7 +25,7 @@ const NURSERY: &str = ".control";
 /// A question is at most this long, in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
 /// Between two looks whether the socket is in its place.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// As many questions are answered at once.
 const CONNECTIONS_MAX: usize = 16;
 
@@ -93,7 +93,7 @@ pub async fn keep<A: AnswerRequest>(
 ) {
     let mut shutdown = std::pin::pin!(shutdown);
     let mut listening = Some(listener);
-    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let mut looks = tokio::time::interval(CHECK_EVERY);
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut answers = JoinSet::new();
     let mut incoming = Acceptor::new("commands");
@@ -205,8 +205,8 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     line.push(b'\n');
     // One that takes no more of the question may have said why.
     let wrote = write.write_all(&line).await;
-    let heard = read.fill_buf().await.map(|reply| !reply.is_empty());
-    match heard {
+    let closed_or_reply = read.fill_buf().await.map(|reply| !reply.is_empty());
+    match closed_or_reply {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
             from: RepliesFrom::Daemon {
                 lines: read.lines(),

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// A loop that waits beats at least this often.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// No queue has this name: whoever may write is told so, and whoever may not is told that.
 pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
@@ -141,7 +141,7 @@ pub(crate) async fn keep_empty<O: Outbox>(
         spool,
         line: None,
         turn: 0,
-        told: None,
+        reported: None,
     };
     let (stop, stopping) = watch::channel(false);
     let is_empty = {
@@ -169,7 +169,7 @@ struct Drain<O> {
     /// Lines that were lost or not had: the next one begins with the next node.
     turn: usize,
     /// Why messages wait, as last told.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 impl<O: Outbox> Drain<O> {
@@ -198,7 +198,7 @@ impl<O: Outbox> Drain<O> {
                 Ok(()) => {
                     backoff.reset();
                     self.outbox.goes_on();
-                    if self.told.take().is_some()
+                    if self.reported.take().is_some()
                         && let Some(words) = O::GOES_ON
                     {
                         tracing::info!("{words}");
@@ -224,16 +224,16 @@ impl<O: Outbox> Drain<O> {
         let lost = self.line.as_ref().is_none_or(|line| !line.is_open());
         self.outbox.waits(&self.spool, error, lost).await;
         let reason = error.to_string();
-        if self.told.as_ref() != Some(&reason) {
+        if self.reported.as_ref() != Some(&reason) {
             tracing::warn!(%reason, "{}", O::WAITS);
-            self.told = Some(reason);
+            self.reported = Some(reason);
         }
     }
 
     async fn beating_until(&self, end: Instant) {
         while Instant::now() < end {
             self.outbox.beat();
-            sleep_until(end.min(Instant::now() + LOOK_EVERY)).await;
+            sleep_until(end.min(Instant::now() + CHECK_EVERY)).await;
         }
     }
 

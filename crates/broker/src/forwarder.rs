@@ -1,7 +1,7 @@
 //! Ready calls to a broker's stream: each is forwarded when the broker has confirmed it.
 
 use crate::again::{self, ForwardAgain};
-use crate::drain::{Destination, Error, LOOK_EVERY, NOWHERE, Outbox, keep_empty};
+use crate::drain::{CHECK_EVERY, Destination, Error, NOWHERE, Outbox, keep_empty};
 use crate::message::{body, properties};
 use crate::outcomes;
 use callbridge_formats::message::Outcomes;
@@ -208,7 +208,7 @@ impl Outbox for ReadyCalls {
     }
 
     async fn wait(changed: &mut watch::Receiver<u64>) -> bool {
-        !matches!(timeout(LOOK_EVERY, changed.changed()).await, Ok(Err(_)))
+        !matches!(timeout(CHECK_EVERY, changed.changed()).await, Ok(Err(_)))
     }
 
     /// All that is ready, then what is to be published again. A line that is lost while nothing is

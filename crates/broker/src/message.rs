@@ -32,30 +32,30 @@ fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
             Duration::ZERO
         }) == record.talk_time_sec
         && (!call.answered || call.talk > Duration::ZERO);
-    let mut told = call.clone();
+    let mut sent = call.clone();
     if !exact {
-        told.started = EventTime::from_seconds(record.started_at.get());
-        told.ended = told.started.plus(seconds(record.duration_sec));
+        sent.started = EventTime::from_seconds(record.started_at.get());
+        sent.ended = sent.started.plus(seconds(record.duration_sec));
         // Less than half a second of talk is talk all the same.
         let least = Duration::from_millis(500).min(seconds(record.duration_sec));
-        told.answered = record.answered;
-        told.talk = match record.answered {
+        sent.answered = record.answered;
+        sent.talk = match record.answered {
             true => seconds(record.talk_time_sec).max(least),
             false => Duration::ZERO,
         };
     }
-    told.direction = record.direction;
-    told.trunk.clone_from(&record.trunk);
-    told.employee = record.employee.clone().map(Extension::new);
-    told.employees_in_order = record
+    sent.direction = record.direction;
+    sent.trunk.clone_from(&record.trunk);
+    sent.employee = record.employee.clone().map(Extension::new);
+    sent.employees_in_order = record
         .employees_in_order
         .iter()
         .map(Extension::new)
         .collect();
-    told.estimate = record.estimate;
+    sent.estimate = record.estimate;
     // What is ready is whole, or somebody has said that it is.
-    told.incomplete = None;
-    told
+    sent.incomplete = None;
+    sent
 }
 
 fn seconds(whole: u32) -> Duration {
@@ -145,10 +145,10 @@ mod tests {
     /// The record that a sender without any list makes of the message.
     fn sent(row: &Row) -> CallRecord {
         let body = body(row);
-        let told = read(body.as_bytes(), Publisher::default()).expect(&body);
-        let now = told.call.ended;
+        let sent = read(body.as_bytes(), Publisher::default()).expect(&body);
+        let now = sent.call.ended;
         let rules = rules("city=,pbx=another");
-        let judged = judge(&told.call, &told.pbx, &rules, &People::default(), now);
+        let judged = judge(&sent.call, &sent.pbx, &rules, &People::default(), now);
         assert_eq!(judged.outcome, Outcome::Journal, "{}", judged.message);
         judged.record
     }

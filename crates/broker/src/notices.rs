@@ -23,7 +23,7 @@ use tokio::sync::watch;
 /// Notices under way at once.
 const BATCH: usize = 100;
 /// Commits come often; the outbox is looked at no oftener than this.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// A queue for dead letters, and how to log in.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Outbox for Queue {
 
     async fn wait(changed: &mut watch::Receiver<u64>) -> bool {
         let changed = changed.changed().await;
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
         changed.is_ok()
     }
 

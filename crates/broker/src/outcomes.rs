@@ -34,7 +34,7 @@ impl OutcomePublisher {
         let Transport::Amqp(source) = &url.transport else {
             return None;
         };
-        (source.is_stream && source.format.tells_whole_calls()).then(|| Self {
+        (source.is_stream && source.format.carries_whole_calls()).then(|| Self {
             to: Destination {
                 login: Login::new(&source.broker, secret(), url.ca_file.as_ref()),
                 exchange: None,
@@ -117,14 +117,15 @@ impl Outbox for OutcomePublisher {
         Ok(due.await?.into_iter().collect())
     }
 
-    fn message(&self, (told, _): &Self::Item) -> (String, BasicProperties) {
-        (told.write(), properties(&self.to.login.broker.user))
+    fn message(&self, (outcomes, _): &Self::Item) -> (String, BasicProperties) {
+        (outcomes.write(), properties(&self.to.login.broker.user))
     }
 
-    fn confirmed(&self, told: Vec<Self::Item>, _all: bool) -> Vec<Op> {
-        let told = told.into_iter();
-        let told = told.map(|(_, through)| Op::PeerOutcome(PeerOutcome::Told { through }));
-        told.collect()
+    fn confirmed(&self, outcomes: Vec<Self::Item>, _all: bool) -> Vec<Op> {
+        let outcomes = outcomes.into_iter();
+        let outcomes =
+            outcomes.map(|(_, through)| Op::PeerOutcome(PeerOutcome::Published { through }));
+        outcomes.collect()
     }
 
     fn failed(&self, error: &lapin::Error) -> Error {

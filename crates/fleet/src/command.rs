@@ -10,7 +10,7 @@ use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
 use callbridge_model::status::FleetTable;
 use callbridge_model::status::fleet::FleetStatus;
-use callbridge_model::status::text::Look;
+use callbridge_model::status::text::TextStyle;
 use callbridge_model::{Environment, Zone};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -45,13 +45,13 @@ pub async fn run(
 ) -> Result<(), Error> {
     let checked = options.check(environment)?;
     let is_terminal = io::stdout().is_terminal();
-    let look = Look {
+    let style = TextStyle {
         colour: is_terminal && environment.text("NO_COLOR").is_none(),
         zone: Zone::of(None),
     };
     if !options.watch && checked.listen.is_none() {
         tokio::select! {
-            table = table(&checked.stream, checked.since) => return tell(&table?, &options, &look),
+            table = table(&checked.stream, checked.since) => return show(&table?, &options, &style),
             () = shutdown => return Ok(()),
         }
     }
@@ -61,7 +61,7 @@ pub async fn run(
     let following = keep_reading(&checked.stream, checked.since, Roster::default(), &shown);
     let drawing = async {
         match options.watch {
-            true => draw(status, &look, is_terminal).await,
+            true => draw(status, &style, is_terminal).await,
             false => std::future::pending().await,
         }
     };
@@ -77,10 +77,10 @@ pub async fn run(
     ended
 }
 
-fn tell(table: &FleetTable, options: &FleetOptions, look: &Look) -> Result<(), Error> {
+fn show(table: &FleetTable, options: &FleetOptions, style: &TextStyle) -> Result<(), Error> {
     match options.json {
         true => print(&format!("{}\n", serde_json::json!(table)))?,
-        false => print(&text::render(table, look))?,
+        false => print(&text::render(table, style))?,
     }
     match table.healthy {
         true => Ok(()),
@@ -113,15 +113,15 @@ fn table_of(shown: &Shown) -> Option<Arc<FleetTable>> {
     shown.borrow().as_ref()?.table.clone()
 }
 
-async fn draw(mut shown: Shown, look: &Look, is_terminal: bool) -> Result<(), Error> {
+async fn draw(mut shown: Shown, style: &TextStyle, is_terminal: bool) -> Result<(), Error> {
     let mut drawn = None;
     while shown.changed().await.is_ok() {
         let table = table_of(&shown).filter(|it| drawn != Some(it.at));
         let Some(table) = table else { continue };
         drawn = Some(table.at);
-        let at = look.zone.second(table.at);
+        let at = style.zone.second(table.at);
         let clear = if is_terminal { CLEAR } else { "" };
-        print(&format!("{clear}{at}\n{}", text::render(&table, look)))?;
+        print(&format!("{clear}{at}\n{}", text::render(&table, style)))?;
         sleep(DRAWN_FOR).await;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The stream of last words at its broker: one line that says, another that reads.
 
 use crate::error::Error;
-use crate::roster::HeardWord;
+use crate::roster::FleetMessage;
 use crate::word::CONTENT_TYPE;
 use callbridge_model::status::LastWord;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
@@ -289,7 +289,7 @@ fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {
 #[derive(Debug)]
 pub enum WordsEvent {
     /// A message.
-    Message(HeardWord),
+    Message(FleetMessage),
     /// All that was there is read; what comes from now on is said while we listen.
     CaughtUp,
 }
@@ -353,7 +353,7 @@ impl WordsReading {
         if self.caught_up.is_none() && offset(&self.words.name(), &delivery) >= self.last {
             self.caught_up = Some(CatchingUp::At(Instant::now() + LAST_PIECE));
         }
-        Ok(WordsEvent::Message(HeardWord {
+        Ok(WordsEvent::Message(FleetMessage {
             publisher: stream_publisher(&delivery.properties, &self.words.login.broker.user),
             body: delivery.data,
             live,

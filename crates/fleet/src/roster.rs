@@ -83,7 +83,7 @@ impl LoginWords {
 
 /// A message of the stream.
 #[derive(Clone, Debug)]
-pub struct HeardWord {
+pub struct FleetMessage {
     /// Its body.
     pub body: Vec<u8>,
     /// What stands around it.
@@ -158,15 +158,15 @@ impl Roster {
     }
 
     /// Takes one message in, or counts what is wrong with it.
-    pub fn hear(&mut self, heard: &HeardWord, now: i64) {
-        if let Err(wrong) = self.take(heard, now) {
+    pub fn on_message(&mut self, message: &FleetMessage, now: i64) {
+        if let Err(wrong) = self.take(message, now) {
             *self.skipped.entry(wrong.word()).or_default() += 1;
         }
     }
 
     /// A word more in this minute of its login, which may be one too many: that is not read.
-    fn count(&mut self, heard: &HeardWord, now: i64) -> Result<(), Wrong> {
-        let Some(user) = heard.publisher.user.as_deref() else {
+    fn count(&mut self, message: &FleetMessage, now: i64) -> Result<(), Wrong> {
+        let Some(user) = message.publisher.user.as_deref() else {
             return Ok(());
         };
         if !self.logins.contains_key(user) && self.logins.len() >= LOGINS_MAX {
@@ -178,8 +178,8 @@ impl Roster {
             (login.words, login.word_bytes) = (0, 0);
         }
         login.words += 1;
-        login.word_bytes += heard.body.len();
-        let minutes = if heard.live { 1 } else { MINUTES_BEFORE };
+        login.word_bytes += message.body.len();
+        let minutes = if message.live { 1 } else { MINUTES_BEFORE };
         if login.words > minutes * WORDS_A_MINUTE_MAX
             || login.word_bytes > minutes * BYTES_A_MINUTE_MAX
         {
@@ -188,10 +188,10 @@ impl Roster {
         Ok(())
     }
 
-    fn take(&mut self, heard: &HeardWord, now: i64) -> Result<(), Wrong> {
-        self.count(heard, now)?;
-        let (user, word) = read(&heard.body, &heard.publisher, now)?;
-        let heard_at = match heard.live {
+    fn take(&mut self, message: &FleetMessage, now: i64) -> Result<(), Wrong> {
+        self.count(message, now)?;
+        let (user, word) = read(&message.body, &message.publisher, now)?;
+        let heard_at = match message.live {
             true => now,
             false => word.at.min(now),
         };
@@ -210,7 +210,7 @@ impl Roster {
         let before = self.members.get(&key);
         // A line that was lost has words read once more: nobody was heard earlier by that.
         let heard_at = before.map_or(heard_at, |known| known.heard_at.max(heard_at));
-        let (weight, bytes) = (self.owners.weight(&word, &user), heard.body.len());
+        let (weight, bytes) = (self.owners.weight(&word, &user), message.body.len());
         let old = before.map_or((0, 0), |known| (known.weight, known.bytes));
         let is_full = before.is_none() && self.members.len() >= MEMBERS_MAX;
         let all_bytes = self.bytes - old.1 + bytes;
@@ -496,7 +496,7 @@ fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
     let several = holders
         .into_iter()
         .filter(|(_, of_token)| of_token.len() > 1);
-    let told = several.map(|(token, of_token)| {
+    let tokens = several.map(|(token, of_token)| {
         let what = format!(
             "token {token}: {} send at the same time: give them the same --standby and the \
              same --source first",
@@ -505,7 +505,7 @@ fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
         let values = [token.to_owned(), of_token.join(", ")];
         FleetTrouble::new(what, "fleet_two_holders", values)
     });
-    told.collect()
+    tokens.collect()
 }
 
 #[cfg(test)]

@@ -42,8 +42,8 @@ fn word(role: FleetRole, name: &str, at: i64) -> LastWord {
     }
 }
 
-fn heard(user: &str, word: &LastWord, live: bool) -> HeardWord {
-    HeardWord {
+fn heard(user: &str, word: &LastWord, live: bool) -> FleetMessage {
+    FleetMessage {
         body: serde_json::to_vec(word).expect("JSON"),
         publisher: Publisher {
             user: Some(user.into()),
@@ -66,7 +66,7 @@ fn sender(name: &str, at: i64) -> LastWord {
 fn roster(words: &[LastWord]) -> Roster {
     let mut roster = Roster::default();
     for word in words {
-        roster.hear(&heard(&word.instance, word, false), NOW);
+        roster.on_message(&heard(&word.instance, word, false), NOW);
     }
     roster
 }
@@ -128,9 +128,9 @@ fn the_newest_word_of_each_counts_and_all_is_well_while_all_speak() {
 fn what_comes_while_we_listen_counts_from_then_whatever_its_clock_says() {
     let mut roster = Roster::default();
     let slow = collector("b1", NOW - 7_000);
-    roster.hear(&heard("b1", &slow, true), NOW);
+    roster.on_message(&heard("b1", &slow, true), NOW);
     let fast = collector("b2", NOW + 3_000);
-    roster.hear(&heard("b2", &fast, false), NOW);
+    roster.on_message(&heard("b2", &fast, false), NOW);
     let table = roster.table("calls.words", NOW);
     assert_eq!((table.totals.speaking, table.members[0].heard_at), (2, NOW));
     assert_eq!(
@@ -138,7 +138,7 @@ fn what_comes_while_we_listen_counts_from_then_whatever_its_clock_says() {
         "nobody was heard in the future"
     );
     // The line was lost, and the word is read once more.
-    roster.hear(&heard("b1", &slow, false), NOW + 9);
+    roster.on_message(&heard("b1", &slow, false), NOW + 9);
     let again = roster.table("calls.words", NOW + 9);
     assert_eq!((again.totals.speaking, again.members[0].heard_at), (2, NOW));
 }
@@ -177,8 +177,8 @@ fn words_make_nobody_the_owner_of_a_pbx_and_nobody_speaks_for_that_of_another() 
         users.collect::<Vec<_>>()
     };
     // who speaks first is shown, and keeps nobody out
-    roster.hear(&heard("thief", &collector("b1", NOW), true), NOW);
-    roster.hear(&heard("b1", &collector("b1", NOW), true), NOW);
+    roster.on_message(&heard("thief", &collector("b1", NOW), true), NOW);
+    roster.on_message(&heard("b1", &collector("b1", NOW), true), NOW);
     assert_eq!(users(&roster, NOW), ["b1", "thief"]);
     let owner = ("b1".to_owned(), "b1".to_owned());
     known.lock().expect("sound").extend([owner]);
@@ -186,11 +186,11 @@ fn words_make_nobody_the_owner_of_a_pbx_and_nobody_speaks_for_that_of_another() 
     assert_eq!(users(&roster, NOW), ["b1"]);
     // nor does its owner's silence let another in
     let later = NOW + 2 * 24 * 3600;
-    roster.hear(&heard("thief", &collector("b1", later), true), later);
+    roster.on_message(&heard("thief", &collector("b1", later), true), later);
     let table = roster.table("calls.words", later);
     assert_eq!(table.skipped["owner"], 1);
     assert!(!table.collectors()["b1"]);
-    roster.hear(&heard("b1", &collector("b1", later), true), later);
+    roster.on_message(&heard("b1", &collector("b1", later), true), later);
     assert!(roster.table("calls.words", later).collectors()["b1"]);
 }
 
@@ -199,10 +199,10 @@ fn wrong_messages_are_counted_by_kind_and_harm_nobody() {
     let mut roster = roster(&[collector("b1", NOW)]);
     let mut wrong = heard("b1", &collector("b1", NOW), true);
     wrong.body.truncate(9);
-    roster.hear(&wrong, NOW);
-    roster.hear(&wrong, NOW);
+    roster.on_message(&wrong, NOW);
+    roster.on_message(&wrong, NOW);
     wrong.publisher.user = None;
-    roster.hear(&wrong, NOW);
+    roster.on_message(&wrong, NOW);
     let table = roster.table("calls.words", NOW);
     let skipped: Vec<_> = table.skipped.into_iter().collect();
     assert_eq!(
@@ -217,9 +217,9 @@ fn there_is_a_limit_to_how_many_are_known_and_those_who_are_known_go_on() {
     let mut roster = Roster::default();
     for n in 0..=MEMBERS_MAX {
         let name = format!("b{n}");
-        roster.hear(&heard(&name, &collector(&name, NOW), true), NOW);
+        roster.on_message(&heard(&name, &collector(&name, NOW), true), NOW);
     }
-    roster.hear(&heard("b1", &collector("b1", NOW), true), NOW + 9);
+    roster.on_message(&heard("b1", &collector("b1", NOW), true), NOW + 9);
     let table = roster.table("calls.words", NOW);
     assert_eq!(table.members.len(), MEMBERS_MAX);
     assert_eq!(table.skipped["too_many"], 1);
@@ -236,8 +236,8 @@ fn words_of_many_megabytes_are_not_kept_and_what_is_forgotten_makes_room() {
         heard
     };
     for n in 0..400 {
-        roster.hear(&padded(n, NOW), NOW);
-        roster.hear(&padded(n, NOW), NOW);
+        roster.on_message(&padded(n, NOW), NOW);
+        roster.on_message(&padded(n, NOW), NOW);
     }
     let table = roster.table("calls.words", NOW);
     assert_eq!(table.members.len(), ROSTER_BYTES_MAX / (100 << 10));
@@ -247,7 +247,7 @@ fn words_of_many_megabytes_are_not_kept_and_what_is_forgotten_makes_room() {
     );
     let later = NOW + SILENT_FORGOTTEN_SEC + 1;
     roster.forget(later);
-    roster.hear(&padded(399, later), later);
+    roster.on_message(&padded(399, later), later);
     assert_eq!(roster.table("calls.words", later).members.len(), 1);
 }
 
@@ -426,16 +426,16 @@ fn a_login_that_makes_up_names_or_machines_keeps_nobody_else_out_and_is_named() 
         let mut roster = owned();
         for n in 0..1_000 {
             let made_up = word(role, &format!("made-up-{n}"), NOW);
-            roster.hear(&heard("branch7", &made_up, true), NOW);
+            roster.on_message(&heard("branch7", &made_up, true), NOW);
         }
         // What is its own it may tell of still, and all others as ever.
         for n in 0..1_000 {
             let own = collector(&format!("own-{n}"), NOW);
-            roster.hear(&heard("branch7", &own, true), NOW);
+            roster.on_message(&heard("branch7", &own, true), NOW);
         }
         for n in 0..100 {
             let other = collector(&format!("pbx-{n}"), NOW);
-            roster.hear(&heard(&format!("branch-{n}"), &other, true), NOW);
+            roster.on_message(&heard(&format!("branch-{n}"), &other, true), NOW);
         }
         let told = roster.table("calls.words", NOW);
         assert_eq!(told.members.len(), 200 + 1_000 + 100);
@@ -459,11 +459,11 @@ fn a_login_with_long_words_leaves_room_to_the_words_of_others() {
     for n in 0..100 {
         let mut long = heard("branch7", &collector(&format!("own-{n}"), NOW), true);
         long.body.resize(100 << 10, b' ');
-        roster.hear(&long, NOW);
+        roster.on_message(&long, NOW);
     }
     assert!(roster.bytes <= BYTES_OF_LOGIN_MAX, "{}", roster.bytes);
     let other = collector("b1", NOW);
-    roster.hear(&heard("b1", &other, true), NOW);
+    roster.on_message(&heard("b1", &other, true), NOW);
     let told = roster.table("calls.words", NOW);
     assert!(told.floods.contains_key("branch7"), "{:?}", told.floods);
     assert!(told.members.iter().any(|it| it.user == "b1"));
@@ -474,23 +474,23 @@ fn of_a_login_that_speaks_without_end_so_many_words_are_read_in_a_minute() {
     let mut roster = owned();
     let mut said = heard("branch7", &collector("own-1", NOW), true);
     for _ in 0..WORDS_A_MINUTE_MAX {
-        roster.hear(&said, NOW);
+        roster.on_message(&said, NOW);
     }
     assert!(roster.table("calls.words", NOW).skipped.is_empty());
     // What comes then is not read at all, or its shape would be what is wrong with it.
     said.body = b"[]".to_vec();
     for _ in 0..7 {
-        roster.hear(&said, NOW);
+        roster.on_message(&said, NOW);
     }
     let other = collector("b1", NOW);
-    roster.hear(&heard("b1", &other, true), NOW);
+    roster.on_message(&heard("b1", &other, true), NOW);
     let told = roster.table("calls.words", NOW);
     assert_eq!(told.skipped, BTreeMap::from([("too_many".to_owned(), 7)]));
     assert_eq!(told.floods, BTreeMap::from([("branch7".to_owned(), 7)]));
     assert_eq!(told.members.len(), 2);
 
     let later = collector("own-1", NOW + 60);
-    roster.hear(&heard("branch7", &later, true), NOW + 60);
+    roster.on_message(&heard("branch7", &later, true), NOW + 60);
     let told = roster.table("calls.words", NOW + 60);
     assert_eq!(told.skipped["too_many"], 7, "a minute later it goes on");
     assert!(told.members.iter().any(|it| it.heard_at == NOW + 60));
@@ -505,7 +505,7 @@ fn of_long_words_fewer_are_read_in_a_minute_and_more_of_what_was_said_before() {
         let mut said = heard("branch7", &collector("own-1", NOW), live);
         said.body.resize(long, b' ');
         for _ in 0..200 {
-            roster.hear(&said, NOW);
+            roster.on_message(&said, NOW);
         }
         let told = roster.table("calls.words", NOW).skipped;
         assert_eq!(told.values().sum::<u64>(), skipped, "live: {live}");
@@ -523,7 +523,7 @@ fn what_a_login_fills_is_weighed_anew_once_its_calls_have_come() {
     let mut roster = Roster::of_owners(PbxOwners::new(owner_of));
     let said = |n: usize| heard("branch7", &collector(&format!("p{n}"), NOW), true);
     for n in 0..UNKNOWN_OF_LOGIN_MAX + 1 {
-        roster.hear(&said(n), NOW);
+        roster.on_message(&said(n), NOW);
     }
     assert_eq!(
         roster.table("calls.words", NOW).members.len(),
@@ -531,9 +531,9 @@ fn what_a_login_fills_is_weighed_anew_once_its_calls_have_come() {
     );
     known.store(true, std::sync::atomic::Ordering::Relaxed);
     roster.forget(NOW);
-    roster.hear(&heard("branch7", &collector("another", NOW), true), NOW);
+    roster.on_message(&heard("branch7", &collector("another", NOW), true), NOW);
     for n in 0..2 * UNKNOWN_OF_LOGIN_MAX {
-        roster.hear(&said(n), NOW);
+        roster.on_message(&said(n), NOW);
     }
     let told = roster.table("calls.words", NOW);
     assert_eq!(told.members.len(), 2 * UNKNOWN_OF_LOGIN_MAX + 1);

@@ -3,7 +3,7 @@
 use callbridge_model::safe;
 use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetTable, FleetToken, Speech};
 use callbridge_model::status::seconds_in_words;
-use callbridge_model::status::text::Look;
+use callbridge_model::status::text::TextStyle;
 use std::fmt::Write as _;
 
 /// A cell is cut to so many characters.
@@ -19,11 +19,11 @@ const HEAD: [&str; 11] = [
 ];
 
 /// The whole table.
-pub fn render(table: &FleetTable, look: &Look) -> String {
+pub fn render(table: &FleetTable, style: &TextStyle) -> String {
     let mut text = String::new();
     for trouble in &table.troubles {
         let line = safe(&trouble.what);
-        let _ = writeln!(text, "{}", look.paint(RED, &line));
+        let _ = writeln!(text, "{}", style.paint(RED, &line));
     }
     let rows: Vec<[String; 11]> = table.members.iter().map(|it| row(it, table.at)).collect();
     let mut widths = HEAD.map(str::len);
@@ -43,8 +43,8 @@ pub fn render(table: &FleetTable, look: &Look) -> String {
         }
         let line = line.trim_end();
         let painted = match (member.speech, &member.trouble) {
-            (Speech::Silent, _) => look.paint(RED, line),
-            (_, Some(_)) => look.paint(YELLOW, line),
+            (Speech::Silent, _) => style.paint(RED, line),
+            (_, Some(_)) => style.paint(YELLOW, line),
             (Speech::Stopped | Speech::Speaking, None) => line.to_owned(),
         };
         let _ = writeln!(text, "{painted}");

@@ -87,7 +87,7 @@ fn table() -> FleetTable {
 
 fn shown(table: &FleetTable, colour: bool) -> String {
     let zone = Zone::of(None);
-    render(table, &Look { colour, zone })
+    render(table, &TextStyle { colour, zone })
 }
 
 #[test]

@@ -24,7 +24,7 @@ const SENT_LATELY_SEC: i64 = 100;
 /// A last word at an orderly stop may take so long.
 const END_WITHIN: Duration = Duration::from_secs(4);
 /// Between two looks at who has fallen silent.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// After a line that could not be read.
 const READ_AGAIN: Bounds = Bounds {
     first: Duration::from_secs(5),
@@ -112,7 +112,7 @@ impl Words {
     /// that cannot be read.
     pub async fn run<F: Future<Output = Option<Status>> + Send>(
         self,
-        look: impl Fn() -> F + Send + Sync,
+        status: impl Fn() -> F + Send + Sync,
         shutdown: impl Future<Output = ()>,
     ) {
         let Some(stream) = &self.stream else {
@@ -134,11 +134,11 @@ impl Words {
             }
         };
         tokio::select! {
-            () = speaker.keep_speaking(&look) => {}
+            () = speaker.keep_speaking(&status) => {}
             () = reading => {}
             () = shutdown => {}
         }
-        let _ = timeout(END_WITHIN, speaker.end(&look)).await;
+        let _ = timeout(END_WITHIN, speaker.end(&status)).await;
     }
 }
 
@@ -160,15 +160,15 @@ pub(crate) async fn keep_reading(
     mut roster: Roster,
     shown: &Shown,
 ) {
-    let (mut told, mut backoff) = (None, Backoff::new(READ_AGAIN));
+    let (mut reported, mut backoff) = (None, Backoff::new(READ_AGAIN));
     loop {
         let begun = Instant::now();
-        let error = read(stream, since, &mut roster, (shown, &mut told)).await;
+        let error = read(stream, since, &mut roster, (shown, &mut reported)).await;
         let why = error.to_string();
         show(shown, |it| it.unread = Some(why.clone()));
-        if told.as_ref() != Some(&why) {
+        if reported.as_ref() != Some(&why) {
             tracing::warn!(reason = %why, "status reports of the fleet cannot be read");
-            told = Some(why);
+            reported = Some(why);
         }
         let again = begun.elapsed();
         tokio::time::sleep(backoff.wait(again, chance())).await;
@@ -180,26 +180,26 @@ async fn read(
     stream: &WordsStream,
     since: Duration,
     roster: &mut Roster,
-    (shown, told): (&Shown, &mut Option<String>),
+    (shown, reported): (&Shown, &mut Option<String>),
 ) -> Error {
     let mut reading = match stream.read(since).await {
         Ok(reading) => reading,
         Err(error) => return error,
     };
-    if told.take().is_some() {
+    if reported.take().is_some() {
         tracing::info!("status reports of the fleet are read again");
     }
     show(shown, |it| it.unread = None);
-    let (mut caught_up, mut look) = (false, Instant::now() + LOOK_EVERY);
+    let (mut caught_up, mut next_check) = (false, Instant::now() + CHECK_EVERY);
     loop {
-        match timeout_at(look, reading.next()).await {
-            Ok(Ok(WordsEvent::Message(heard))) => roster.hear(&heard, now()),
-            Ok(Ok(WordsEvent::CaughtUp)) => (caught_up, look) = (true, Instant::now()),
+        match timeout_at(next_check, reading.next()).await {
+            Ok(Ok(WordsEvent::Message(message))) => roster.on_message(&message, now()),
+            Ok(Ok(WordsEvent::CaughtUp)) => (caught_up, next_check) = (true, Instant::now()),
             Ok(Err(error)) => return error,
             Err(_) => {}
         }
-        if Instant::now() >= look {
-            look = Instant::now() + LOOK_EVERY;
+        if Instant::now() >= next_check {
+            next_check = Instant::now() + CHECK_EVERY;
             roster.forget(now());
             if caught_up {
                 let table = Arc::new(roster.table(&stream.name(), now()));
@@ -219,11 +219,11 @@ struct Speaker<'a> {
 impl Speaker<'_> {
     async fn keep_speaking<F: Future<Output = Option<Status>> + Send>(
         &mut self,
-        look: &(impl Fn() -> F + Sync),
+        status: &(impl Fn() -> F + Sync),
     ) {
         loop {
             tokio::time::sleep(self.schedule.wait(clock::now().boot)).await;
-            let Some(status) = look().await else {
+            let Some(status) = status().await else {
                 self.failed("the books cannot be read");
                 continue;
             };
@@ -269,10 +269,10 @@ impl Speaker<'_> {
     /// not taken there is nobody to be told.
     async fn end<F: Future<Output = Option<Status>> + Send>(
         &mut self,
-        look: &(impl Fn() -> F + Sync),
+        status: &(impl Fn() -> F + Sync),
     ) {
         if !self.schedule.is_failing()
-            && let Some(status) = look().await
+            && let Some(status) = status().await
             && self.say(&status, true).await.is_ok()
             && let Some(line) = self.line.take()
         {
@@ -285,8 +285,8 @@ impl Speaker<'_> {
 pub(crate) async fn table(stream: &WordsStream, since: Duration) -> Result<FleetTable, Error> {
     let mut reading = stream.read(since).await?;
     let mut roster = Roster::default();
-    while let WordsEvent::Message(heard) = reading.next().await? {
-        roster.hear(&heard, now());
+    while let WordsEvent::Message(message) = reading.next().await? {
+        roster.on_message(&message, now());
     }
     Ok(roster.table(&stream.name(), now()))
 }

@@ -25,7 +25,7 @@ impl Pbx {
         let since = second.since;
         for call in second.take_finished() {
             if since.is_none_or(|since| call.started >= since) {
-                second.reconciler.told(call, now);
+                second.reconciler.on_second(call, now);
             }
         }
         // An ended call is held first, and decided with its second account in another round.
@@ -35,7 +35,7 @@ impl Pbx {
                 break;
             }
             for call in self.assembler.take_finished() {
-                if let Some(call) = second.reconciler.heard(call, now) {
+                if let Some(call) = second.reconciler.on_primary(call, now) {
                     self.finish(call);
                 }
             }
@@ -66,7 +66,7 @@ impl Pbx {
         let outages = &self.outages;
         // What the primary knows to be over, the second account may never tell the end of.
         let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
-        let telling = |id: &UniqueId| {
+        let is_open = |id: &UniqueId| {
             let id = id.as_str();
             !over && second.assembler.knows(id) && goes_on(id)
         };
@@ -75,7 +75,7 @@ impl Pbx {
         let decisions =
             second
                 .reconciler
-                .decide(then, &|call| outages.covers(call), &mut knows, &telling);
+                .decide(then, &|call| outages.covers(call), &mut knows, &is_open);
         let mut ended = false;
         for decision in decisions {
             match decision {

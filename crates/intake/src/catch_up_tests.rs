@@ -37,7 +37,7 @@ fn lines(folder: &Path, file: &str) -> Vec<String> {
 
 fn time_of(decoder: &mut Decoder, message: &str) -> Option<EventTime> {
     match decoder.decode(message.as_bytes()) {
-        Decoded::Event { heard, .. } => match heard.told {
+        Decoded::Event { received, .. } => match received.event {
             PbxEvent::Channel(event) => event.at,
             PbxEvent::Cdr(_) | PbxEvent::Mark(_) => None,
         },

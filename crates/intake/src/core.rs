@@ -112,12 +112,12 @@ impl Intake {
         for settings in sources {
             let mut source =
                 IntakeSource::new(settings, intake.decoding(), intake.settings.trunks());
-            source.stood(&memory.heard, &memory.offsets, &memory.recreated);
+            source.restore(&memory.last_received, &memory.offsets, &memory.recreated);
             intake.sources.push(source);
         }
         for at in 0..intake.sources.len() {
             // Its messages name their PBXs, which have no open calls.
-            if intake.sources[at].settings.format.tells_whole_calls() {
+            if intake.sources[at].settings.format.carries_whole_calls() {
                 continue;
             }
             let pbx = intake.sources[at].settings.pbx.clone();
@@ -339,7 +339,7 @@ impl Intake {
         let Some(source) = self.sources.get_mut(at) else {
             return Ok(());
         };
-        if source.settings.format.tells_whole_calls() {
+        if source.settings.format.carries_whole_calls() {
             let taken = self.whole.take(source, frame);
             if let Some(Op::Unreadable { why, .. }) = &taken {
                 self.ops.extend(read_again::count_newer(why));
@@ -348,43 +348,43 @@ impl Intake {
             return Ok(());
         }
         source.note(frame);
-        let (server, told) = match source.decoder.decode(&frame.bytes) {
+        let (server, event) = match source.decoder.decode(&frame.bytes) {
             Decoded::Skipped | Decoded::Call(_) => {
                 source.status.skipped += 1;
-                let other = source.look(&frame.bytes);
+                let other = source.other_format_of(&frame.bytes);
                 self.otherwise.extend(other.map(|words| (at, words)));
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
-                let other = source.look(&frame.bytes);
+                let other = source.other_format_of(&frame.bytes);
                 self.otherwise.extend(other.map(|words| (at, words)));
                 let why = in_words(why, source.settings.format, &frame.bytes);
                 self.ops.push(source.set_aside(frame, why));
                 return Ok(());
             }
-            Decoded::Event { heard, repaired } => {
+            Decoded::Event { received, repaired } => {
                 source.status.read += 1;
                 source.status.repaired += u64::from(repaired);
                 source.other_format = None;
                 let state = &mut source.status.state;
-                (source.proof).told(&source.settings, state, &heard.told, &frame.bytes);
-                (heard.server, heard.told)
+                (source.proof).on_event(&source.settings, state, &received.event, &frame.bytes);
+                (received.server, received.event)
             }
         };
         if source.settings.catch_up {
             let pbx = self.pbxes.get_mut(&source.settings.pbx);
             if let Some(second) = pbx.and_then(|pbx| pbx.second.as_mut()) {
-                second.on_event(&told, frame.arrived);
+                second.on_event(&event, frame.arrived);
             }
             return Ok(());
         }
-        if let PbxEvent::Mark(mark) = told {
+        if let PbxEvent::Mark(mark) = event {
             let server = server.map(|server| server.into_owned());
-            self.hear_mark(at, mark, server.as_deref(), frame.arrived);
+            self.on_mark(at, mark, server.as_deref(), frame.arrived);
             return Ok(());
         }
         source.up_since_frame = false;
-        let timing = timing(&mut source.ordered, &source.settings, &told);
+        let timing = timing(&mut source.ordered, &source.settings, &event);
         let (told_on, server) = (&mut source.status, server.as_deref());
         let name = pbx_of(told_on, server, &mut self.servers, &mut self.ops);
         if !has_place(&mut self.pbxes, &self.settings, &name)? {
@@ -400,7 +400,7 @@ impl Intake {
         }
         let known = |unique: &str| finished(&name, unique);
         pbx.assembler.timing(timing);
-        if let Some(counter) = pbx.on_event(&told, arrived, known) {
+        if let Some(counter) = pbx.on_event(&event, arrived, known) {
             self.ops.push(Op::count(counter, 1));
         }
         Ok(())
@@ -482,9 +482,9 @@ impl Intake {
     }
 
     /// The messages of the source at this place are calls.
-    pub fn tells_whole_calls(&self, at: usize) -> bool {
+    pub fn carries_whole_calls(&self, at: usize) -> bool {
         let source = self.sources.get(at);
-        source.is_some_and(|source| source.settings.format.tells_whole_calls())
+        source.is_some_and(|source| source.settings.format.carries_whole_calls())
     }
 
     /// What the administrator's flags say of all calls.
@@ -526,9 +526,9 @@ impl Intake {
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
-            ops.extend(source.heard_at());
+            ops.extend(source.last_received_op());
             // Calls that wait for our clock are kept by nobody but their source.
-            if held && source.settings.format.tells_whole_calls() {
+            if held && source.settings.format.carries_whole_calls() {
                 continue;
             }
             let position = source.read.position.take().map(serde_json::to_value);

@@ -64,10 +64,11 @@ impl GapLog {
         self.gaps.iter().any(|it| it.awaited)
     }
 
-    /// Marks those that are told: `told` says of a source and an end whether the file is past it.
-    pub(super) fn fill(&mut self, told: impl Fn(&str, EventTime) -> bool) {
+    /// Marks those that are told: `is_reported` says of a source and an end whether the file is
+    /// past it.
+    pub(super) fn fill(&mut self, is_reported: impl Fn(&str, EventTime) -> bool) {
         for it in self.gaps.iter_mut().filter(|it| it.awaited) {
-            if told(&it.gap.source, EventTime::from_seconds(it.gap.to + 1)) {
+            if is_reported(&it.gap.source, EventTime::from_seconds(it.gap.to + 1)) {
                 (it.gap.filled, it.awaited) = (true, false);
                 self.changed = true;
             }

@@ -38,29 +38,29 @@ impl IntakeSource {
 
     /// Everything up to now was heard.
     fn whole(&mut self, now: EventTime) {
-        self.last_heard.at = self.last_heard.at.max(Some(now));
-        self.last_heard.is_unstored = true;
+        self.last_received.at = self.last_received.at.max(Some(now));
+        self.last_received.is_unstored = true;
     }
 
     /// When it was heard last, to be stored with what it told.
-    pub(super) fn heard_at(&mut self) -> Option<Op> {
+    pub(super) fn last_received_op(&mut self) -> Option<Op> {
         let kept = self.settings.forgets || self.settings.is_stream_of_calls();
-        let more = std::mem::take(&mut self.last_heard.is_unstored) && kept;
-        let heard = self.last_heard.at.filter(|_| more)?;
-        let key = Intake::heard_key(&self.settings.shown);
-        Some(Op::meta(key, heard.micros().to_string()))
+        let more = std::mem::take(&mut self.last_received.is_unstored) && kept;
+        let received = self.last_received.at.filter(|_| more)?;
+        let key = Intake::last_received_key(&self.settings.shown);
+        Some(Op::meta(key, received.micros().to_string()))
     }
 
     /// It tells of channels, and of all that another source of its PBX does not.
-    fn tells_events(&self) -> bool {
+    fn reports_events(&self) -> bool {
         let format = self.settings.format;
-        !format.only_cdrs() && !format.tells_whole_calls() && !self.settings.catch_up
+        !format.only_cdrs() && !format.carries_whole_calls() && !self.settings.catch_up
     }
 }
 
 impl Intake {
     /// Under which name the spool keeps when a source was last heard.
-    pub fn heard_key(shown: &str) -> String {
+    pub fn last_received_key(shown: &str) -> String {
         format!("heard:{shown}")
     }
 
@@ -99,7 +99,7 @@ impl Intake {
     fn patience_of(&self, shown: &str) -> Option<Duration> {
         let source = self.sources.iter().find(|it| it.settings.shown == shown)?;
         let files = self.files_of(&source.settings.pbx);
-        let is_late = |format: Format| format.only_cdrs() || format.tells_whole_calls();
+        let is_late = |format: Format| format.only_cdrs() || format.carries_whole_calls();
         let patience = files.map(|file| match is_late(file.settings.format) {
             true => Patience::CDR.second,
             false => Patience::CEL.second,
@@ -119,11 +119,11 @@ impl Intake {
             return;
         }
         let mut log = std::mem::take(&mut self.gaps.log);
-        log.fill(|shown, end| self.is_told(shown, end, now));
+        log.fill(|shown, end| self.is_reported(shown, end, now));
         self.gaps.log = log;
     }
 
-    fn is_told(&self, shown: &str, end: EventTime, now: EventTime) -> bool {
+    fn is_reported(&self, shown: &str, end: EventTime, now: EventTime) -> bool {
         let Some(patience) = self.patience_of(shown) else {
             return false;
         };
@@ -155,9 +155,9 @@ impl Intake {
     /// The process ends in order: a line that is up was listened to until now.
     pub fn ends(&mut self, now: EventTime) {
         for source in &mut self.sources {
-            let heard = source.settings.forgets && source.last_heard.at.is_some();
+            let received = source.settings.forgets && source.last_received.at.is_some();
             let up = source.status.state.is_up() && source.gap.since.is_none();
-            if heard && up {
+            if received && up {
                 source.whole(now);
             }
         }
@@ -168,7 +168,7 @@ impl Intake {
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
             let source = &mut self.sources[at];
-            source.gap.since = source.last_heard.at.filter(|_| source.settings.forgets);
+            source.gap.since = source.last_received.at.filter(|_| source.settings.forgets);
             if let Some(since) = source.gap.since {
                 self.lost(at, since);
             }
@@ -186,7 +186,7 @@ impl Intake {
             self.gaps.due.push(gap);
         }
         let source = &mut self.sources[at];
-        source.gap.is_told_again = true;
+        source.gap.is_reported_again = true;
         source.whole(now);
         self.back(at, now);
         let pbx = self.sources[at].settings.pbx.clone();
@@ -204,8 +204,8 @@ impl Intake {
     /// The line is lost; up to `since` nothing was.
     pub(super) fn begin_outage(&mut self, at: usize, since: EventTime) {
         let source = &mut self.sources[at];
-        if source.settings.forgets && source.last_heard.at.is_some() {
-            source.gap.since = source.gap.since.or(source.last_heard.at);
+        if source.settings.forgets && source.last_received.at.is_some() {
+            source.gap.since = source.gap.since.or(source.last_received.at);
             self.lost(at, since);
         }
     }
@@ -216,11 +216,11 @@ impl Intake {
         let Some(source) = self.sources.get_mut(at) else {
             return;
         };
-        if std::mem::take(&mut source.gap.is_told_again) {
+        if std::mem::take(&mut source.gap.is_reported_again) {
             return;
         }
         self.reports.lost(at, why.to_owned());
-        let from = source.last_heard.at.unwrap_or(now);
+        let from = source.last_received.at.unwrap_or(now);
         let gap = source.gap_ends(from, now);
         self.gaps.due.push(gap);
         if self.sources[at].settings.forgets {
@@ -243,7 +243,7 @@ impl Intake {
             stream.recreated_at = Some(now.floor_seconds().get());
         }
         self.reports.lost(at, why.clone());
-        let from = source.last_heard.at.unwrap_or(now).min(now);
+        let from = source.last_received.at.unwrap_or(now).min(now);
         let gap = source.gap_ends(from, now);
         let why = Some(why);
         self.gaps.due.push(Gap { why, ..gap });
@@ -262,13 +262,13 @@ impl Intake {
     pub fn marked(&mut self, id: SourceId, mark: Mark, arrived: EventTime) {
         let at = usize::from(id.0);
         if self.sources.get(at).is_some() {
-            self.hear_mark(at, mark, None, arrived);
+            self.on_mark(at, mark, None, arrived);
         }
     }
 
     /// Takes in a mark: the gap that it ends, and what that does to the calls of the PBX that
     /// `server` is.
-    pub(super) fn hear_mark(
+    pub(super) fn on_mark(
         &mut self,
         at: usize,
         mark: Mark,
@@ -280,13 +280,13 @@ impl Intake {
         source.up_since_frame = false;
         let name = pbx_of(&mut source.status, server, &mut self.servers, &mut self.ops);
         if let Some(pbx) = self.pbxes.get_mut(&name).filter(|_| touches) {
-            pbx.assembler.hear(&PbxEvent::Mark(mark), arrived);
+            pbx.assembler.on_event(&PbxEvent::Mark(mark), arrived);
         }
     }
 
     /// A mark in the stream. `false`: the calls are not touched by it.
     fn mark(&mut self, at: usize, mark: Mark, arrived: EventTime) -> bool {
-        let heard_elsewhere = self.heard_elsewhere(at);
+        let another_source_receives = self.another_source_receives(at);
         let source = &mut self.sources[at];
         let greeting = source.up_since_frame;
         match mark {
@@ -301,17 +301,17 @@ impl Intake {
         let last = source.last_mark.replace(arrived);
         let same = last.is_some_and(|last| arrived.since(last) < ONE_RESTART);
         if greeting || same {
-            return !heard_elsewhere;
+            return !another_source_receives;
         }
-        let from = source.gap.since.or(source.last_heard.before);
+        let from = source.gap.since.or(source.last_received.before);
         let from = from.unwrap_or(arrived);
         let gap = source.gap_ends(from, arrived);
         self.gaps.due.push(gap);
-        !heard_elsewhere
+        !another_source_receives
     }
 
     /// Another source of the same PBX tells of its channels, or will.
-    fn heard_elsewhere(&self, at: usize) -> bool {
+    fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
         let others = self.sources.iter().enumerate();
         let mut others = others.filter(|(i, it)| *i != at && it.settings.pbx == *pbx);
@@ -323,12 +323,12 @@ impl Intake {
                 | status::SourceState::Reading
                 | status::SourceState::Done => false,
             };
-            other.tells_events() && (up || !other.settings.forgets)
+            other.reports_events() && (up || !other.settings.forgets)
         })
     }
 
     fn lost(&mut self, at: usize, since: EventTime) {
-        if !self.heard_elsewhere(at) {
+        if !self.another_source_receives(at) {
             self.each_pbx(at, |pbx| pbx.lost(since));
         }
     }

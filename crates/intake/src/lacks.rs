@@ -3,7 +3,7 @@
 use super::core::Intake;
 use super::proof::words;
 use super::source::IntakeSource;
-use callbridge_asterisk::hearing::MissingRight;
+use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::EventTime;
 use callbridge_model::status;
 use callbridge_model::status::SourceState;
@@ -14,9 +14,9 @@ impl IntakeSource {
     pub(super) fn is_connected(&mut self, now: EventTime) {
         self.status.state = SourceState::Connected;
         self.status.connected_since = Some(now.floor_seconds().get());
-        (self.proof.heard, self.proof.timed) = (false, false);
+        (self.proof.received, self.proof.timed) = (false, false);
         self.proof.lacks.clear();
-        self.proof.looked_at = 0;
+        self.proof.checked = 0;
     }
 }
 
@@ -36,7 +36,7 @@ impl Intake {
 
     /// An event of our own came back over the line of a source, and births on it are watched: it is
     /// up, though nobody calls.
-    pub fn comes(&mut self, id: SourceId) {
+    pub fn events_flow(&mut self, id: SourceId) {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
             let state = &mut source.status.state;
             if *state == SourceState::Connected && !source.proof.is_deaf() {

@@ -43,8 +43,8 @@ fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
     let lines: Vec<&str> = FRAMES.lines().collect();
     let mut arrived = EventTime::from_seconds(0);
     for (seq, line) in (1..).zip(&lines) {
-        if let Decoded::Event { heard, .. } = decoder.decode(line.as_bytes())
-            && let callbridge_call::PbxEvent::Channel(event) = heard.told
+        if let Decoded::Event { received, .. } = decoder.decode(line.as_bytes())
+            && let callbridge_call::PbxEvent::Channel(event) = received.event
         {
             arrived = arrived.max(event.at.expect("a time"));
         }

@@ -68,37 +68,37 @@ impl Pbx {
     /// it. Which of the two it was is to be counted.
     pub(super) fn on_event(
         &mut self,
-        told: &PbxEvent<'_>,
+        event: &PbxEvent<'_>,
         arrived: EventTime,
         known: impl FnOnce(&str) -> Option<Known>,
     ) -> Option<&'static str> {
-        let (uniqueid, linkedid) = match told {
+        let (uniqueid, linkedid) = match event {
             PbxEvent::Channel(event) => (&event.channel.uniqueid, &event.channel.linkedid),
             PbxEvent::Cdr(cdr) => (&cdr.uniqueid, &cdr.linkedid),
             PbxEvent::Mark(_) => {
-                self.assembler.hear(told, arrived);
+                self.assembler.on_event(event, arrived);
                 return None;
             }
         };
         let is_open = self.assembler.knows(uniqueid) || self.assembler.knows(linkedid);
         // A call may be open still and be finished by the time of this very event.
-        if is_open && self.assembler.hear(told, arrived) {
+        if is_open && self.assembler.on_event(event, arrived) {
             return None;
         }
         self.collect(arrived);
         let just = self.just_finished.get(uniqueid.as_ref()).cloned();
         match just.or_else(|| known(uniqueid)) {
-            Some(known) if begins_another(told, &known) => {
+            Some(known) if begins_another(event, &known) => {
                 self.assembler.forget_finished();
-                self.assembler.hear(told, arrived);
+                self.assembler.on_event(event, arrived);
                 Some(REUSED)
             }
             Some(_) => (!is_open).then_some(LATE),
             None if is_open => None,
             None => {
-                self.assembler.hear(told, arrived);
-                match told {
-                    PbxEvent::Cdr(cdr) => (!self.records.hear(cdr, arrived)).then_some(LATE),
+                self.assembler.on_event(event, arrived);
+                match event {
+                    PbxEvent::Cdr(cdr) => (!self.records.on_cdr(cdr, arrived)).then_some(LATE),
                     PbxEvent::Channel(_) | PbxEvent::Mark(_) => None,
                 }
             }
@@ -115,7 +115,7 @@ impl Pbx {
     pub(super) fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
             let call = match &mut self.second {
-                Some(second) => second.reconciler.heard(call, now),
+                Some(second) => second.reconciler.on_primary(call, now),
                 None => Some(call),
             };
             if let Some(call) = call {
@@ -170,7 +170,7 @@ impl Pbx {
     /// Folds what was waited for long enough; what is known by now is no call of its own.
     pub(super) fn fold(&mut self, now: EventTime, known: &mut dyn FnMut(&str) -> Option<Known>) {
         let folder = &mut self.records;
-        folder.events_until(self.assembler.told_until());
+        folder.events_until(self.assembler.latest_event());
         folder.tick(now);
         let folded = folder.take_finished();
         if folded.is_empty() {
@@ -178,7 +178,7 @@ impl Pbx {
         }
         self.collect(now);
         for call in folded {
-            if self.has_heard_of(&call, known) {
+            if self.has_seen(&call, known) {
                 self.known += 1;
             } else {
                 self.finish(call);
@@ -186,22 +186,18 @@ impl Pbx {
         }
     }
 
-    fn has_heard_of(
-        &self,
-        call: &FinishedCall,
-        known: &mut dyn FnMut(&str) -> Option<Known>,
-    ) -> bool {
+    fn has_seen(&self, call: &FinishedCall, known: &mut dyn FnMut(&str) -> Option<Known>) -> bool {
         let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
         ids.any(|id| {
             let id = id.as_str();
-            self.assembler.has_heard(id) || self.is_just_finished(id) || known(id).is_some()
+            self.assembler.has_seen(id) || self.is_just_finished(id) || known(id).is_some()
         })
     }
 }
 
 /// Whether a channel is born that begins another call than the finished one with its id.
-fn begins_another(told: &PbxEvent<'_>, known: &Known) -> bool {
-    match told {
+fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
+    match event {
         PbxEvent::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
             let born = event.at.map(EventTime::floor_seconds);
             known.is_another(born, &event.channel.caller_number)
@@ -249,6 +245,6 @@ pub(super) fn pbx_of(
             pbx.to_owned()
         }
     };
-    source.hear_switch(server, &name);
+    source.note_switch(server, &name);
     name
 }

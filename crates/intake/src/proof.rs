@@ -2,7 +2,7 @@
 //! rights is let in like any other, and hears nothing for ever.
 
 use super::settings::SourceSettings;
-use callbridge_asterisk::hearing::MissingRight;
+use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_mapping::{LeadRule, Trunks};
@@ -11,7 +11,7 @@ use callbridge_model::status::SourceState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Channels show a variable in each of their events; after so many without it they do not.
-const EVENTS_LOOKED_AT: u32 = 40;
+const EVENTS_CHECKED: u32 = 40;
 
 /// What is said of events without a time.
 const TIMES: &str = "events carry no time, and that of their arrival is used: set \
@@ -21,15 +21,15 @@ const TIMES: &str = "events carry no time, and that of their arrival is used: se
 #[derive(Debug, Default)]
 pub(super) struct Proof {
     /// An event was heard since the line is up.
-    pub(super) heard: bool,
+    pub(super) received: bool,
     /// It is known whether events carry times.
     pub(super) timed: bool,
     /// Variables that leads come from, and that no channel has shown.
     unseen: Vec<String>,
-    pub(super) looked_at: u32,
+    pub(super) checked: u32,
     pub(super) lacks: BTreeMap<status::Lacking, String>,
     /// Told in the log by this process.
-    told: BTreeSet<status::Lacking>,
+    logged: BTreeSet<status::Lacking>,
     pub(super) unreported: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Proof {
 
     pub(super) fn lacks(&mut self, lacking: status::Lacking, what: impl Into<String>) {
         let what = what.into();
-        if self.told.insert(lacking) {
+        if self.logged.insert(lacking) {
             self.unreported.push(what.clone());
         }
         self.lacks.insert(lacking, what);
@@ -73,15 +73,15 @@ impl Proof {
 
     /// What was told proves that the source is heard. A record of a call proves nothing of the
     /// channels that a manager account should hear, and neither do answers to questions of ours.
-    pub(super) fn told(
+    pub(super) fn on_event(
         &mut self,
         settings: &SourceSettings,
         state: &mut SourceState,
-        told: &PbxEvent<'_>,
+        event: &PbxEvent<'_>,
         bytes: &[u8],
     ) {
         let channels = matches!(settings.format, Format::Ami | Format::AmiJson);
-        let event = match told {
+        let event = match event {
             PbxEvent::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
             PbxEvent::Cdr(_) if !channels => None,
             // Whoever may not read `system` hears nothing of that.
@@ -92,7 +92,7 @@ impl Proof {
             PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => return,
         };
         if !self.unseen.is_empty() && event.is_some() {
-            self.look_for_variables(bytes);
+            self.find_variables(bytes);
         }
         // CEL has a time of its own in each row.
         let plain = event.filter(|event| event.origin == Origin::Channel);
@@ -104,10 +104,10 @@ impl Proof {
                 None => {}
             }
         }
-        if self.heard {
+        if self.received {
             return;
         }
-        self.heard = true;
+        self.received = true;
         // Whoever hears calls needs no event of its own.
         self.lacks.remove(&status::Lacking::Calls);
         self.lacks.remove(&status::Lacking::Echo);
@@ -117,7 +117,7 @@ impl Proof {
     }
 
     /// Looks for the variables that no channel has shown yet.
-    fn look_for_variables(&mut self, bytes: &[u8]) {
+    fn find_variables(&mut self, bytes: &[u8]) {
         // A line of AMI, or a pair of JSON; CEL may tell of the variable's setting, too.
         let parts = bytes.split(|byte| matches!(byte, b'\n' | b','));
         let shown: Vec<&[u8]> = parts.filter(|it| holds(it, b"ChanVariable")).collect();
@@ -126,10 +126,10 @@ impl Proof {
             shown.iter().any(|it| holds(it, pair.as_bytes()))
         };
         self.unseen.retain(|name| !shows(name));
-        self.looked_at = self.looked_at.saturating_add(1);
+        self.checked = self.checked.saturating_add(1);
         if self.unseen.is_empty() {
             self.lacks.remove(&status::Lacking::Variables);
-        } else if self.looked_at == EVENTS_LOOKED_AT {
+        } else if self.checked == EVENTS_CHECKED {
             let names = self.unseen.join(", ");
             self.lacks(
                 status::Lacking::Variables,

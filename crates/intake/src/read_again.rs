@@ -2,7 +2,7 @@
 //! by a person (`dead retry`), or after an upgrade.
 
 use super::owners::OWNER_PREFIX;
-use callbridge_call::ToldCall;
+use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
 use callbridge_model::CallUuid;
 use callbridge_source::SourceUrl;
@@ -31,9 +31,9 @@ pub fn is_newer(why: &str) -> bool {
 ///
 /// # Errors
 /// In words, where it is none, or cannot be read.
-pub fn call(message: &UnreadMessage) -> Result<ToldCall, String> {
+pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
-    if !url.is_ok_and(|url| url.format().tells_whole_calls()) {
+    if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
         return Err(
             "bytes from a PBX's connection are not a call by themselves: discard \
                     it"
@@ -58,12 +58,12 @@ pub fn call(message: &UnreadMessage) -> Result<ToldCall, String> {
 ///
 /// # Errors
 /// When the store cannot be read; in words where it may not.
-pub fn may_tell(
+pub fn may_report(
     store: &Store,
-    told: &ToldCall,
+    reported: &ReportedCall,
     message: &UnreadMessage,
 ) -> Result<Result<(), String>, Error> {
-    let pbx = &told.pbx;
+    let pbx = &reported.pbx;
     let owner = tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?;
     Ok(match (&owner, &message.by.user) {
         (Some(owner), Some(user)) if owner != user => Err(format!(
@@ -80,7 +80,7 @@ pub fn may_tell(
 /// When the store cannot be read.
 pub fn rebuilt(
     store: &Store,
-    told: &ToldCall,
+    reported: &ReportedCall,
     uuid: Option<CallUuid>,
     message: &UnreadMessage,
 ) -> Result<Option<Op>, Error> {
@@ -90,6 +90,6 @@ pub fn rebuilt(
     };
     let began = tables::meta::meta(store, &format!("{STREAM_BEGAN}{place}"))?;
     let began = began.and_then(|micros| micros.parse::<i64>().ok());
-    let before = began.is_some_and(|began| told.call.ended.micros() < began);
+    let before = began.is_some_and(|began| reported.call.ended.micros() < began);
     Ok(before.then_some(Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })))
 }

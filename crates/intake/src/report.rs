@@ -69,7 +69,7 @@ pub struct Reports(Vec<Report>);
 #[derive(Debug, Default)]
 struct Report {
     /// Of the room for lines, so much is taken.
-    told: u32,
+    logged: u32,
     /// When there was room for one more last.
     filled: Option<EventTime>,
     unreported: Option<News>,
@@ -124,8 +124,9 @@ impl Reports {
 
     /// What is to be told now, with the places of the sources.
     pub fn take(&mut self, now: EventTime) -> Vec<(usize, News)> {
-        let told = self.0.iter_mut().enumerate();
-        told.filter_map(|(at, report)| Some((at, report.take(now)?)))
+        let reports = self.0.iter_mut().enumerate();
+        reports
+            .filter_map(|(at, report)| Some((at, report.take(now)?)))
             .collect()
     }
 }
@@ -137,11 +138,11 @@ impl Report {
         let more = now.since(filled).as_secs() / ONE_MORE_AFTER.as_secs();
         if more > 0 {
             let more = u32::try_from(more).unwrap_or(ROOM);
-            self.told = self.told.saturating_sub(more);
+            self.logged = self.logged.saturating_sub(more);
             self.filled = Some(now);
         }
-        (self.told < ROOM).then_some(())?;
-        self.told += 1;
+        (self.logged < ROOM).then_some(())?;
+        self.logged += 1;
         self.unreported.take()
     }
 }
@@ -170,9 +171,9 @@ mod tests {
         assert_eq!(reports.take(at(0)).len(), 1);
         reports.up(0);
         reports.gap(0, &gap(-2, 3));
-        let told = reports.take(at(3));
-        let [(0, news)] = &told[..] else {
-            panic!("{told:?}")
+        let logged = reports.take(at(3));
+        let [(0, news)] = &logged[..] else {
+            panic!("{logged:?}")
         };
         assert_eq!((news.up, news.why.as_deref()), (Some(true), Some("cut")));
         assert_eq!(news.gap, Some((at(-2), at(3))));
@@ -192,10 +193,10 @@ mod tests {
             reports.up(0);
             lines.extend(reports.take(at(outage * 20 + 12)));
         }
-        let told = lines.iter().map(|(_, news)| (news.up, news.why.as_deref()));
-        let told: Vec<_> = told.collect();
+        let logged = lines.iter().map(|(_, news)| (news.up, news.why.as_deref()));
+        let logged: Vec<_> = logged.collect();
         let outage = [(Some(false), Some("closed")), (Some(true), Some("refused"))];
-        assert_eq!(told, outage.repeat(4));
+        assert_eq!(logged, outage.repeat(4));
     }
 
     #[test]
@@ -204,8 +205,8 @@ mod tests {
         reports.down(0, "refused".to_owned(), false);
         reports.take(at(0));
         reports.down(0, "wrong secret".to_owned(), true);
-        let told = reports.take(at(1));
-        assert_eq!(told[0].1.why.as_deref(), Some("wrong secret"));
+        let logged = reports.take(at(1));
+        assert_eq!(logged[0].1.why.as_deref(), Some("wrong secret"));
     }
 
     #[test]

@@ -131,9 +131,10 @@ impl Shell {
 
     /// The ways to sources whose messages are calls: while none can be judged, no more are taken.
     fn sources_of_calls(&self) -> impl Iterator<Item = &Verdicts> {
-        let tells = |at: &usize| self.intake.tells_whole_calls(*at);
+        let is_of_calls = |at: &usize| self.intake.carries_whole_calls(*at);
         let ways = self.verdicts.iter().enumerate();
-        ways.filter(move |(at, _)| tells(at)).map(|(_, way)| way)
+        ways.filter(move |(at, _)| is_of_calls(at))
+            .map(|(_, way)| way)
     }
 
     /// `None` where every source is gone; an error where a deadline comes first.
@@ -179,8 +180,8 @@ impl Shell {
                 since,
                 is_ours,
             } => self.intake.down(source, why, since, is_ours),
-            Item::Lacks(lack) => self.intake.lacks(source, lack),
-            Item::Comes => self.intake.comes(source),
+            Item::MissingRight(lack) => self.intake.lacks(source, lack),
+            Item::EventsFlow => self.intake.events_flow(source),
             Item::Mark { mark, arrived } => self.intake.marked(source, mark, arrived),
             Item::Gap { why } => {
                 self.intake.gap(source, &why, clock::now().wall);
@@ -191,7 +192,7 @@ impl Shell {
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::now().wall);
-                self.look_into(source);
+                self.check_format(source);
             }
             Item::Done => tracing::debug!(id = source.0, "a source has ended"),
             Item::Frame(frame) => {
@@ -205,15 +206,15 @@ impl Shell {
 
     /// A file of which nothing was read: is it written as it is said to be? Looked at beside the
     /// loop, for the disk may hang.
-    fn look_into(&mut self, source: SourceId) {
+    fn check_format(&mut self, source: SourceId) {
         if self.intake.has_read_nothing(source) {
-            self.files.look_into(source, self.intake.decoding());
+            self.files.check_format(source, self.intake.decoding());
         }
     }
 
     /// What has become known of the sources goes into the log.
     fn report(&mut self) {
-        for (source, words) in self.files.looked_into() {
+        for (source, words) in self.files.formats_found() {
             if self.intake.has_read_nothing(source) {
                 self.intake.is_otherwise(source, words);
             }
@@ -252,7 +253,7 @@ impl Shell {
             self.log(&ops);
             let waiting = waiting(&ops);
             let done = self.store(&ops).await?;
-            self.tell_deliveries(&ops, &done);
+            self.log_deliveries(&ops, &done);
             let lost = done
                 .iter()
                 .filter(|it| **it == Done::Unreadable(None))
@@ -266,7 +267,7 @@ impl Shell {
             }
             self.intake.committed();
             let (people, rules) = (self.people_in_force(), self.intake.rules());
-            look_again(&waiting, &people, rules, &self.spool, &self.stopped).await?;
+            recheck(&waiting, &people, rules, &self.spool, &self.stopped).await?;
         }
         for (source, verdict) in verdicts {
             if let Some(way_back) = self.verdicts.get(usize::from(source.0)) {
@@ -309,11 +310,11 @@ impl Shell {
     }
 
     /// What became of the events among them: in the log, and counted.
-    fn tell_deliveries(&self, ops: &[Op], done: &[Done]) {
+    fn log_deliveries(&self, ops: &[Op], done: &[Done]) {
         for (op, done) in ops.iter().zip(done) {
             if let (Op::Delivery(delivery), Done::Delivered(delivered)) = (op, done) {
-                let answer = receiver::tell(delivery, delivered);
-                let (kind, tally) = (delivery.told.kind(), &self.views.webhooks);
+                let answer = receiver::log_and_answer(delivery, delivered);
+                let (kind, tally) = (delivery.news.kind(), &self.views.webhooks);
                 tally.count(Some(kind), answer.word, delivery.at);
             }
         }
@@ -363,7 +364,7 @@ fn waiting(ops: &[Op]) -> Vec<Finished> {
 
 /// What a waiting call lacks may have become known between its verdict and its commit, and nobody
 /// looked at it then. Whoever learns something from here on finds it in the spool.
-async fn look_again(
+async fn recheck(
     waiting: &[Finished],
     people: &People,
     rules: &Rules,

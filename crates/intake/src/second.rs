@@ -30,10 +30,10 @@ impl Second {
     }
 
     /// Takes in what the second account tells.
-    pub(super) fn on_event(&mut self, told: &PbxEvent<'_>, arrived: EventTime) {
-        match told {
-            PbxEvent::Channel(_) => drop(self.assembler.hear(told, arrived)),
-            PbxEvent::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
+    pub(super) fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime) {
+        match event {
+            PbxEvent::Channel(_) => drop(self.assembler.on_event(event, arrived)),
+            PbxEvent::Cdr(cdr) => drop(self.folder.on_cdr(cdr, arrived)),
             PbxEvent::Mark(_) => {}
         }
     }

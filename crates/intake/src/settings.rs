@@ -66,7 +66,7 @@ pub struct SourceSettings {
 impl SourceSettings {
     /// It is a stream of calls, which others may have read and sent.
     pub fn is_stream_of_calls(&self) -> bool {
-        self.format.tells_whole_calls() && self.stream().is_some()
+        self.format.carries_whole_calls() && self.stream().is_some()
     }
 
     /// The name of the stream that it is.
@@ -80,7 +80,7 @@ impl SourceSettings {
         Self {
             shown: url.place(),
             url: url.public(),
-            label: match url.format().tells_whole_calls() {
+            label: match url.format().carries_whole_calls() {
                 true => format!("calls/{}", url.scheme()),
                 false => format!("{pbx}/{}", url.scheme()),
             },
@@ -114,7 +114,7 @@ pub struct Memory {
     /// `server_name` first heard on a stream of this PBX.
     pub servers: BTreeMap<String, String>,
     /// When each source, by its URL, was last heard.
-    pub heard: BTreeMap<String, EventTime>,
+    pub last_received: BTreeMap<String, EventTime>,
     /// The last message that was taken of each stream, by its URL.
     pub offsets: BTreeMap<String, u64>,
     /// When each stream, by its URL, was last found to be another one.

@@ -12,7 +12,7 @@ use callbridge_spool::{Op, PublishedBy};
 use std::collections::BTreeMap;
 
 /// So many messages of a source are looked at for another format, before the first that is read.
-const LOOKED_AT_MAX: u8 = 16;
+const CHECKED_MAX: u8 = 16;
 
 /// A source as the intake sees it.
 pub(super) struct IntakeSource {
@@ -21,7 +21,7 @@ pub(super) struct IntakeSource {
     pub(super) status: status::SourceStatus,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    pub(super) last_heard: LastHeard,
+    pub(super) last_received: LastReceived,
     pub(super) gap: CurrentGap,
     pub(super) read: ReadSoFar,
     /// Where the last event without a time stands among those of its file, whose arrival says
@@ -29,14 +29,14 @@ pub(super) struct IntakeSource {
     pub(super) ordered: EventTime,
     /// It is written in another format than said, in words.
     pub(super) other_format: Option<String>,
-    looked_at: u8,
+    checked: u8,
     /// Whether it is heard, and what its account lacks.
     pub(super) proof: Proof,
 }
 
 /// Until when nothing of a source is missing.
 #[derive(Default)]
-pub(super) struct LastHeard {
+pub(super) struct LastReceived {
     /// When it was last heard.
     pub(super) at: Option<EventTime>,
     /// When it was heard before that.
@@ -51,7 +51,7 @@ pub(super) struct CurrentGap {
     /// It began here; `None`: there is none.
     pub(super) since: Option<EventTime>,
     /// The gap that ended last is going to be told once more, by the line itself.
-    pub(super) is_told_again: bool,
+    pub(super) is_reported_again: bool,
 }
 
 /// What is to be acknowledged with the next commit.
@@ -82,25 +82,25 @@ impl IntakeSource {
             settings,
             last_mark: None,
             up_since_frame: true,
-            last_heard: LastHeard::default(),
+            last_received: LastReceived::default(),
             gap: CurrentGap::default(),
             read: ReadSoFar::default(),
             ordered: EventTime::from_seconds(0),
             other_format: None,
-            looked_at: 0,
+            checked: 0,
         }
     }
 
     /// When an earlier run heard it last, where it has left the stream, and when that was another
     /// one, each by the sources' URLs.
-    pub(super) fn stood(
+    pub(super) fn restore(
         &mut self,
-        heard: &BTreeMap<String, EventTime>,
+        last_received: &BTreeMap<String, EventTime>,
         offsets: &BTreeMap<String, u64>,
         recreated: &BTreeMap<String, EventTime>,
     ) {
         let shown = &self.settings.shown;
-        self.last_heard.at = heard.get(shown).copied();
+        self.last_received.at = last_received.get(shown).copied();
         if let Some(stream) = &mut self.status.stream {
             let recreated = recreated.get(shown);
             stream.recreated_at = recreated.map(|at| at.floor_seconds().get());
@@ -111,9 +111,9 @@ impl IntakeSource {
     /// Where the source stands after this frame.
     pub(super) fn note(&mut self, frame: &Frame) {
         self.read.through = Some(frame.seq);
-        self.last_heard.before = self.last_heard.at;
-        self.last_heard.at = self.last_heard.at.max(Some(frame.arrived));
-        self.last_heard.is_unstored = true;
+        self.last_received.before = self.last_received.at;
+        self.last_received.at = self.last_received.at.max(Some(frame.arrived));
+        self.last_received.is_unstored = true;
         self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
         if self.settings.file {
             self.status.state = status::SourceState::Reading;
@@ -127,7 +127,7 @@ impl IntakeSource {
     }
 
     /// A message of it was understood.
-    pub(super) fn is_heard(&mut self) {
+    pub(super) fn on_message(&mut self) {
         self.up_since_frame = false;
         if self.status.state == status::SourceState::Connected {
             self.status.state = status::SourceState::Up;
@@ -136,12 +136,12 @@ impl IntakeSource {
 
     /// Nothing was made of this message. Before the first that something is made of, it may be of
     /// another format: in words, once.
-    pub(super) fn look(&mut self, bytes: &[u8]) -> Option<String> {
-        let first = self.status.read == 0 && self.looked_at < LOOKED_AT_MAX;
+    pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<String> {
+        let first = self.status.read == 0 && self.checked < CHECKED_MAX;
         if !first || self.other_format.is_some() {
             return None;
         }
-        self.looked_at += 1;
+        self.checked += 1;
         self.other_format = written::message(self.settings.format, bytes);
         self.other_format.clone()
     }
@@ -177,9 +177,9 @@ impl IntakeSource {
 pub(super) fn timing(
     ordered: &mut EventTime,
     settings: &SourceSettings,
-    told: &PbxEvent<'_>,
+    event: &PbxEvent<'_>,
 ) -> Timing {
-    let order = told.order_after(*ordered).filter(|_| settings.file);
+    let order = event.order_after(*ordered).filter(|_| settings.file);
     *ordered = order.unwrap_or(*ordered);
     Timing {
         kept: !settings.forgets,

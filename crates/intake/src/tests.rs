@@ -1,7 +1,7 @@
 //! The intake over recorded frames, without clock, socket or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use callbridge_asterisk::hearing::MissingRight;
+use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::Format;
 use callbridge_mapping::{People, Rules, Trunks, trunk};
@@ -434,14 +434,16 @@ fn a_call_that_ends_while_nobody_runs_was_listened_to_until_the_stop() {
     let stop = now(lines[talks - 1]).plus(Duration::from_secs(8));
     before.ends(stop);
     let ops = before.take(&People::default(), stop).ops;
-    let key = Intake::heard_key("ws://pbx/");
-    let heard = ops.iter().find_map(|op| match op {
+    let key = Intake::last_received_key("ws://pbx/");
+    let received = ops.iter().find_map(|op| match op {
         Op::Meta { key: of, value } if *of == key => value.parse().ok(),
         _ => None,
     });
     let mut memory = Memory::default();
-    let heard = EventTime::from_micros(heard.expect("stored"));
-    memory.heard.insert("ws://pbx/".to_owned(), heard);
+    let received = EventTime::from_micros(received.expect("stored"));
+    memory
+        .last_received
+        .insert("ws://pbx/".to_owned(), received);
     let mut after = new(memory);
     for op in ops {
         if let Op::Open {
@@ -479,7 +481,7 @@ fn a_silent_line_is_up_by_an_event_of_its_own_until_a_birth_is_not_heard() {
     let intake = Intake::new(settings(), vec![line], Memory::default());
     let mut intake = intake.expect("an intake");
     let state = |intake: &Intake| intake.statuses()[0].state;
-    intake.comes(SOURCE);
+    intake.events_flow(SOURCE);
     assert_eq!(
         state(&intake),
         status::SourceState::Down,
@@ -487,12 +489,12 @@ fn a_silent_line_is_up_by_an_event_of_its_own_until_a_birth_is_not_heard() {
     );
     intake.up(SOURCE, now(""));
     assert_eq!(state(&intake), status::SourceState::Connected);
-    intake.comes(SOURCE);
+    intake.events_flow(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Up);
     intake.lacks(SOURCE, MissingRight::System);
     assert_eq!(state(&intake), status::SourceState::Up);
     intake.lacks(SOURCE, MissingRight::Calls(1));
     assert_eq!(state(&intake), status::SourceState::Connected);
-    intake.comes(SOURCE);
+    intake.events_flow(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Connected, "it is deaf");
 }

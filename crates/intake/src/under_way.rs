@@ -30,9 +30,9 @@ pub fn under_way(
             tracing::debug!(pbx, key, %error, "an open call is not shown");
         }
     }
-    let told = |(pbx, assembler): (&str, Assembler)| {
+    let open_calls = |(pbx, assembler): (&str, Assembler)| {
         let of = |call| (pbx.to_owned(), call);
         assembler.so_far().into_iter().map(of).collect::<Vec<_>>()
     };
-    assemblers.into_iter().flat_map(told).collect()
+    assemblers.into_iter().flat_map(open_calls).collect()
 }

@@ -19,7 +19,7 @@ const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
 pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
     /// Seen by this process, and so told in the log.
-    told: Vec<(String, String)>,
+    logged: Vec<(String, String)>,
     unreported: Vec<(String, String)>,
     changed: bool,
 }
@@ -56,8 +56,8 @@ impl UnmatchedLog {
             }),
         }
         let one = (pbx.to_owned(), prefix.to_owned());
-        if !self.told.contains(&one) {
-            self.told.push(one.clone());
+        if !self.logged.contains(&one) {
+            self.logged.push(one.clone());
             self.unreported.push(one);
         }
         self.changed = true;

@@ -9,7 +9,7 @@
 use super::owners::Owners;
 use super::source::IntakeSource;
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
-use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
+use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;
 use callbridge_source::Frame;
@@ -87,14 +87,14 @@ impl WholeCalls {
         if !publisher.is_some_and(|it| it.is_own) {
             return Some(ignored());
         }
-        let told = match Outcomes::read(&frame.bytes) {
-            Ok(told) => told,
+        let outcomes = match Outcomes::read(&frame.bytes) {
+            Ok(reported) => reported,
             Err(why) => return Some(source.set_aside(frame, why)),
         };
-        source.is_heard();
+        source.on_message();
         let settlement = Settlement {
-            told,
-            witness: OutcomeSource::Stream,
+            outcomes,
+            source: OutcomeSource::Stream,
             at: frame.arrived,
         };
         self.after_calls
@@ -109,23 +109,23 @@ impl WholeCalls {
         if !publisher.is_some_and(|it| it.is_own) {
             return Some(ignored());
         }
-        let told = WebhookMessage::read(&frame.bytes);
-        let delivery = match told.and_then(|it| Delivery::of_message(&it, frame.arrived)) {
+        let reported = WebhookMessage::read(&frame.bytes);
+        let delivery = match reported.and_then(|it| Delivery::of_message(&it, frame.arrived)) {
             Ok(delivery) => delivery,
             Err(why) => return Some(source.set_aside(frame, why)),
         };
-        source.is_heard();
+        source.on_message();
         self.after_calls.push(Op::Delivery(Box::new(delivery)));
         None
     }
 
     fn take_call(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
         let publisher = frame.publisher.as_deref();
-        let told = match read(source, frame) {
-            Ok(told) => told,
+        let reported = match read(source, frame) {
+            Ok(reported) => reported,
             Err(why) => return Some(source.set_aside(frame, why)),
         };
-        let ToldCall { pbx, mut call } = told;
+        let ReportedCall { pbx, mut call } = reported;
         // A file is whose folder it is.
         let owned = publisher.map(|it| self.owners.owned(&pbx, it.user.as_deref()));
         let owned = match owned.transpose() {
@@ -133,7 +133,7 @@ impl WholeCalls {
             Err(why) => return Some(source.set_aside(frame, why)),
         };
         source.status.read += 1;
-        source.is_heard();
+        source.on_message();
         call.live = frame.arrived.since(call.ended) <= LIVE_WITHIN && !source.settings.file;
         let began = self.possibly_sent_before.get(&source.settings.shown);
         self.waiting.push(WaitingCall {
@@ -195,9 +195,9 @@ fn ignored() -> Op {
 }
 
 /// The call of a message, or why it is none.
-fn read(source: &mut IntakeSource, frame: &Frame) -> Result<ToldCall, String> {
+fn read(source: &mut IntakeSource, frame: &Frame) -> Result<ReportedCall, String> {
     match source.decoder.decode(&frame.bytes) {
-        Decoded::Call(Ok(told)) => Ok(*told),
+        Decoded::Call(Ok(reported)) => Ok(*reported),
         Decoded::Call(Err(wrong)) => Err(wrong.words),
         Decoded::Event { .. } | Decoded::Skipped | Decoded::Unreadable(_) => {
             Err("the message is not a finished call".to_owned())

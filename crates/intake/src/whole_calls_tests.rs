@@ -67,7 +67,7 @@ fn frame(seq: u64, body: &str, user: Option<&str>) -> Frame {
     }
 }
 
-fn hear(intake: &mut Intake, frame: &Frame) {
+fn on_event(intake: &mut Intake, frame: &Frame) {
     intake
         .frame(SourceId(0), frame, &mut |_, _| None)
         .expect("no conflict");
@@ -97,7 +97,7 @@ fn letters(batch: &Batch) -> Vec<&str> {
 fn a_message_is_a_call_with_its_place_in_one_batch() {
     let mut intake = intake(STREAM, Memory::default());
     intake.up(SourceId(0), START);
-    hear(
+    on_event(
         &mut intake,
         &frame(1, &message("tashkent-1", "1.2"), Some("t1")),
     );
@@ -124,11 +124,11 @@ fn a_message_is_a_call_with_its_place_in_one_batch() {
 #[test]
 fn a_pbx_belongs_to_its_first_user_and_to_it_after_a_restart() {
     let mut first = intake(STREAM, Memory::default());
-    hear(&mut first, &frame(1, &message("a", "1"), Some("alpha")));
-    hear(&mut first, &frame(2, &message("a", "2"), Some("beta")));
-    hear(&mut first, &frame(3, &message("a", "3"), None));
-    hear(&mut first, &frame(4, &message("b", "4"), Some("beta")));
-    hear(&mut first, &frame(5, &message("a", "5"), Some("alpha")));
+    on_event(&mut first, &frame(1, &message("a", "1"), Some("alpha")));
+    on_event(&mut first, &frame(2, &message("a", "2"), Some("beta")));
+    on_event(&mut first, &frame(3, &message("a", "3"), None));
+    on_event(&mut first, &frame(4, &message("b", "4"), Some("beta")));
+    on_event(&mut first, &frame(5, &message("a", "5"), Some("alpha")));
     let batch = take(&mut first);
     let ids = judged(&batch)
         .into_iter()
@@ -160,16 +160,16 @@ fn a_pbx_belongs_to_its_first_user_and_to_it_after_a_restart() {
             ..Memory::default()
         },
     );
-    hear(&mut second, &frame(1, &message("a", "6"), Some("beta")));
+    on_event(&mut second, &frame(1, &message("a", "6"), Some("beta")));
     assert_eq!(letters(&take(&mut second)).len(), 1);
 }
 
 #[test]
 fn nobody_who_tells_no_name_takes_a_pbx_and_its_first_named_user_does() {
     let mut intake = intake(STREAM, Memory::default());
-    hear(&mut intake, &frame(1, &message("a", "1"), None));
-    hear(&mut intake, &frame(2, &message("a", "2"), Some("alpha")));
-    hear(&mut intake, &frame(3, &message("a", "3"), None));
+    on_event(&mut intake, &frame(1, &message("a", "1"), None));
+    on_event(&mut intake, &frame(2, &message("a", "2"), Some("alpha")));
+    on_event(&mut intake, &frame(3, &message("a", "3"), None));
     let batch = take(&mut intake);
     assert_eq!((judged(&batch).len(), letters(&batch).len()), (2, 1));
 }
@@ -178,13 +178,13 @@ fn nobody_who_tells_no_name_takes_a_pbx_and_its_first_named_user_does() {
 fn wrong_messages_and_newer_versions_are_letters_that_name_the_field() {
     let mut intake = intake(STREAM, Memory::default());
     let wrong = message("a", "1").replace("\"durationSec\":5", "\"durationSec\":-5");
-    hear(&mut intake, &frame(1, &wrong, Some("alpha")));
+    on_event(&mut intake, &frame(1, &wrong, Some("alpha")));
     let mut newer = frame(2, &message("a", "2"), Some("alpha"));
     let publisher = newer.publisher.as_mut().expect("a publisher");
     publisher.content_type = Some("application/vnd.callbridge.call+json; version=2".into());
-    hear(&mut intake, &newer);
+    on_event(&mut intake, &newer);
     let future = message("a", "3").replace("1795151317.5", "1795159999");
-    hear(&mut intake, &frame(3, &future, Some("alpha")));
+    on_event(&mut intake, &frame(3, &future, Some("alpha")));
     let batch = take(&mut intake);
     let told = letters(&batch);
     assert!(
@@ -209,7 +209,7 @@ fn wrong_messages_and_newer_versions_are_letters_that_name_the_field() {
 fn while_our_clock_is_wrong_calls_wait_and_their_source_hears_nothing() {
     let mut intake = intake(STREAM, Memory::default());
     intake.tick(EventTime::from_seconds(5));
-    hear(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
+    on_event(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
     let held = take(&mut intake);
     assert!(judged(&held).is_empty() && held.verdicts.is_empty());
     assert!(!held.ops.iter().any(|op| matches!(op, Op::Position { .. })));
@@ -227,7 +227,7 @@ fn a_files_messages_need_no_publisher() {
     );
     let mut told = frame(1, &message("a", "1"), None);
     told.publisher = None;
-    hear(&mut intake, &told);
+    on_event(&mut intake, &told);
     let batch = take(&mut intake);
     let [call] = judged(&batch)[..] else {
         panic!("{:?}", batch.ops)
@@ -247,7 +247,7 @@ fn of_kind(seq: u64, body: &str, user: Option<&str>, content_type: &str) -> Fram
 fn messages_of_another_kind_are_read_past_the_calls_and_make_no_letter() {
     let mut intake = intake(STREAM, Memory::default());
     let outcomes = "application/vnd.callbridge.outcomes+json; version=7";
-    hear(&mut intake, &of_kind(1, "{}", Some("alpha"), outcomes));
+    on_event(&mut intake, &of_kind(1, "{}", Some("alpha"), outcomes));
     let batch = take(&mut intake);
     assert!(letters(&batch).is_empty() && judged(&batch).is_empty());
     let ignored = Op::Count {
@@ -283,7 +283,7 @@ fn what_ended_before_this_state_began_may_have_been_sent_and_is_marked_behind_it
         (Memory::default(), false),
     ] {
         let mut intake = intake(STREAM, memory);
-        hear(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
+        on_event(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
         let batch = take(&mut intake);
         let uuid = judged(&batch)[0].record.uuid.expect("a uuid");
         let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
@@ -300,19 +300,19 @@ fn outcomes_of_our_own_login_follow_their_calls_and_those_of_others_are_ignored(
     let kind = "application/vnd.callbridge.outcomes+json; version=1";
     let uuid = "c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52";
     let told = format!(r#"{{"journaled":["{uuid}"]}}"#);
-    hear(
+    on_event(
         &mut intake,
         &frame(1, &message("tashkent-1", "1.2"), Some("t1")),
     );
     for (seq, user) in [(2, None), (3, Some("t1")), (4, Some("u"))] {
-        hear(&mut intake, &of_kind(seq, &told, user, kind));
+        on_event(&mut intake, &of_kind(seq, &told, user, kind));
     }
     let batch = take(&mut intake);
     let [PeerOutcome::Settled(settlement)] = elsewhere(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
-    assert_eq!(settlement.told.journaled[0].to_string(), uuid);
-    assert_eq!(settlement.witness, OutcomeSource::Stream);
+    assert_eq!(settlement.outcomes.journaled[0].to_string(), uuid);
+    assert_eq!(settlement.source, OutcomeSource::Stream);
     let finish = batch.ops.iter().position(|op| matches!(op, Op::Finish(_)));
     let settled = batch
         .ops
@@ -323,7 +323,7 @@ fn outcomes_of_our_own_login_follow_their_calls_and_those_of_others_are_ignored(
     assert_eq!((ignored.count(), letters(&batch).len()), (2, 0));
 
     // Our own that cannot be read are kept.
-    hear(
+    on_event(
         &mut intake,
         &of_kind(5, r#"{"journaled":[1]}"#, Some("u"), kind),
     );
@@ -342,8 +342,8 @@ fn outcomes_wait_with_their_calls_while_our_clock_is_wrong() {
     let mut intake = intake(STREAM, Memory::default());
     intake.tick(EventTime::from_seconds(5));
     let kind = "application/vnd.callbridge.outcomes+json; version=1";
-    hear(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
-    hear(&mut intake, &of_kind(2, "{}", Some("u"), kind));
+    on_event(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
+    on_event(&mut intake, &of_kind(2, "{}", Some("u"), kind));
     assert!(elsewhere(&take(&mut intake)).is_empty());
     intake.tick(START.plus(Duration::from_secs(10)));
     assert_eq!(elsewhere(&take(&mut intake)).len(), 1);
@@ -373,26 +373,26 @@ fn an_event_of_our_own_login_follows_its_call_and_a_forged_one_is_ignored_and_co
     let mut intake = intake(STREAM, Memory::default());
     let uuid = "c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52";
     let told = webhook(uuid);
-    hear(
+    on_event(
         &mut intake,
         &frame(1, &message("tashkent-1", "1.2"), Some("t1")),
     );
     for (seq, user) in [(2, None), (3, Some("t1")), (4, Some("u"))] {
-        hear(&mut intake, &of_kind(seq, &told, user, WEBHOOK));
+        on_event(&mut intake, &of_kind(seq, &told, user, WEBHOOK));
     }
     let newer = WEBHOOK.replace("version=1", "version=2");
-    hear(&mut intake, &of_kind(5, &told, Some("u"), &newer));
+    on_event(&mut intake, &of_kind(5, &told, Some("u"), &newer));
     let batch = take(&mut intake);
     let [delivery] = deliveries(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
     let arrived = START.plus(Duration::from_secs(6));
-    assert_eq!((delivery.at, delivery.comes_again), (arrived, false));
+    assert_eq!((delivery.at, delivery.is_redelivered), (arrived, false));
     let leads = LeadId::new(4001).into_iter().collect();
     let uuid = callbridge_model::CallUuid(uuid.parse().expect("a uuid"));
     let shown = None;
     assert_eq!(
-        delivery.told,
+        delivery.news,
         WebhookEvent::Completed { uuid, leads, shown }
     );
     let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
@@ -414,7 +414,7 @@ fn an_event_of_our_own_that_cannot_be_read_is_a_letter_that_names_its_field() {
         (&good.replace("CALL_COMPLETED", "LEAD_SOLD"), "kind: "),
     ];
     for (seq, (body, _)) in (1..).zip(&wrong) {
-        hear(&mut intake, &of_kind(seq, body, Some("u"), WEBHOOK));
+        on_event(&mut intake, &of_kind(seq, body, Some("u"), WEBHOOK));
     }
     let batch = take(&mut intake);
     assert!(deliveries(&batch).is_empty(), "{:?}", batch.ops);
@@ -436,7 +436,7 @@ fn an_event_that_came_while_our_clock_was_wrong_came_when_it_was_set() {
         WEBHOOK,
     );
     told.arrived = EventTime::from_seconds(5);
-    hear(&mut intake, &told);
+    on_event(&mut intake, &told);
     assert!(deliveries(&take(&mut intake)).is_empty());
     let now = START.plus(Duration::from_secs(10));
     intake.tick(now);

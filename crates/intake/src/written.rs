@@ -67,7 +67,7 @@ impl Files {
     }
 
     /// Begins to look into it, unless it was done often enough.
-    pub fn look_into(&mut self, source: SourceId, settings: DecoderSettings) {
+    pub fn check_format(&mut self, source: SourceId, settings: DecoderSettings) {
         let Some((url, looks)) = self.all.get_mut(&source.0).filter(|it| it.1 > 0) else {
             return;
         };
@@ -78,7 +78,7 @@ impl Files {
     }
 
     /// What was found since, of those that are written otherwise.
-    pub fn looked_into(&mut self) -> Vec<(SourceId, String)> {
+    pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
         let mut found = Vec::new();
         while let Some(looked) = self.looks.try_join_next() {
             if let Ok((source, Some(words))) = looked {

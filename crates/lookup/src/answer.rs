@@ -3,7 +3,7 @@
 
 use crate::harmless;
 use crate::tally::Outcome;
-use callbridge_call::HeardNumber;
+use callbridge_call::RawNumber;
 use callbridge_leads::directory::profile::LeadProfile;
 use callbridge_mapping::{LeadAnswer, People, Trunk, Trunks};
 use callbridge_model::number::normalise;
@@ -175,7 +175,7 @@ impl Answer {
         let Some(trunk) = question.trunk(trunks) else {
             return Self::no(Why::NoTrunk);
         };
-        let heard = HeardNumber {
+        let heard = RawNumber {
             text: question.phone.clone(),
             from_dial_string: false,
         };

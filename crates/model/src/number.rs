@@ -3,7 +3,7 @@
 //! The tables of numbering plans (6 MB, 49 ms) are loaded by the first number, not at start.
 
 use super::Phone;
-use callbridge_call::HeardNumber;
+use callbridge_call::RawNumber;
 use phonenumber::metadata::{DATABASE, Metadata};
 use phonenumber::{PhoneNumber, country};
 use std::fmt;
@@ -49,12 +49,8 @@ impl fmt::Display for Country {
 /// The customer's number of a call in E.164. `strip` is the prefix that extensions dial to get
 /// out (`9`); it is taken off only where the number is not valid as it stands. `None` for hidden
 /// numbers, short ones, feature codes, and whatever is no valid number of any country.
-pub fn normalise(
-    heard: &HeardNumber,
-    country: Option<Country>,
-    strip: Option<&str>,
-) -> Option<Phone> {
-    let text = bare(&heard.text);
+pub fn normalise(raw: &RawNumber, country: Option<Country>, strip: Option<&str>) -> Option<Phone> {
+    let text = bare(&raw.text);
     e164(text, country).or_else(|| {
         let prefix = strip.filter(|prefix| !prefix.is_empty())?;
         e164(text.strip_prefix(prefix)?, country)
@@ -165,11 +161,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn uz(text: &str, from_dial_string: bool, strip: Option<&str>) -> Option<String> {
-        let heard = HeardNumber {
+        let raw = RawNumber {
             text: text.to_owned(),
             from_dial_string,
         };
-        let phone = normalise(&heard, Country::parse("UZ"), strip);
+        let phone = normalise(&raw, Country::parse("UZ"), strip);
         phone.map(|phone| phone.as_str().to_owned())
     }
 
@@ -323,16 +319,16 @@ mod tests {
             let country = Country::parse("UZ");
             if let Some(phone) = e164(&format!("998{national}"), country) {
                 let text = phone.as_str()[1..].to_owned();
-                let heard = HeardNumber { text, from_dial_string: true };
-                prop_assert_eq!(Some(phone), normalise(&heard, country, Some(&strip)));
+                let raw = RawNumber { text, from_dial_string: true };
+                prop_assert_eq!(Some(phone), normalise(&raw, country, Some(&strip)));
             }
         }
 
         #[test]
         fn any_text_is_a_number_or_none_without_panic(text in ".{0,60}", strip in ".{0,3}") {
-            let heard = HeardNumber { text, from_dial_string: false };
-            let _ = normalise(&heard, Country::parse("UZ"), Some(&strip));
-            let _ = normalise(&heard, None, Some(&strip));
+            let raw = RawNumber { text, from_dial_string: false };
+            let _ = normalise(&raw, Country::parse("UZ"), Some(&strip));
+            let _ = normalise(&raw, None, Some(&strip));
         }
     }
 }

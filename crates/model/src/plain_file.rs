@@ -25,7 +25,7 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let file = match opened {
         Ok(file) => file,
         // what the system says of a link, a FIFO, a folder is other words for each
-        Err(error) => return Err(look(path).err().unwrap_or(error)),
+        Err(error) => return Err(check(path).err().unwrap_or(error)),
     };
     judged(&file.metadata()?)?;
     Ok(file)
@@ -66,7 +66,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`open`] says: for whoever has to hand a path on, as to SQLite.
-pub fn look(path: &Path) -> io::Result<Option<Metadata>> {
+pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
     match path.symlink_metadata() {
         Ok(found) => judged(&found).map(|()| Some(found)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -131,7 +131,7 @@ mod tests {
                 let error = open(&path(name), &mut how()).expect_err(name);
                 assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
             }
-            assert!(look(&path(name)).is_err(), "{name}");
+            assert!(check(&path(name)).is_err(), "{name}");
         }
         assert!(!path("nowhere").exists());
         assert!(open_named(&path("link")).is_ok());
@@ -140,7 +140,7 @@ mod tests {
         }
         std::fs::remove_file(path("second")).expect("removed");
         assert_eq!(read(&path("victim"), 3).expect("plain"), b"kep");
-        assert!(look(&path("nowhere")).expect("nothing").is_none());
+        assert!(check(&path("nowhere")).expect("nothing").is_none());
         assert!(super::folder(&path("fifo")).is_err());
         assert!(super::folder(&path("folder")).is_ok());
     }

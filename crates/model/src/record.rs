@@ -168,10 +168,10 @@ impl CallRecord {
             let whole = self.duration_sec;
             return Err(format!("{talk} s of talk in a call of {whole} s"));
         }
-        let told = (self.answered, self.talk_time_sec);
+        let reported = (self.answered, self.talk_time_sec);
         let before = self.by_hand.as_ref();
         let (told_answered, told_talk_sec) =
-            before.map_or(told, |it| (it.told_answered, it.told_talk_sec));
+            before.map_or(reported, |it| (it.told_answered, it.told_talk_sec));
         Ok(Self {
             answered,
             talk_time_sec: talk,
@@ -186,9 +186,9 @@ impl CallRecord {
 
     /// `answered, 80 s of talk; the PBX told: not answered`, of a call that was corrected by hand.
     pub fn by_hand_words(&self) -> Option<String> {
-        let told = self.by_hand.as_ref()?;
+        let by_hand = self.by_hand.as_ref()?;
         let now = talk_words(self.answered, self.talk_time_sec);
-        let before = talk_words(told.told_answered, told.told_talk_sec);
+        let before = talk_words(by_hand.told_answered, by_hand.told_talk_sec);
         Some(format!("{now}; the PBX reported: {before}"))
     }
 }

@@ -51,13 +51,13 @@ impl Zone {
 
     /// The words with each `2026-11-20T05:08:37Z` among them as people read it here.
     pub fn in_words(&self, text: &str) -> String {
-        let told = |word: &str| {
+        let translated = |word: &str| {
             let stamp = word.trim_end_matches(|c: char| c != 'Z');
             let at: jiff::Timestamp = stamp.parse().ok()?;
             Some(self.second(at.as_second()) + &word[stamp.len()..])
         };
-        let words = text.split(' ').map(|word| match told(word) {
-            Some(told) => told,
+        let words = text.split(' ').map(|word| match translated(word) {
+            Some(translated) => translated,
             None => word.to_owned(),
         });
         words.collect::<Vec<_>>().join(" ")
@@ -87,19 +87,19 @@ mod tests {
 
     #[test]
     fn a_moment_is_told_in_the_zone_and_names_it() {
-        let told = |zone: &str, at: i64| Zone::named(zone).expect("a zone").second(at);
+        let translated = |zone: &str, at: i64| Zone::named(zone).expect("a zone").second(at);
         assert_eq!(
-            told("Asia/Tashkent", 1_795_151_317),
+            translated("Asia/Tashkent", 1_795_151_317),
             "2026-11-20 10:08:37 +05"
         );
-        assert_eq!(told("UTC", 1_795_151_317), "2026-11-20 05:08:37 UTC");
+        assert_eq!(translated("UTC", 1_795_151_317), "2026-11-20 05:08:37 UTC");
         // The hour that comes twice is told apart.
         assert_eq!(
-            told("Europe/Berlin", 1_792_888_200),
+            translated("Europe/Berlin", 1_792_888_200),
             "2026-10-25 02:30:00 CEST"
         );
         assert_eq!(
-            told("Europe/Berlin", 1_792_891_800),
+            translated("Europe/Berlin", 1_792_891_800),
             "2026-10-25 02:30:00 CET"
         );
     }
@@ -109,8 +109,9 @@ mod tests {
         let zone = Zone::named("Asia/Tashkent").expect("a zone");
         assert_eq!(zone.stamp(1_795_151_317), "2026-11-20T10:08:37+05:00");
         let words = "the directory: lead 1 (LEAD_CREATED, 2026-11-20T05:08:37Z), merged into 2";
-        let told = "the directory: lead 1 (LEAD_CREATED, 2026-11-20 10:08:37 +05), merged into 2";
-        assert_eq!(zone.in_words(words), told);
+        let translated =
+            "the directory: lead 1 (LEAD_CREATED, 2026-11-20 10:08:37 +05), merged into 2";
+        assert_eq!(zone.in_words(words), translated);
         for other in ["", "Z", "lead Z)", "2026-11-20"] {
             assert_eq!(zone.in_words(other), other);
         }

@@ -27,7 +27,7 @@ const OUT_MAX: u64 = 16 * 1024;
 /// Bytes of its words on stderr that are read.
 const WORDS_MAX: u64 = 4 * 1024;
 /// How often the clock is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The life of a token whose end nobody told.
 const LONG: i64 = 10 * 366 * 86_400;
 
@@ -146,7 +146,7 @@ pub struct Keeper {
     /// The command.
     pub command: String,
     /// What the sender is told.
-    pub told: watch::Sender<TokenUpdate>,
+    pub updates: watch::Sender<TokenUpdate>,
 }
 
 struct Work {
@@ -175,7 +175,7 @@ impl Keeper {
         };
         tokio::pin!(shutdown);
         loop {
-            let wait = work.core.wait(clock::now(), LOOK);
+            let wait = work.core.wait(clock::now(), CHECK_EVERY);
             let due = async {
                 tokio::time::sleep(wait).await;
                 if work.core.next(clock::now()) == Next::Refresh {
@@ -195,7 +195,7 @@ impl Keeper {
                 }
             }
             match sender.has_changed() {
-                Ok(true) => work.hear(&sender.borrow_and_update().clone()),
+                Ok(true) => work.on_sender_status(&sender.borrow_and_update().clone()),
                 Ok(false) => {}
                 Err(_) => return,
             }
@@ -204,12 +204,12 @@ impl Keeper {
 }
 
 impl Work {
-    fn hear(&mut self, status: &SenderStatus) {
+    fn on_sender_status(&mut self, status: &SenderStatus) {
         let Some(token) = &status.token_print else {
             return;
         };
         if let Some(taken) = status.token_taken {
-            self.core.heard(token, taken);
+            self.core.on_token_used(token, taken);
         }
         let current = self.tokens.as_ref().map(|it| print(&it.current));
         if let Some(at) = status
@@ -231,7 +231,7 @@ impl Work {
             Ok(token) if self.is_current(&token) => {
                 // it has no newer one yet
                 self.core.ended(now, RefreshOutcome::NotDone);
-                self.tell(None);
+                self.publish(None);
             }
             Ok(token) => {
                 let facts = facts(print(&token), now, LONG);
@@ -242,12 +242,12 @@ impl Work {
                     previous: before.map(|(tokens, end)| (tokens.current, end)),
                 });
                 self.core.ended(now, RefreshOutcome::Rotated(facts));
-                self.tell(None);
+                self.publish(None);
             }
             Err(error) => {
                 self.core.ended(now, RefreshOutcome::NotSent);
                 warn!(%error, "no token");
-                self.tell(Some(format!("{error}; it is run again by itself")));
+                self.publish(Some(format!("{error}; it is run again by itself")));
             }
         }
     }
@@ -257,9 +257,9 @@ impl Work {
         tokens.is_some_and(|it| it.current.expose_secret() == token.expose_secret())
     }
 
-    fn tell(&self, trouble: Option<String>) {
+    fn publish(&self, trouble: Option<String>) {
         let reason = "token_missing";
-        self.keeper.told.send_replace(TokenUpdate {
+        self.keeper.updates.send_replace(TokenUpdate {
             tokens: self.tokens.clone(),
             trouble: trouble.map(|cure| Trouble { reason, cure }),
             cure: "the CRM refuses the token that --token-command prints: it is run again once a \
@@ -333,13 +333,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let count = folder.path().join("count");
         let command = format!("echo >> {0}; echo svc_at_$(wc -l < {0})", count.display());
-        let (told, mut hears) = watch::channel(TokenUpdate::default());
+        let (updates, mut hears) = watch::channel(TokenUpdate::default());
         let (sender, status) = watch::channel(SenderStatus::default());
-        let keeper = Keeper { command, told };
+        let keeper = Keeper { command, updates };
         let task = tokio::spawn(keeper.run(status, std::future::pending()));
         let has = |name: &'static str| {
-            move |told: &TokenUpdate| {
-                let tokens = told.tokens.as_ref();
+            move |updates: &TokenUpdate| {
+                let tokens = updates.tokens.as_ref();
                 tokens.is_some_and(|it| it.current.expose_secret() == name)
             }
         };

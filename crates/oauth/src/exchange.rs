@@ -102,8 +102,7 @@ pub enum TokenReply {
     /// 429: not done, and too early.
     TooMany,
     /// What answers there is no OAuth endpoint, or refuses before it: not done.
-    #[strum(serialize = "wrong_address")]
-    PeerOutcome(String),
+    WrongAddress(String),
 }
 
 impl TokenReply {
@@ -156,7 +155,7 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
     };
     let own = object.as_ref().is_some_and(crm::is_own);
     let said = object.as_ref().map(said).unwrap_or_default();
-    let told = || match said.is_empty() {
+    let message = || match said.is_empty() {
         true => status.to_string(),
         false => format!("{status}: {said}"),
     };
@@ -171,13 +170,13 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
                 TokenReply::Unsure(format!("{status} with a body that is no JSON object"))
             }
         },
-        400 if own => TokenReply::Refused(told()),
-        401 if own => TokenReply::WrongClient(told()),
-        400 | 401 => TokenReply::Unsure(format!("{}, and not by the CRM", told())),
-        408 => TokenReply::Unsure(told()),
+        400 if own => TokenReply::Refused(message()),
+        401 if own => TokenReply::WrongClient(message()),
+        400 | 401 => TokenReply::Unsure(format!("{}, and not by the CRM", message())),
+        408 => TokenReply::Unsure(message()),
         425 | 429 => TokenReply::TooMany,
-        300..=499 => TokenReply::PeerOutcome(told()),
-        _ => TokenReply::Unsure(told()),
+        300..=499 => TokenReply::WrongAddress(message()),
+        _ => TokenReply::Unsure(message()),
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long after the disk could not take a new pair it is tried again.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// A refused token whose connection works.
@@ -41,7 +41,7 @@ pub struct Keeper {
     /// `--rebind`: a connection of another CRM address is used.
     pub rebind: bool,
     /// What the sender is told.
-    pub told: watch::Sender<TokenUpdate>,
+    pub updates: watch::Sender<TokenUpdate>,
     /// Requests so far.
     pub requests: watch::Sender<Requests>,
 }
@@ -86,13 +86,13 @@ impl Keeper {
         work.read(clock::now());
         tokio::pin!(shutdown);
         loop {
-            work.look(clock::now());
-            let wait = work.core.wait(clock::now(), LOOK);
+            work.check_file(clock::now());
+            let wait = work.core.wait(clock::now(), CHECK_EVERY);
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
                 changed = sender.changed() => match changed {
-                    Ok(()) => work.hear(&sender.borrow_and_update().clone()),
+                    Ok(()) => work.on_sender_status(&sender.borrow_and_update().clone()),
                     Err(_) => return,
                 },
                 () = tokio::time::sleep(wait) => {
@@ -106,9 +106,9 @@ impl Keeper {
 }
 
 impl Work {
-    fn hear(&mut self, status: &SenderStatus) {
+    fn on_sender_status(&mut self, status: &SenderStatus) {
         if let (Some(token), Some(taken)) = (&status.token_print, status.token_taken)
-            && self.core.heard(token, taken)
+            && self.core.on_token_used(token, taken)
         {
             info!("the CRM takes the token again: the company is no longer blocked");
             self.failure = None;
@@ -116,11 +116,11 @@ impl Work {
     }
 
     /// Reads the file where it is another now, and tells what there is to tell.
-    fn look(&mut self, now: Now) {
+    fn check_file(&mut self, now: Now) {
         if store::version(&self.keeper.dir) != self.version {
             self.read(now);
         }
-        self.tell(now);
+        self.publish(now);
     }
 
     fn read(&mut self, now: Now) {
@@ -169,7 +169,7 @@ impl Work {
         Ok(Some(connection))
     }
 
-    fn tell(&mut self, now: Now) {
+    fn publish(&mut self, now: Now) {
         let usable = self.core.is_usable(now);
         let connection = self.connection.as_ref().filter(|_| usable);
         let tokens = connection.map(|it| it.tokens(now.wall.floor_seconds()));
@@ -186,7 +186,7 @@ impl Work {
             warn!(reason = trouble.reason, cure = %trouble.cure, "no new token can be had");
         }
         self.shown = shown;
-        self.keeper.told.send_replace(TokenUpdate {
+        self.keeper.updates.send_replace(TokenUpdate {
             tokens,
             trouble,
             cure: REFUSED.to_owned(),
@@ -231,7 +231,7 @@ impl Work {
         }
         let now = clock::now();
         self.core.ended(now, ended);
-        self.tell(now);
+        self.publish(now);
     }
 
     /// `Err` says why nothing was sent.
@@ -257,7 +257,7 @@ impl Work {
         let ask = Ask::Refresh(stored.refresh.clone());
         let came = exchange.ask(&ask, &stored.client).await;
         self.count(&ask, &came);
-        if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::PeerOutcome(_) = came {
+        if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::WrongAddress(_) = came {
             // as it was: an earlier one may still have happened
             stored.refresh_began = before;
         }
@@ -328,7 +328,7 @@ impl Work {
                 RefreshOutcome::NotDone,
                 "too many refreshes (429)".to_owned(),
             ),
-            TokenReply::PeerOutcome(why) => (
+            TokenReply::WrongAddress(why) => (
                 RefreshOutcome::NotDone,
                 format!("no OAuth endpoint answers at --auth-url ({why}): correct the address"),
             ),
@@ -355,13 +355,13 @@ impl Work {
 
     /// Stores a new pair, however long the disk takes: the old one is worth nothing any more.
     async fn insist(&mut self, lock: &Lock, connection: &Connection) {
-        let mut told = false;
+        let mut updates = false;
         while let Err(error) = self.store(lock, connection).await {
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut updates, true) {
                 error!(%error, "the new pair is not stored yet; it is not used before it is");
             }
             self.failure = Some(format!("the new token cannot be stored: {error}"));
-            self.tell(clock::now());
+            self.publish(clock::now());
             tokio::time::sleep(STORE_AGAIN).await;
         }
     }

@@ -11,7 +11,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A keeper at work.
 struct Stage {
     folder: tempfile::TempDir,
-    told: watch::Receiver<TokenUpdate>,
+    updates: watch::Receiver<TokenUpdate>,
     requests: watch::Receiver<Requests>,
     sender: watch::Sender<SenderStatus>,
     stop: watch::Sender<bool>,
@@ -23,7 +23,7 @@ impl Stage {
     async fn start(host: &Scripted, stored: &Connection) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         put(folder.path(), stored).await;
-        let (told, hears_told) = watch::channel(TokenUpdate::default());
+        let (updates, hears_told) = watch::channel(TokenUpdate::default());
         let (requests, counts) = watch::channel(Requests::new());
         let (sender, status) = watch::channel(SenderStatus::default());
         let (stop, mut stopped) = watch::channel(false);
@@ -32,7 +32,7 @@ impl Stage {
             setup: Setup::new(Address::parse("https://crm.example").expect("an address")),
             auth: Some(Address::parse(&host.url).expect("an address")),
             rebind: false,
-            told,
+            updates,
             requests,
         };
         let task = tokio::spawn(async move {
@@ -45,7 +45,7 @@ impl Stage {
         });
         Self {
             folder,
-            told: hears_told,
+            updates: hears_told,
             requests: counts,
             sender,
             stop,
@@ -54,9 +54,10 @@ impl Stage {
     }
 
     /// Waits until what is told is like this.
-    async fn told(&mut self, what: &str, like: impl Fn(&TokenUpdate) -> bool) -> TokenUpdate {
-        let told = tokio::time::timeout(DEADLINE, self.told.wait_for(like)).await;
-        told.unwrap_or_else(|_| panic!("{what} was not told"))
+    async fn updates(&mut self, what: &str, like: impl Fn(&TokenUpdate) -> bool) -> TokenUpdate {
+        let updates = tokio::time::timeout(DEADLINE, self.updates.wait_for(like)).await;
+        updates
+            .unwrap_or_else(|_| panic!("{what} was not told"))
             .expect("it runs")
             .clone()
     }
@@ -104,13 +105,13 @@ fn aged(ago: i64, life: i64) -> Connection {
     }
 }
 
-fn current(told: &TokenUpdate) -> Option<String> {
-    let tokens = told.tokens.as_ref();
+fn current(updates: &TokenUpdate) -> Option<String> {
+    let tokens = updates.tokens.as_ref();
     tokens.map(|it| it.current.expose_secret().to_owned())
 }
 
 fn has(name: &'static str) -> impl Fn(&TokenUpdate) -> bool {
-    move |told| current(told).as_deref() == Some(name)
+    move |updates| current(updates).as_deref() == Some(name)
 }
 
 /// As the service says that it knows no such client, or that the company is blocked.
@@ -119,22 +120,24 @@ fn unauthorized() -> Reply {
     Reply::Say(401, no.to_string())
 }
 
-fn reason(told: &TokenUpdate) -> Option<&'static str> {
-    told.trouble.as_ref().map(|it| it.reason)
+fn reason(updates: &TokenUpdate) -> Option<&'static str> {
+    updates.trouble.as_ref().map(|it| it.reason)
 }
 
 #[tokio::test]
 async fn a_token_near_its_end_is_refreshed_and_the_new_pair_is_stored_before_it_is_told() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
-    let told = stage.told("the second token", has("svc_at_second")).await;
+    let updates = stage
+        .updates("the second token", has("svc_at_second"))
+        .await;
     let stored = stage.stored();
     assert_eq!(stored.refresh.expose_secret(), "svcrt_second");
     assert_eq!(stored.refresh_began, None);
     let Some(Tokens {
         previous: Some((previous, end)),
         ..
-    }) = told.tokens
+    }) = updates.tokens
     else {
         panic!("the first one still works");
     };
@@ -150,11 +153,13 @@ async fn a_token_near_its_end_is_refreshed_and_the_new_pair_is_stored_before_it_
 async fn a_token_that_the_crm_refuses_is_refreshed_once() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    stage.told("the first token", has("svc_at_first")).await;
+    stage.updates("the first token", has("svc_at_first")).await;
     stage.says("svc_at_another", false);
     stage.says("svc_at_first", false);
-    let told = stage.told("the second token", has("svc_at_second")).await;
-    let tokens = told.tokens.expect("tokens");
+    let updates = stage
+        .updates("the second token", has("svc_at_second"))
+        .await;
+    let tokens = updates.tokens.expect("tokens");
     assert!(tokens.previous.is_none(), "the first one is refused");
     assert!(
         stage.stored().refused_at.is_some(),
@@ -171,18 +176,20 @@ async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew
     let no = serde_json::json!({"message": "eskirgan", "accept": false, "error": null});
     let host = Scripted::start(vec![Reply::Say(400, no.to_string())]).await;
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
-    let over = |told: &TokenUpdate| reason(told) == Some(RECONNECT);
-    let told = stage.told("the end", over).await;
+    let over = |updates: &TokenUpdate| reason(updates) == Some(RECONNECT);
+    let updates = stage.updates("the end", over).await;
     assert_eq!(
-        current(&told).as_deref(),
+        current(&updates).as_deref(),
         Some("svc_at_first"),
         "it still lives"
     );
-    let cure = told.trouble.expect("trouble").cure;
+    let cure = updates.trouble.expect("trouble").cure;
     assert!(cure.contains("400: eskirgan") && cure.contains("run: callbridge connect --crm-url"));
     stage.says("svc_at_first", false);
-    let told = stage.told("no token", |told| told.tokens.is_none()).await;
-    assert_eq!(reason(&told), Some(RECONNECT));
+    let updates = stage
+        .updates("no token", |updates| updates.tokens.is_none())
+        .await;
+    assert_eq!(reason(&updates), Some(RECONNECT));
     let folder = stage.end().await;
     // a restart asks nothing with what is known to be over
     let stored = store::read(folder.path())
@@ -190,15 +197,15 @@ async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew
         .expect("there");
     assert!(stored.over.is_some());
     let mut stage = Stage::start(&host, &stored).await;
-    stage.told("the end again", over).await;
+    stage.updates("the end again", over).await;
     put(stage.folder.path(), &aged(0, 3_600)).await;
     let new = Connection {
         access: Secret::from("svc_at_new"),
         ..aged(0, 3_600)
     };
     put(stage.folder.path(), &new).await;
-    let told = stage.told("the new token", has("svc_at_new")).await;
-    assert_eq!(told.trouble, None);
+    let updates = stage.updates("the new token", has("svc_at_new")).await;
+    assert_eq!(updates.trouble, None);
     assert_eq!(host.asked().len(), 1);
     stage.end().await;
 }
@@ -211,17 +218,19 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     ])
     .await;
     let mut stage = Stage::start(&host, &aged(3_600, 3_600)).await;
-    let lost = |told: &TokenUpdate| {
-        let trouble = told.trouble.as_ref();
+    let lost = |updates: &TokenUpdate| {
+        let trouble = updates.trouble.as_ref();
         trouble.is_some_and(|it| it.reason == "outage" && it.cure.contains("not by the CRM"))
     };
-    stage.told("the trouble", lost).await;
+    stage.updates("the trouble", lost).await;
     let stored = stage.stored();
     assert!(stored.refresh_began.is_some(), "it may have happened");
     assert_eq!(stored.over, None);
     host.then(pair("second", 3_600));
-    let told = stage.told("the second token", has("svc_at_second")).await;
-    assert_eq!(told.trouble, None);
+    let updates = stage
+        .updates("the second token", has("svc_at_second"))
+        .await;
+    assert_eq!(updates.trouble, None);
     let asked = host.asked();
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|it| *it == asked[0]));
@@ -236,7 +245,9 @@ async fn what_began_before_a_kill_is_asked_for_once_more_at_the_start() {
         ..aged(0, 3_600)
     };
     let mut stage = Stage::start(&host, &killed).await;
-    stage.told("the second token", has("svc_at_second")).await;
+    stage
+        .updates("the second token", has("svc_at_second"))
+        .await;
     stage.end().await;
 }
 
@@ -246,10 +257,10 @@ async fn a_host_that_cannot_be_reached_is_an_outage_only_without_a_token() {
     let mut nobody = host.clone();
     nobody.url = "http://127.0.0.1:9".to_owned();
     let mut stage = Stage::start(&nobody, &aged(3_600, 3_600)).await;
-    let told = stage
-        .told("an outage", |told| reason(told) == Some("outage"))
+    let updates = stage
+        .updates("an outage", |updates| reason(updates) == Some("outage"))
         .await;
-    assert!(told.tokens.is_none(), "it has ended");
+    assert!(updates.tokens.is_none(), "it has ended");
     assert_eq!(stage.stored().refresh_began, None, "nothing was sent");
     stage.end().await;
 }
@@ -259,10 +270,10 @@ async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
     let host = Scripted::start(vec![unauthorized()]).await;
     // as after a restart: what the sender knew of the token is not known here
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
-    let told = stage
-        .told("the end", |told| reason(told) == Some(CLIENT_REFUSED))
+    let updates = stage
+        .updates("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
         .await;
-    let cure = told.trouble.expect("trouble").cure;
+    let cure = updates.trouble.expect("trouble").cure;
     let both =
         "the company is blocked (its licence has ended), or client id svc_app_1 or its secret";
     assert!(cure.contains(both), "{cure}");
@@ -274,15 +285,17 @@ async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
 async fn a_blocked_company_s_token_is_tried_on_and_all_is_well_once_it_is_good_again() {
     let host = Scripted::start(vec![unauthorized()]).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    stage.told("the first token", has("svc_at_first")).await;
+    stage.updates("the first token", has("svc_at_first")).await;
     stage.says("svc_at_first", false);
-    let told = stage
-        .told("the end", |told| reason(told) == Some(CLIENT_REFUSED))
+    let updates = stage
+        .updates("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
         .await;
-    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
     stage.says("svc_at_first", true);
-    let told = stage.told("the cure", |told| told.trouble.is_none()).await;
-    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    let updates = stage
+        .updates("the cure", |updates| updates.trouble.is_none())
+        .await;
+    assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
     stage.end().await;
     assert_eq!(host.asked().len(), 1);
 }
@@ -291,18 +304,26 @@ async fn a_blocked_company_s_token_is_tried_on_and_all_is_well_once_it_is_good_a
 async fn a_file_that_is_damaged_in_use_is_told_and_the_token_stays() {
     let host = Scripted::start(Vec::new()).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    stage.told("the first token", has("svc_at_first")).await;
+    stage.updates("the first token", has("svc_at_first")).await;
     let path = store::path(stage.folder.path());
     std::fs::write(&path, "{").expect("written");
-    let told = stage
-        .told("the damage", |told| told.trouble.is_some())
+    let updates = stage
+        .updates("the damage", |updates| updates.trouble.is_some())
         .await;
-    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
-    assert!(told.trouble.expect("trouble").cure.contains("is damaged"));
+    assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
+    assert!(
+        updates
+            .trouble
+            .expect("trouble")
+            .cure
+            .contains("is damaged")
+    );
     assert_eq!(std::fs::read(&path).expect("there"), b"{");
     std::fs::remove_file(&path).expect("removed");
-    let told = stage.told("no token", |told| told.tokens.is_none()).await;
-    assert_eq!(reason(&told), Some("token_missing"));
+    let updates = stage
+        .updates("no token", |updates| updates.tokens.is_none())
+        .await;
+    assert_eq!(reason(&updates), Some("token_missing"));
     stage.end().await;
 }
 
@@ -312,12 +333,13 @@ async fn a_connection_of_another_crm_is_not_used() {
     let mut other = aged(0, 3_600);
     other.client.crm_url = "https://other.example".to_owned();
     let mut stage = Stage::start(&host, &other).await;
-    let told = stage
-        .told("the trouble", |told| told.trouble.is_some())
+    let updates = stage
+        .updates("the trouble", |updates| updates.trouble.is_some())
         .await;
-    assert!(told.tokens.is_none());
+    assert!(updates.tokens.is_none());
     assert!(
-        told.trouble
+        updates
+            .trouble
             .expect("trouble")
             .cure
             .contains("https://other.example")
@@ -336,7 +358,7 @@ async fn a_new_pair_that_the_disk_cannot_take_is_not_used_before_it_can() {
     let mut stage = stage;
     stage.says("svc_at_first", false);
     stage
-        .told("the trouble", |told| told.trouble.is_some())
+        .updates("the trouble", |updates| updates.trouble.is_some())
         .await;
     assert!(
         host.asked().is_empty(),
@@ -344,6 +366,8 @@ async fn a_new_pair_that_the_disk_cannot_take_is_not_used_before_it_can() {
     );
     host.then(pair("second", 3_600));
     std::fs::remove_dir(&blocked).expect("removed");
-    stage.told("the second token", has("svc_at_second")).await;
+    stage
+        .updates("the second token", has("svc_at_second"))
+        .await;
     stage.end().await;
 }

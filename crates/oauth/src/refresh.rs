@@ -170,7 +170,7 @@ impl Refresher {
     /// The sender has found this token good, or refused. `true` when a client that was not known is
     /// taken for known again: the token was refused, too, and is good now, so the company was
     /// blocked (§3.1) and is no more.
-    pub fn heard(&mut self, access: &TokenFingerprint, good: bool) -> bool {
+    pub fn on_token_used(&mut self, access: &TokenFingerprint, good: bool) -> bool {
         let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
             return false;
         };

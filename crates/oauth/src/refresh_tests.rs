@@ -41,7 +41,7 @@ fn wait(core: &Refresher, now: u32) -> u64 {
 }
 
 fn refused(core: &mut Refresher, name: &str) {
-    core.heard(&TokenFingerprint::of(name), false);
+    core.on_token_used(&TokenFingerprint::of(name), false);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_401_asks_for_one_refresh_at_once_and_for_the_next_after_a_minute() {
     core.ended(at(68), RefreshOutcome::Rotated(facts("c", 67, 3_600)));
     refused(&mut core, "c");
     assert_eq!(core.next(at(69)), boot(67 + 120), "it does not help");
-    core.heard(&TokenFingerprint::of("c"), true);
+    core.on_token_used(&TokenFingerprint::of("c"), true);
     refused(&mut core, "c");
     assert_eq!(core.next(at(69)), boot(67 + 60), "it had been good");
 }
@@ -250,10 +250,13 @@ fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is
     assert!(core.is_usable(at(11)), "it is asked with");
     refused(&mut core, "a");
     assert_eq!(core.next(at(70)), boot(3_610));
-    assert!(core.heard(&TokenFingerprint::of("a"), true));
+    assert!(core.on_token_used(&TokenFingerprint::of("a"), true));
     assert!(!core.is_client_refused() && core.is_usable(at(90)));
     assert_eq!(core.next(at(90)), boot(3_300), "in its own time");
-    assert!(!core.heard(&TokenFingerprint::of("a"), true), "told once");
+    assert!(
+        !core.on_token_used(&TokenFingerprint::of("a"), true),
+        "told once"
+    );
 }
 
 #[test]
@@ -261,7 +264,7 @@ fn a_client_that_is_refused_while_its_token_is_good_is_not_asked_for_again_at_on
     let mut core = holding(20);
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::WrongClient);
-    assert!(!core.heard(&TokenFingerprint::of("a"), true));
+    assert!(!core.on_token_used(&TokenFingerprint::of("a"), true));
     assert!(core.is_client_refused());
     assert_eq!(core.next(at(12)), boot(3_610));
 }
@@ -297,7 +300,7 @@ proptest! {
                 Event::Pass(seconds) => now += seconds,
                 Event::Refused => refused(&mut core, &format!("{name}")),
                 Event::Good => {
-                    core.heard(&TokenFingerprint::of(&format!("{name}")), true);
+                    core.on_token_used(&TokenFingerprint::of(&format!("{name}")), true);
                 }
                 Event::End(how) if under_way => {
                     under_way = false;

@@ -85,7 +85,7 @@ pub fn words(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
     let why = match left.first().map(|it| &it.came) {
         Some(TokenReply::WrongClient(why)) => format!("client id or secret are refused: {why}"),
-        Some(TokenReply::Refused(why) | TokenReply::PeerOutcome(why)) => why.clone(),
+        Some(TokenReply::Refused(why) | TokenReply::WrongAddress(why)) => why.clone(),
         Some(TokenReply::Unsure(why) | TokenReply::NotSent(why)) => why.clone(),
         Some(TokenReply::TooMany | TokenReply::Pair(_) | TokenReply::Revoked) | None => {
             "429".to_owned()

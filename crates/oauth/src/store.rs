@@ -220,7 +220,7 @@ fn written(dir: &Path) -> PathBuf {
 
 /// A new one was written, and perhaps not put in its place.
 pub fn is_unfinished(dir: &Path) -> bool {
-    matches!(plain_file::look(&written(dir)), Ok(Some(_)))
+    matches!(plain_file::check(&written(dir)), Ok(Some(_)))
 }
 
 /// Puts a new pair in its place that a kill has kept from it. Where it is torn, or no other pair

@@ -24,12 +24,12 @@ enum Message {
 
 /// The spool is open and the sources start.
 pub fn ready() {
-    tell(Message::Ready);
+    notify(Message::Ready);
 }
 
 /// The end has begun.
 pub fn stopping() {
-    tell(Message::Stopping);
+    notify(Message::Stopping);
 }
 
 /// Still alive; with the books as the status line.
@@ -46,12 +46,12 @@ pub fn alive(status: &Status) {
         line.push_str("; paused: ");
         line.push_str(&pause.reason);
     }
-    tell(Message::Alive(line));
+    notify(Message::Alive(line));
 }
 
 /// Something hangs: said in the status line, and the watchdog is not fed.
 pub fn stalled(names: &str) {
-    tell(Message::Stalled(format!("{names} does not turn")));
+    notify(Message::Stalled(format!("{names} does not turn")));
 }
 
 /// `WatchdogSec=`, where it is set.
@@ -65,7 +65,7 @@ pub fn interval() -> Duration {
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }
 
-fn tell(message: Message) {
+fn notify(message: Message) {
     static TELLER: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
     let Some(teller) = TELLER.get_or_init(start) else {
         return;

@@ -28,7 +28,7 @@ pub(crate) struct Live {
 }
 
 /// One stream.
-struct Telling {
+struct ChangeStream {
     changes: watch::Receiver<u64>,
     closing: watch::Receiver<bool>,
     until: Instant,
@@ -55,16 +55,16 @@ impl Live {
             full.headers_mut().insert(header::RETRY_AFTER, later);
             return full;
         };
-        let telling = Telling {
+        let changes = ChangeStream {
             changes: self.changes.clone(),
             closing: self.closing.clone(),
             until: Instant::now() + STREAM_LIVES,
             first: true,
             _place: place,
         };
-        let events = stream::unfold(telling, |mut telling| async {
-            let word = telling.next().await?;
-            Some((Ok::<_, Infallible>(word), telling))
+        let events = stream::unfold(changes, |mut changes| async {
+            let word = changes.next().await?;
+            Some((Ok::<_, Infallible>(word), changes))
         });
         let events = body::in_pieces(events);
         let mut response = body::response(StatusCode::OK, "text/event-stream", events);
@@ -76,7 +76,7 @@ impl Live {
     }
 }
 
-impl Telling {
+impl ChangeStream {
     async fn next(&mut self) -> Option<Bytes> {
         if std::mem::take(&mut self.first) {
             self.changes.mark_unchanged();

@@ -94,7 +94,7 @@ fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
 /// `GET` and `POST /login`.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     if !asked.is_post() {
-        return first_look(page, shell, asked);
+        return login_page(page, shell, asked);
     }
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
@@ -140,7 +140,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
 }
 
 /// The empty form, or the way on for whoever is inside already.
-fn first_look(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
+fn login_page(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     let people = page.settings.passwords();
     let next = local_path(asked.query.get("next").unwrap_or("/"));
     if page.authenticator.whose(asked, &people).is_some() {

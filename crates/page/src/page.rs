@@ -43,7 +43,7 @@ impl std::fmt::Debug for Page {
 }
 
 /// A request of somebody who is logged in.
-pub(crate) struct Visit<'a> {
+pub(crate) struct AuthenticatedRequest<'a> {
     pub(crate) page: &'a Page,
     pub(crate) asked: &'a Asked,
     pub(crate) shell: PageShell,
@@ -95,9 +95,9 @@ impl Page {
     }
 }
 
-impl Visit<'_> {
+impl AuthenticatedRequest<'_> {
     /// Looks at the daemon's status for what stands beside every page.
-    pub(crate) async fn look_around(&mut self) -> Option<callbridge_model::Status> {
+    pub(crate) async fn refresh_badges(&mut self) -> Option<callbridge_model::Status> {
         let status = self.page.backend.status().await.ok()?;
         self.shell.badges = Badges {
             missed: self.page.backend.missed_count().await.ok()?,

@@ -2,7 +2,7 @@
 
 use crate::answer::{self, Handled, Problem};
 use crate::language::{LANGUAGE_COOKIE, Language};
-use crate::page::{Page, Visit};
+use crate::page::{AuthenticatedRequest, Page};
 use crate::request::{Asked, Foreign, check_host, check_origin};
 use crate::settings::Settings;
 use crate::shell::{Badges, PageShell, Viewer, now_seconds};
@@ -81,7 +81,7 @@ impl Page {
             role: one.role,
             form_token,
         });
-        let visit = Visit {
+        let visit = AuthenticatedRequest {
             page: self,
             asked,
             shell,

@@ -76,7 +76,7 @@ impl Sessions {
             // A clock that was ahead must not make sessions that never end.
             one.stands(passwords) && one.until > now && one.until <= now + SESSION_SECONDS
         });
-        self.told(&kept);
+        self.publish_count(&kept);
         *self.lock() = kept;
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Sessions {
             line,
         };
         open.insert(random::hash(token.reveal()), one);
-        self.told(&open);
+        self.publish_count(&open);
         Some(token)
     }
 
@@ -133,7 +133,7 @@ impl Sessions {
     pub(crate) fn end(&self, token: &str) {
         let mut open = self.lock();
         open.remove(&random::hash(token));
-        self.told(&open);
+        self.publish_count(&open);
     }
 
     /// All of them, to be kept: without any secret.
@@ -146,7 +146,7 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn told(&self, open: &ByHash) {
+    fn publish_count(&self, open: &ByHash) {
         self.count.0.store(open.len(), Ordering::Relaxed);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Viewer {
 
 /// A finding or the reason of a letter, and the language that it is in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct LocalText {
     pub(crate) lang: &'static str,
     pub(crate) text: String,
 }
@@ -162,11 +162,11 @@ impl PageShell {
     }
 
     /// Why a call is a letter.
-    pub(crate) fn why(&self, letter: &Letter) -> Told {
+    pub(crate) fn why(&self, letter: &Letter) -> LocalText {
         let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
         let extension = letter.extension().unwrap_or_default();
         let key = format!("why.{}", letter.reason.word());
-        self.told(
+        self.local_text(
             &key,
             &[phone, extension, letter.message.clone()],
             &letter.message,
@@ -186,27 +186,27 @@ impl PageShell {
     }
 
     /// What waits for a person.
-    pub(crate) fn found(&self, todo: &Todo) -> Told {
+    pub(crate) fn found(&self, todo: &Todo) -> LocalText {
         let Detail { code, values } = &todo.detail;
-        self.told(&format!("detail.{code}"), values, &todo.what)
+        self.local_text(&format!("detail.{code}"), values, &todo.what)
     }
 
     /// What is wrong in the fleet.
-    pub(crate) fn wrong_there(&self, trouble: &FleetTrouble) -> Told {
+    pub(crate) fn wrong_there(&self, trouble: &FleetTrouble) -> LocalText {
         let Detail { code, values } = &trouble.detail;
         let age = |value: &String| match value.parse::<u64>() {
             Ok(seconds) if matches!(*code, "fleet_silent" | "fleet_stopped") => self.span(seconds),
             _ => value.clone(),
         };
         let values: Vec<String> = values.iter().map(age).collect();
-        self.told(&format!("detail.{code}"), &values, &trouble.what)
+        self.local_text(&format!("detail.{code}"), &values, &trouble.what)
     }
 
     /// The row of the table with these values; in English, and without such a row, the words that
     /// came with them, which say more.
-    fn told(&self, key: &str, values: &[String], words: &str) -> Told {
+    fn local_text(&self, key: &str, values: &[String], words: &str) -> LocalText {
         let foreign = self.language != Language::English && self.language.has(key);
-        Told {
+        LocalText {
             lang: if foreign { self.language.code() } else { "en" },
             text: match foreign || words.is_empty() {
                 true => self.filled(key, values),
@@ -509,7 +509,7 @@ impl PageShell {
     }
 
     /// The look of a call's state.
-    pub(crate) fn state_look(&self, state: &str) -> &'static str {
+    pub(crate) fn state_class(&self, state: &str) -> &'static str {
         match state {
             "journaled" => "well",
             "dead" => "down",

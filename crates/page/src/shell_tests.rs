@@ -33,9 +33,9 @@ fn a_moment_is_as_short_as_it_can_be_understood_and_in_the_zone_of_the_pbx() {
 #[test]
 fn a_span_is_told_in_two_units_at_most() {
     let english = shell(Language::English);
-    let told = [0, 12, 60, 200, 7500, 100_000].map(|seconds| english.span(seconds));
+    let local_text = [0, 12, 60, 200, 7500, 100_000].map(|seconds| english.span(seconds));
     assert_eq!(
-        told,
+        local_text,
         [
             "0 s",
             "12 s",
@@ -85,18 +85,18 @@ fn what_is_wrong_in_the_fleet_is_told_in_the_language_of_the_reader() {
         FleetTrouble::new("token 61: nobody", "fleet_no_holder", ["61".to_owned()]),
         FleetTrouble::from("from an older daemon".to_owned()),
     ];
-    let told = |language| {
+    let local_text = |language| {
         let shell = shell(language);
-        let told = troubles.each_ref().map(|it| shell.wrong_there(it));
-        told.map(|it| format!("{}: {}", it.lang, it.text))
+        let local_text = troubles.each_ref().map(|it| shell.wrong_there(it));
+        local_text.map(|it| format!("{}: {}", it.lang, it.text))
     };
     let older = "en: from an older daemon";
     assert_eq!(
-        told(Language::English),
+        local_text(Language::English),
         ["en: silent for 52 min", "en: token 61: nobody", older]
     );
     assert_eq!(
-        told(Language::Russian),
+        local_text(Language::Russian),
         [
             "ru: Отчётов нет уже 52 мин.",
             "ru: Токен 61: активного узла нет.",
@@ -104,7 +104,7 @@ fn what_is_wrong_in_the_fleet_is_told_in_the_language_of_the_reader() {
         ]
     );
     assert_eq!(
-        told(Language::Uzbek),
+        local_text(Language::Uzbek),
         [
             "uz: Hisobot kelmagan vaqt: 52 daq.",
             "uz: Token 61: faol tugun yoʻq.",

@@ -69,7 +69,7 @@ pub(super) fn answer(core: &mut Sandbox, path: &str, request: &Request) -> Respo
         ("GET", "breaches") => Ok(json!(core.violations().all())),
         ("GET", "requests") => Ok(requests_json(core)),
         ("GET", "webhooks") => Ok(webhooks::overview(core)),
-        ("GET", "oauth") => Ok(oauth::look(core)),
+        ("GET", "oauth") => Ok(oauth::overview(core)),
         ("GET", "writes") => Ok(writes_json(core)),
         ("GET", "leads") => Ok(leads::all(core)),
         ("POST", "admin/faults") => set_faults(core, request),

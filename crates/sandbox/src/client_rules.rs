@@ -61,13 +61,13 @@ struct Failed {
     /// Without an answer the client cannot know whether it was done.
     answered: bool,
     attempts: u32,
-    told: EndpointHistory,
+    history: EndpointHistory,
 }
 
 impl Failed {
     /// Since the last attempt others passed, and none failed.
-    const fn alone(&self, told: EndpointHistory) -> bool {
-        told.passed > self.told.passed && told.failed == self.told.failed
+    const fn alone(&self, history: EndpointHistory) -> bool {
+        history.passed > self.history.passed && history.failed == self.history.failed
     }
 }
 
@@ -79,7 +79,7 @@ pub struct ClientRules {
     /// Requests refused with 400 or 409.
     bodies: BTreeSet<(Endpoint, Uuid)>,
     failed: BTreeMap<(Endpoint, Uuid), Failed>,
-    told: BTreeMap<Endpoint, EndpointHistory>,
+    history: BTreeMap<Endpoint, EndpointHistory>,
     /// Counted requests of each connection (company, public application) within a window's length,
     /// by whatever token.
     spans: BTreeMap<ConnectionKey, VecDeque<(EventTime, TokenKey)>>,
@@ -160,8 +160,8 @@ impl ClientRules {
                 let words = format!("the same write {} ms after its 5xx", since.as_millis());
                 return Some((ViolationKind::SoonAfter5xx, words));
             }
-            let told = self.told.get(&endpoint).copied().unwrap_or_default();
-            let often = since < SERIES && before.attempts >= ATTEMPTS_MAX && before.alone(told);
+            let history = self.history.get(&endpoint).copied().unwrap_or_default();
+            let often = since < SERIES && before.attempts >= ATTEMPTS_MAX && before.alone(history);
             let attempt = before.attempts + 1;
             let words = format!(
                 "attempt {attempt} of a write that failed while others passed; \
@@ -191,17 +191,19 @@ impl ClientRules {
             }
             self.bodies.insert(key);
         }
-        let told = self.told.entry(endpoint).or_default();
+        let history = self.history.entry(endpoint).or_default();
         let lost = response.delivery == Delivery::Lost;
         if !lost && (own || !(500..=599).contains(&response.status)) {
-            told.passed += u64::from((200..=299).contains(&response.status));
+            history.passed += u64::from((200..=299).contains(&response.status));
             self.failed.remove(&key);
             return;
         }
         let before = self.failed.get(&key);
         let before = before.filter(|before| now.since(before.last) < SERIES);
-        let attempts = before.map_or(1, |before| before.attempts + u32::from(before.alone(*told)));
-        told.failed += 1;
+        let attempts = before.map_or(1, |before| {
+            before.attempts + u32::from(before.alone(*history))
+        });
+        history.failed += 1;
         if self.failed.len() >= REMEMBERED_MAX {
             self.failed.clear();
         }
@@ -209,7 +211,7 @@ impl ClientRules {
             last: now,
             answered: !lost,
             attempts,
-            told: *told,
+            history: *history,
         };
         self.failed.insert(key, failed);
     }

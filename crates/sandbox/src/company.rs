@@ -6,7 +6,7 @@ use super::token::{
     ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey, TokenKind,
 };
 use crate::oauth::connection;
-use crate::webhook::told;
+use crate::webhook::events;
 use callbridge_call::{EpochSeconds, EventTime};
 
 impl Sandbox {
@@ -126,7 +126,7 @@ impl Sandbox {
     /// Adds a record to the first company's journal that another telephony wrote.
     pub fn add_record(&mut self, now: EventTime, record: Record) {
         self.tick(now);
-        told::journaled(self, &record);
+        events::journaled(self, &record);
         self.journal.add(record);
     }
 

@@ -7,7 +7,7 @@ use super::journal::{Content, Journal, Status, Submission, WRITES_MAX, Write};
 use super::routes::Endpoint;
 use super::token::{Token, TokenKey};
 use crate::lead::act;
-use crate::webhook::told;
+use crate::webhook::events;
 use callbridge_call::EventTime;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl Sandbox {
             let provider = self.settings.shapes.journal_foreign.as_ref();
             let foreign = provider.map(|it| Journal::foreign_of(&record, it));
             for record in [Some(record), foreign].into_iter().flatten() {
-                told::journaled(self, &record);
+                events::journaled(self, &record);
                 self.journal.add(record);
             }
         }

@@ -118,7 +118,7 @@ impl Core {
         match (&verdict, request.task()) {
             (Verdict::Swept(page), Task::Search { .. }) => {
                 let size = self.confirmation.page_strategy().size;
-                let settled = self.confirmation.search.heard(now, page, size);
+                let settled = self.confirmation.search.on_page(now, page, size);
                 request.ops.extend(settled);
                 self.passed(&request, false);
             }
@@ -266,7 +266,7 @@ impl Core {
                 self.passed(request, false);
                 // the requestId cannot be read: the journal is asked
                 request.step(Step::Unresolved {
-                    next_look: now.wall,
+                    next_check: now.wall,
                     fate: IfAbsent::Resubmit,
                     why: why.clone(),
                 });
@@ -314,7 +314,7 @@ impl Core {
             tokens: &self.tokens,
             rights: &self.rights,
         };
-        let (told, any) = self.confirmation.swept(now, page, around);
+        let (steps, any) = self.confirmation.swept(now, page, around);
         let passed = Passed {
             now: now.boot,
             endpoint: Endpoint::Filter,
@@ -325,7 +325,7 @@ impl Core {
             true => self.gate.good(passed),
             false => self.gate.passed(passed),
         }
-        told
+        steps
     }
 
     fn passed(&mut self, request: &FinishedRequest, good: bool) {
@@ -423,15 +423,15 @@ impl Core {
                 self.returned(request, now.wall.plus(wait), why);
             }
             Task::Poll(poll) if poll.polls < FAULTY_POLLS => {
-                let (next_look, absent) = (now.wall.plus(FIRST_POLL), None);
-                request.step(Step::NotYet { next_look, absent });
+                let (next_check, absent) = (now.wall.plus(FIRST_POLL), None);
+                request.step(Step::NotYet { next_check, absent });
             }
             Task::Poll(_) => self.ask_later(request),
             // pages that cannot be read are no better in a minute
-            Task::Sweep { .. } | Task::Search { .. } if fault == Fault::Unreadable => {
+            Task::Reconcile { .. } | Task::Search { .. } if fault == Fault::Unreadable => {
                 self.confirmation.reconciliation.failed(now.wall);
             }
-            Task::Sweep { .. } => self.confirmation.reconciliation.dropped(),
+            Task::Reconcile { .. } => self.confirmation.reconciliation.dropped(),
             // the page is asked for again
             Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }
@@ -442,7 +442,7 @@ impl Core {
         match request.task() {
             Task::Submit(_) => self.returned(request, request.now.wall, why),
             Task::Poll(_) => self.ask_later(request),
-            Task::Sweep { .. } => self.confirmation.reconciliation.dropped(),
+            Task::Reconcile { .. } => self.confirmation.reconciliation.dropped(),
             Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
@@ -459,9 +459,9 @@ impl Core {
     fn ask_later(&self, request: &mut FinishedRequest) {
         if let Some(poll) = request.task().poll() {
             let (polls, now) = (poll.polls.saturating_add(1), request.now.wall);
-            let next_look = next_poll(poll.submitted_at, polls, self.load.is_idle(), now);
+            let next_check = next_poll(poll.submitted_at, polls, self.load.is_idle(), now);
             let absent = None;
-            request.step(Step::NotYet { next_look, absent });
+            request.step(Step::NotYet { next_check, absent });
         }
     }
 

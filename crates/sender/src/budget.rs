@@ -56,7 +56,7 @@ impl Budget {
     pub(super) fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
         let pace = match lane {
             Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
-            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::LeadRequest => {
+            Lane::OldPoll | Lane::Reconcile | Lane::Backlog | Lane::Confirm | Lane::LeadRequest => {
                 Pace::Even
             }
             Lane::Spare => Pace::Spare,
@@ -111,7 +111,7 @@ impl Budget {
     }
 
     /// Looks whether the wall clock was set forward.
-    pub(super) fn look_at_clock(&mut self, now: Now) {
+    pub(super) fn check_clock(&mut self, now: Now) {
         let offset = now.offset();
         if self.offset.has_jumped(offset) {
             self.pacer.doubt(now.boot);

@@ -13,40 +13,40 @@ use callbridge_spool::{Due, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
 /// A clock that is wrong is looked at this often.
-const CLOCK_LOOK: Duration = Duration::from_secs(1);
+const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 /// Whether an answer is slow is looked at this often.
-const ROOM_LOOK: Duration = Duration::from_secs(1);
+const ROOM_CHECK: Duration = Duration::from_secs(1);
 
 /// Calls that wait for company are looked at this often.
-const COMPANY_LOOK: Duration = Duration::from_secs(1);
+const COMPANY_CHECK: Duration = Duration::from_secs(1);
 
 /// Lead requests that wait for a better moment are looked at this often.
-const ERRAND_LOOK: Duration = Duration::from_secs(5);
+const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
 
 /// Nothing is planned further ahead: the wall clock may be set meanwhile.
-const LOOK: Duration = Duration::from_secs(60);
+const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// What may be asked of the service now.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     submissions: bool,
     polls: bool,
-    sweeps: bool,
+    reconciliation: bool,
 }
 
 impl Open {
     const ALL: Self = Self {
         submissions: true,
         polls: true,
-        sweeps: true,
+        reconciliation: true,
     };
 
     fn only(part: Part) -> Self {
         Self {
             submissions: part == Part::Submissions,
             polls: part == Part::Polls,
-            sweeps: part == Part::Sweeps,
+            reconciliation: part == Part::Reconciliation,
         }
     }
 }
@@ -55,13 +55,13 @@ impl Core {
     /// The best request now; its slot is taken.
     pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
-            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
+            return Decision::WaitUntil(now.boot + CLOCK_CHECK);
         }
-        self.budget.look_at_clock(now);
-        self.look_at(head);
+        self.budget.check_clock(now);
+        self.update_load(head);
         let barred = self.rights.polls_barred(now.boot);
-        let only_sweeps = barred || self.gate.troubles.next(Part::Polls).is_some();
-        self.confirmation.look(head.hooked, only_sweeps);
+        let only_pages = barred || self.gate.troubles.next(Part::Polls).is_some();
+        self.confirmation.update(head.hooked, only_pages);
         let search = match self.search(now, head) {
             SearchStep::Commit(ops) => return Decision::Commit(ops),
             step => step,
@@ -70,7 +70,7 @@ impl Core {
         let admission = self.gate.admission(now.boot, &in_flight_parts);
         match admission {
             Admission::Calls | Admission::Probe if !self.in_flight.has_room(now) => {
-                return Decision::WaitUntil(now.boot + ROOM_LOOK);
+                return Decision::WaitUntil(now.boot + ROOM_CHECK);
             }
             Admission::Calls | Admission::Probe | Admission::Trial { .. } => {}
             Admission::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
@@ -116,7 +116,7 @@ impl Core {
         if self.settings.dry_run || self.in_flight.has_search() {
             return SearchStep::Nothing;
         }
-        let readable = self.choice(now, head).may_look();
+        let readable = self.choice(now, head).may_read_journal();
         self.confirmation
             .search
             .next(now, &head.possibly_sent, readable)
@@ -138,8 +138,8 @@ impl<'a> Choice<'a> {
     fn unresolved(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
         let unresolved = self.head.unresolved.as_ref();
-        let unresolved =
-            unresolved.filter(|it| !self.may_look() && !self.core.in_flight.has_call(it.row));
+        let unresolved = unresolved
+            .filter(|it| !self.may_read_journal() && !self.core.in_flight.has_call(it.row));
         unresolved.or_else(|| self.unobservable())
     }
 
@@ -181,7 +181,7 @@ impl<'a> Choice<'a> {
         Open {
             submissions: open(Part::Submissions),
             polls: open(Part::Polls) && !self.core.rights.polls_barred(self.now.boot),
-            sweeps: open(Part::Sweeps),
+            reconciliation: open(Part::Reconciliation),
         }
     }
 
@@ -214,7 +214,7 @@ impl<'a> Choice<'a> {
             may && troubles.admission(self.now.boot, *part, in_flight_parts)
                 == PartAdmission::AtOnce
         };
-        let mut parts = [Part::Submissions, Part::Polls, Part::Sweeps];
+        let mut parts = [Part::Submissions, Part::Polls, Part::Reconciliation];
         parts.sort_by_key(|part| troubles.asked(*part));
         let open_parts = parts.iter().filter(|part| open(part));
         let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(*part)));
@@ -239,9 +239,9 @@ impl<'a> Choice<'a> {
     }
 
     /// The journal can be read for what nothing else can find.
-    pub(super) fn may_look(&self) -> bool {
+    pub(super) fn may_read_journal(&self) -> bool {
         let troubles = &self.core.gate.troubles;
-        let fails = troubles.fails_since(Part::Sweeps);
+        let fails = troubles.fails_since(Part::Reconciliation);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
         self.core
@@ -253,8 +253,8 @@ impl<'a> Choice<'a> {
     }
 
     /// The journal lets itself be swept, as far as is known.
-    pub(super) fn may_sweep(&self) -> bool {
-        let fails = self.core.gate.troubles.fails(Part::Sweeps);
+    pub(super) fn may_reconcile(&self) -> bool {
+        let fails = self.core.gate.troubles.fails(Part::Reconciliation);
         self.core.confirmation.page_strategy().is_on(self.now.wall)
             && !fails
             && !self.core.settings.dry_run
@@ -266,7 +266,7 @@ impl<'a> Choice<'a> {
         }
         let due = self.due().filter(|_| open.polls);
         let old = |it: &&Unconfirmed| it.age(self.now.wall) >= OLD_POLL;
-        let turn = match self.may_sweep() {
+        let turn = match self.may_reconcile() {
             true => self
                 .head
                 .alone
@@ -285,14 +285,14 @@ impl<'a> Choice<'a> {
         if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
             return Some((Lane::Live, submit(live)));
         }
-        if let Some(sweep) = self.sweep_that_pays(open) {
-            return Some((Lane::Sweep, sweep));
+        if let Some(page) = self.reconcile_if_it_pays(open) {
+            return Some((Lane::Reconcile, page));
         }
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
         if let Some(page) = self.search_page(open)
             && !(self.core.confirmation.search.had_turn && backlog.is_some())
         {
-            return Some((Lane::Sweep, page));
+            return Some((Lane::Reconcile, page));
         }
         if let Some(backlog) = backlog {
             return Some((Lane::Backlog, submit(backlog)));
@@ -315,7 +315,7 @@ impl<'a> Choice<'a> {
     fn may_poll(&self, call: &Unconfirmed) -> bool {
         let seeks = || {
             self.core.confirmation.reconciliation.seeks(call)
-                && !self.core.in_flight.sweep_is_slow(self.now)
+                && !self.core.in_flight.page_is_slow(self.now)
         };
         call.request_id.is_some() && !self.core.in_flight.has_call(call.row) && !seeks()
     }
@@ -340,47 +340,49 @@ impl<'a> Choice<'a> {
     }
 
     /// One sweep at a time.
-    fn free_to_sweep(&self, open: Open) -> Option<Task> {
+    fn reconcile_when_free(&self, open: Open) -> Option<Task> {
         let begins = !self.core.confirmation.reconciliation.is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
         let on = self.core.confirmation.page_strategy().is_on(self.now.wall)
             && !self.core.settings.dry_run;
         let needs =
             self.core.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
-        let may = on || needs && self.may_look();
+        let may = on || needs && self.may_read_journal();
         let free = may
-            && open.sweeps
-            && !self.core.in_flight.has_sweep()
-            && (!begins || self.core.confirmation.sweep_from <= self.now.boot);
-        free.then_some(Task::Sweep { begins })
+            && open.reconciliation
+            && !self.core.in_flight.has_page()
+            && (!begins || self.core.confirmation.reconcile_from <= self.now.boot);
+        free.then_some(Task::Reconcile { begins })
     }
 
     /// A page for calls that another may have sent: in turns with those that wait to be sent.
     fn search_page(&self, open: Open) -> Option<Task> {
         match self.search {
-            SearchStep::Page(begins) => open.sweeps.then_some(Task::Search { begins: *begins }),
+            SearchStep::Page(begins) => open
+                .reconciliation
+                .then_some(Task::Search { begins: *begins }),
             SearchStep::Nothing | SearchStep::Wait(_) | SearchStep::Commit(_) => None,
         }
     }
 
     /// A sweep that pays even while calls wait, or what tells whether it would.
-    fn sweep_that_pays(&self, open: Open) -> Option<Task> {
+    fn reconcile_if_it_pays(&self, open: Open) -> Option<Task> {
         let probe = self.core.confirmation.probe.as_ref().filter(|_| open.polls);
         if let Some(probe) = probe.filter(|it| self.may_poll(it)) {
             return Some(poll(probe));
         }
-        let sweep = self.free_to_sweep(open)?;
+        let page = self.reconcile_when_free(open)?;
         let oldest = self.head.confirmable.oldest;
         let pays = self.core.confirmation.reconciliation.is_running()
             || self.confirmable() >= self.core.confirmation.reconciliation.worth_under_load()
             || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
                 && self.confirmable() > 0;
-        pays.then_some(sweep)
+        pays.then_some(page)
     }
 
     /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
     fn confirm(&self, open: Open) -> Option<Task> {
-        let sweep = self.free_to_sweep(open);
+        let page = self.reconcile_when_free(open);
         // where polls fail a page is read for one call, too
         let worth = if open.polls { WORTH } else { 1 };
         let enough = self.confirmable() >= worth || self.head.unresolved.is_some();
@@ -389,8 +391,8 @@ impl<'a> Choice<'a> {
         let due = due.filter(|_| open.polls);
         // and now and then one is asked for all the same, to see whether they still fail
         let probes = due.is_some() && self.core.gate.troubles.fails(Part::Polls);
-        if let Some(sweep) = sweep.filter(|_| enough && !probes) {
-            return Some(sweep);
+        if let Some(page) = page.filter(|_| enough && !probes) {
+            return Some(page);
         }
         let due = due?;
         (!self.has_company(due)).then(|| poll(due))
@@ -400,7 +402,10 @@ impl<'a> Choice<'a> {
     /// poll for each, and soon.
     fn has_company(&self, call: &Unconfirmed) -> bool {
         let young = call.age(self.now.wall) < TOGETHER && call.polls == 0;
-        self.core.load.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep()
+        self.core.load.waiting >= u64::from(WORTH)
+            && call.absent == 0
+            && young
+            && self.may_reconcile()
     }
 
     /// What can wait for this moment does not make calls wait for it.
@@ -426,7 +431,7 @@ impl<'a> Choice<'a> {
             // the wall clock may be set meanwhile: look again within a minute
             let wait = at
                 .since(self.now.wall)
-                .clamp(Duration::from_millis(1), LOOK);
+                .clamp(Duration::from_millis(1), PLAN_AHEAD_MAX);
             self.now.boot + wait
         });
         let in_flight_parts = self.core.in_flight.in_flight_parts();
@@ -443,11 +448,11 @@ impl<'a> Choice<'a> {
         });
         let looks = [
             gates.min(),
-            Some(self.core.confirmation.sweep_from).filter(|from| *from > self.now.boot),
-            company.then_some(self.now.boot + COMPANY_LOOK),
+            Some(self.core.confirmation.reconcile_from).filter(|from| *from > self.now.boot),
+            company.then_some(self.now.boot + COMPANY_CHECK),
             (!self.head.lead_requests.due.is_empty() || self.core.lead_requests.is_asked())
-                .then_some(self.now.boot + ERRAND_LOOK),
-            self.core.rights.look(self.now.boot),
+                .then_some(self.now.boot + LEAD_REQUEST_CHECK),
+            self.core.rights.next_check(self.now.boot),
             moment,
             match self.search {
                 SearchStep::Wait(at) => Some(*at),

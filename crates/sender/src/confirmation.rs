@@ -8,7 +8,7 @@ use super::possibly_sent_search::PossiblySentSearch;
 use super::reconciliation::page_strategy::PageStrategy;
 use super::reconciliation::{Findings, JournalReconciliation};
 use super::rights::Rights;
-use super::schedule::{OLD_POLL, next_look};
+use super::schedule::{OLD_POLL, next_check};
 use super::tokens::KnownTokens;
 use super::unresolved;
 use super::verdict::Bar;
@@ -26,7 +26,7 @@ const APART: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a sweep that could not begin is not tried again.
-const SWEEP_AGAIN: Duration = Duration::from_secs(1);
+const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is known of the ways to confirm calls.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Confirmation {
     /// Its outcome tells whether the journal can be swept the way it was.
     pub(super) probe: Option<Unconfirmed>,
     /// No sweep begins before.
-    pub(super) sweep_from: Duration,
+    pub(super) reconcile_from: Duration,
     pub(super) polled_last: bool,
     /// The latest acceptance of a call that is journaled.
     settled_to: EventTime,
@@ -60,7 +60,7 @@ impl Confirmation {
             search: PossiblySentSearch::default(),
             webhooks: WebhookExpectation::default(),
             probe: None,
-            sweep_from: Duration::ZERO,
+            reconcile_from: Duration::ZERO,
             polled_last: false,
             settled_to: EventTime::from_micros(0),
         }
@@ -99,9 +99,9 @@ impl Confirmation {
     /// A call that may have arrived, or may yet.
     pub(super) fn unresolved(&self, now: Now, row: RowId, fate: IfAbsent, why: String) -> Op {
         let persisting = self.page_strategy().persisting.max(FIRST_POLL);
-        let next_look = now.wall.plus(STRAGGLER + persisting);
+        let next_check = now.wall.plus(STRAGGLER + persisting);
         let step = Step::Unresolved {
-            next_look,
+            next_check,
             fate,
             why,
         };
@@ -109,9 +109,9 @@ impl Confirmation {
     }
 
     /// What the spool says of webhooks, and whether nothing but sweeps will do.
-    pub(super) fn look(&mut self, hooked: Option<Hooked>, only_sweeps: bool) {
+    pub(super) fn update(&mut self, hooked: Option<Hooked>, only_pages: bool) {
         self.webhooks.seen(hooked);
-        self.reconciliation.only_way = only_sweeps;
+        self.reconciliation.only_way = only_pages;
     }
 
     /// A request about this leaves.
@@ -129,14 +129,14 @@ impl Confirmation {
         now: Now,
         load: Load,
         tokens: &[TokenFingerprint],
-        sought: Vec<Unconfirmed>,
+        unconfirmed: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         let confirmable_before = self.confirmable_before(now, load);
         let page = self
             .reconciliation
-            .page(now.wall, confirmable_before, tokens, sought);
+            .page(now.wall, confirmable_before, tokens, unconfirmed);
         if page.is_none() {
-            self.sweep_from = now.boot + SWEEP_AGAIN;
+            self.reconcile_from = now.boot + RECONCILE_AGAIN;
         }
         page
     }
@@ -188,7 +188,7 @@ impl Confirmation {
     ) -> (Vec<(Unconfirmed, Step)>, bool) {
         let mut findings = self
             .reconciliation
-            .heard(now.wall, page, around.load.loaded);
+            .on_page(now.wall, page, around.load.loaded);
         let found = std::mem::take(&mut findings.found);
         let absent = std::mem::take(&mut findings.absent);
         for call in &found {
@@ -203,9 +203,9 @@ impl Confirmation {
             let step = self.absent(now, &call, &findings, around);
             (call, step)
         });
-        let told = found.chain(absent).collect();
+        let steps = found.chain(absent).collect();
         self.probe = findings.probe;
-        (told, any)
+        (steps, any)
     }
 
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
@@ -220,11 +220,11 @@ impl Confirmation {
         let ahead = |at: EventTime| at > now.wall; // the clock was set back since
         let apart = |at| now.wall.since(at) >= APART || ahead(at);
         let apart = call.absent_at.is_none_or(apart);
-        let counts = apart && findings.telling;
+        let counts = apart && findings.conclusive;
         let times = call.absent.saturating_add(u32::from(counts));
         let unresolved = !around.tokens.reads(now, &call.token);
         let age = call.age(now.wall);
-        if unresolved && (findings.complete && findings.telling || times >= 2) {
+        if unresolved && (findings.complete && findings.conclusive || times >= 2) {
             let given_time = age >= self.page_strategy().persisting + PATIENCE;
             if given_time {
                 return unresolved::absent(call, true);
@@ -240,13 +240,13 @@ impl Confirmation {
             false => (times, times >= 2),
         };
         let absent = Some(times);
-        let next_look = if alone {
+        let next_check = if alone {
             now.wall
         } else {
             // where absence says nothing another range may show it soon
-            let soon = !around.load.loaded || !findings.telling;
-            next_look(age, soon, now.wall)
+            let soon = !around.load.loaded || !findings.conclusive;
+            next_check(age, soon, now.wall)
         };
-        Step::NotYet { next_look, absent }
+        Step::NotYet { next_check, absent }
     }
 }

@@ -11,9 +11,9 @@ use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{Confirmable, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
 
-fn telling(complete: bool) -> Findings {
+fn conclusive(complete: bool) -> Findings {
     Findings {
-        telling: true,
+        conclusive: true,
         complete,
         ..Findings::default()
     }
@@ -47,13 +47,13 @@ fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_somethi
         ..submitted(3, at(0))
     };
     let call = missed_at(100);
-    assert_eq!(times(absent(&core, at(159), &call, &telling(true))), 1);
-    assert_eq!(times(absent(&core, at(160), &call, &telling(true))), 2);
+    assert_eq!(times(absent(&core, at(159), &call, &conclusive(true))), 1);
+    assert_eq!(times(absent(&core, at(160), &call, &conclusive(true))), 2);
     let silent = Findings::default();
     assert_eq!(times(absent(&core, at(160), &call, &silent)), 1);
     // the clock was set back since
     let ahead = missed_at(9_000);
-    assert_eq!(times(absent(&core, at(160), &ahead, &telling(true))), 2);
+    assert_eq!(times(absent(&core, at(160), &ahead, &conclusive(true))), 2);
 }
 
 #[test]
@@ -65,30 +65,36 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
         ..submitted(3, at(0))
     };
     // persisting is taken to last two seconds, and five are waited beyond that
-    assert_eq!(times(absent(&core, at(6), &unresolved, &telling(true))), 1);
+    assert_eq!(
+        times(absent(&core, at(6), &unresolved, &conclusive(true))),
+        1
+    );
     let sent_again = |step| assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
-    sent_again(absent(&core, at(7), &unresolved, &telling(true)));
+    sent_again(absent(&core, at(7), &unresolved, &conclusive(true)));
     let blind = Findings {
         complete: true,
         ..Findings::default()
     };
     assert_eq!(times(absent(&core, at(7), &unresolved, &blind)), 0);
     // where not all of it could be read: a second time, a minute apart
-    assert_eq!(times(absent(&core, at(7), &unresolved, &telling(false))), 1);
+    assert_eq!(
+        times(absent(&core, at(7), &unresolved, &conclusive(false))),
+        1
+    );
     let missed = Unconfirmed {
         absent: 1,
         absent_at: Some(at(7).wall),
         ..unresolved.clone()
     };
-    assert_eq!(times(absent(&core, at(66), &missed, &telling(false))), 1);
-    sent_again(absent(&core, at(67), &missed, &telling(false)));
+    assert_eq!(times(absent(&core, at(66), &missed, &conclusive(false))), 1);
+    sent_again(absent(&core, at(67), &missed, &conclusive(false)));
     // never left to the polls, which cannot ask for it
     let young = Unconfirmed {
         absent: 1,
         absent_at: Some(at(9_000).wall),
         ..unresolved
     };
-    assert_eq!(times(absent(&core, at(6), &young, &telling(true))), 1);
+    assert_eq!(times(absent(&core, at(6), &young, &conclusive(true))), 1);
 }
 
 /// Polls this call, and hears that.
@@ -103,8 +109,8 @@ fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: ApiResult) {
     let slot = plan.slot;
     let launch = core.launch(now, plan, About::default());
     assert!(matches!(launch, Launch::Go { .. }));
-    let heard = ApiResponse::from(answer);
-    core.answered(now, slot, heard).expect("under way");
+    let on_page = ApiResponse::from(answer);
+    core.answered(now, slot, on_page).expect("under way");
 }
 
 /// Whether the line stands still after five failures, of calls accepted from then on.
@@ -154,9 +160,9 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
         core.confirmation
             .reconciliation
             .page(now.wall, now.wall, &[print()], vec![call]);
-        let told = core.swept(now, &page);
+        let steps = core.swept(now, &page);
         assert!(matches!(
-            told[..],
+            steps[..],
             [(_, Step::Journaled(OutcomeSource::Confirmation))]
         ));
         assert_eq!(
@@ -184,7 +190,7 @@ fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
     );
     assert_eq!(
         lane(&mut core, at(110), &confirmable(90)),
-        Some(Lane::Sweep)
+        Some(Lane::Reconcile)
     );
 }
 

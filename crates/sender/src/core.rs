@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// What the spool says of the calls that wait.
-    pub(super) fn look_at(&mut self, head: &WorkQueue) {
+    pub(super) fn update_load(&mut self, head: &WorkQueue) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
             loaded: ready && !self.gate.troubles.fails(Part::Submissions),
@@ -241,7 +241,7 @@ impl Core {
             pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),
-            backlog: status::backlog(head, pacer, self.calls_a_sweep(now, head), now.boot),
+            backlog: status::backlog(head, pacer, self.calls_per_page(now, head), now.boot),
             expires_in_days: self.tokens.expires_in_days,
             under_way: self.in_flight.by_slot.len(),
             ..SenderStatus::default().with_pacer(pacer, now.boot)
@@ -258,18 +258,18 @@ impl Core {
             ),
         );
         let other_works = beside.len() == 1 && barred.is_none();
-        let told = beside.into_iter().map(|trouble| SenderTrouble {
+        let troubles = beside.into_iter().map(|trouble| SenderTrouble {
             part: trouble.part.word().to_owned(),
             why: trouble.why,
             instead: status::instead(trouble.part, other_works).to_owned(),
             since: trouble.since.floor_seconds().get(),
         });
-        told.chain(barred).collect()
+        troubles.chain(barred).collect()
     }
 
     /// Calls that one request confirms.
-    fn calls_a_sweep(&self, now: Now, head: &WorkQueue) -> u32 {
-        match self.choice(now, head).may_sweep() {
+    fn calls_per_page(&self, now: Now, head: &WorkQueue) -> u32 {
+        match self.choice(now, head).may_reconcile() {
             true => self.confirmation.reconciliation.worth_under_load(),
             false => 1,
         }

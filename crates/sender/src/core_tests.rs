@@ -244,14 +244,14 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
     let Decision::Send(plan) = core.next(at(10), &head) else {
         panic!("swept for");
     };
-    assert_eq!(plan.task, Task::Sweep { begins: true });
+    assert_eq!(plan.task, Task::Reconcile { begins: true });
     core.aborted(plan.slot);
     core.confirmation
         .reconciliation
         .page_strategy
         .too_poor(at(10).wall);
     let still = core.next(at(10), &head);
-    assert!(matches!(still, Decision::Send(plan) if plan.task == Task::Sweep { begins: true }));
+    assert!(matches!(still, Decision::Send(plan) if plan.task == Task::Reconcile { begins: true }));
     core.confirmation
         .reconciliation
         .page_strategy

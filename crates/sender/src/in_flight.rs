@@ -36,8 +36,8 @@ impl InFlight {
         }
     }
 
-    fn is_sweep(&self) -> bool {
-        matches!(self.plan.task, Task::Sweep { .. })
+    fn is_page(&self) -> bool {
+        matches!(self.plan.task, Task::Reconcile { .. })
     }
 
     fn is_slow(&self, now: Now) -> bool {
@@ -83,8 +83,8 @@ impl InFlightRequests {
     }
 
     /// A page of the journal is asked for.
-    pub(super) fn has_sweep(&self) -> bool {
-        self.by_slot.values().any(InFlight::is_sweep)
+    pub(super) fn has_page(&self) -> bool {
+        self.by_slot.values().any(InFlight::is_page)
     }
 
     /// A page for calls that another may have sent is asked for.
@@ -94,9 +94,9 @@ impl InFlightRequests {
     }
 
     /// The answer to a page is long in coming: what it was to tell is asked for alone.
-    pub(super) fn sweep_is_slow(&self, now: Now) -> bool {
+    pub(super) fn page_is_slow(&self, now: Now) -> bool {
         let mut all = self.by_slot.values();
-        all.any(|it| it.is_sweep() && it.is_slow(now))
+        all.any(|it| it.is_page() && it.is_slow(now))
     }
 
     /// What each asks, and since when.

@@ -65,7 +65,8 @@ impl Core {
         if let Some(in_flight) = in_flight.as_ref().filter(|_| beside) {
             self.rights.unread(in_flight.sent);
         }
-        if in_flight.is_some_and(|in_flight| matches!(in_flight.plan.task, Task::Sweep { .. })) {
+        if in_flight.is_some_and(|in_flight| matches!(in_flight.plan.task, Task::Reconcile { .. }))
+        {
             self.confirmation.reconciliation.dropped();
         }
         self.budget.pacer.never_sent(slot);
@@ -100,7 +101,7 @@ impl Core {
             Task::Poll(poll) => Some(Request::Poll {
                 request_id: poll.request_id.clone()?,
             }),
-            Task::Sweep { .. } => self.sweep(now, about.sought),
+            Task::Reconcile { .. } => self.reconcile(now, about.unconfirmed),
             Task::Search { .. } => self.search_page(about, ops),
             Task::Submit(id) => {
                 let mut row = about.row?;
@@ -118,16 +119,16 @@ impl Core {
         }
     }
 
-    fn sweep(&mut self, now: Now, sought: Vec<Unconfirmed>) -> Option<Request> {
+    fn reconcile(&mut self, now: Now, unconfirmed: Vec<Unconfirmed>) -> Option<Request> {
         // while polls are refused nothing but a sweep finds a call, whatever its token
         let polls = !self.rights.polls_barred(now.boot);
         let tokens: Vec<TokenFingerprint> =
             self.tokens.living(now).filter(|_| polls).cloned().collect();
-        let sought = sought
+        let unconfirmed = unconfirmed
             .into_iter()
             .filter(|call| !self.in_flight.has_call(call.row));
-        let sought = sought.collect();
-        let page = self.confirmation.page(now, self.load, &tokens, sought);
+        let unconfirmed = unconfirmed.collect();
+        let page = self.confirmation.page(now, self.load, &tokens, unconfirmed);
         page.map(Request::Filter)
     }
 

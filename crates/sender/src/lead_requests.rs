@@ -90,8 +90,8 @@ impl LeadRequests {
     ) -> Option<Request> {
         let body = write.as_ref().filter(|it| !it.items.is_empty());
         let body = body.map(|it| it.body.clone());
-        let told = lead_request::launched(now.wall, lead_request, write);
-        ops.extend(told.into_iter().map(Op::Lead));
+        let changes = lead_request::launched(now.wall, lead_request, write);
+        ops.extend(changes.into_iter().map(Op::Lead));
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
             LeadRequest::Catalogue => Request::CrmFields,

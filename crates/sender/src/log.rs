@@ -89,7 +89,7 @@ impl Call {
 }
 
 /// The line in the log.
-pub(super) fn told(answered: &Answered, call: &Call, took: Duration) {
+pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     let Call {
         uuid,
         linkedid,

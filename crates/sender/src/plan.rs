@@ -99,7 +99,7 @@ pub enum Lane {
     /// A poll that waited too long, where no sweep will do.
     OldPoll,
     /// A sweep that pays while calls wait, or the poll that tells whether sweeps work.
-    Sweep,
+    Reconcile,
     /// A call from before.
     Backlog,
     /// A sweep or a poll, when nothing is to be submitted.
@@ -130,7 +130,7 @@ pub enum Task {
     /// To ask what became of this one.
     Poll(Box<Unconfirmed>),
     /// To look which calls the journal holds; the next page where a sweep is running.
-    Sweep {
+    Reconcile {
         /// The first page of a new one.
         begins: bool,
     },
@@ -161,7 +161,7 @@ pub struct About {
     /// The call to submit.
     pub row: Option<Row>,
     /// The calls to sweep for.
-    pub sought: Vec<Unconfirmed>,
+    pub unconfirmed: Vec<Unconfirmed>,
     /// The calls that another may have sent: of which to look for the next, and how many were
     /// found.
     pub possibly_sent: (Option<Segment>, u64),
@@ -241,13 +241,15 @@ impl Task {
                     about.write = tables::shows::field_write(store, *lead, ask.now)?;
                 }
             }
-            Self::Sweep { begins: true } => about.sought = tables::work_queue::sought(store, ask)?,
+            Self::Reconcile { begins: true } => {
+                about.unconfirmed = tables::work_queue::to_reconcile(store, ask)?
+            }
             Self::Search { begins } => {
                 let segment = begins.map(|calls| tables::peer_outcomes::segment(store, calls));
                 let found = tables::peer_outcomes::possibly_sent_calls(store)?.found;
                 about.possibly_sent = (segment.transpose()?.flatten(), found);
             }
-            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
+            Self::Poll(_) | Self::Reconcile { begins: false } | Self::TokenInfo => {}
         }
         Ok(about)
     }

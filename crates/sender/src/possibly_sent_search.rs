@@ -119,7 +119,7 @@ impl PossiblySentSearch {
         calls: &PossiblySentCalls,
         readable: bool,
     ) -> SearchStep {
-        if !calls.sought {
+        if !calls.is_searching {
             self.over();
             return SearchStep::Nothing;
         }
@@ -148,7 +148,7 @@ impl PossiblySentSearch {
 
     /// When to begin, where that is not now.
     fn waits_for_quiet(&mut self, now: Now, calls: &PossiblySentCalls) -> Option<Duration> {
-        let brought = (calls.taken, calls.told);
+        let brought = (calls.taken, calls.settled);
         if self.brought != brought || self.waiting_since.is_none() {
             self.brought = brought;
             self.quiet_since = now.boot;
@@ -191,7 +191,7 @@ impl PossiblySentSearch {
                     waiting: calls.waiting,
                 });
                 let since = run.segment.more.then_some(run.segment.since);
-                SearchStep::Commit(vec![looked_for(since)])
+                SearchStep::Commit(vec![searched(since)])
             }
         }
     }
@@ -227,7 +227,7 @@ impl PossiblySentSearch {
     }
 
     /// A page came.
-    pub(super) fn heard(&mut self, now: Now, page: &Page, size: PageSize) -> Option<Op> {
+    pub(super) fn on_page(&mut self, now: Now, page: &Page, size: PageSize) -> Option<Op> {
         let run = self.running.as_mut()?;
         self.pages += 1;
         // no count of pages: forwards while they are full
@@ -265,11 +265,11 @@ fn next_page(run: &mut RunningSegment, total: u32, showed: u64) -> Option<u32> {
 
 /// All calls of this round have been looked for.
 pub(super) fn round_is_over() -> Op {
-    looked_for(None)
+    searched(None)
 }
 
-fn looked_for(since: Option<EpochSeconds>) -> Op {
-    Op::PeerOutcome(PeerOutcome::LookedFor { since })
+fn searched(since: Option<EpochSeconds>) -> Op {
+    Op::PeerOutcome(PeerOutcome::SearchedFor { since })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const APART: i64 = 700;
 struct SearchScene {
     search: PossiblySentSearch,
     /// Calls that wait to be looked for.
-    sought: BTreeSet<u32>,
+    targets: BTreeSet<u32>,
     released: Vec<u32>,
     /// The journal's records, oldest first; what is no call of ours is a stranger's.
     journal: Vec<u32>,
@@ -35,7 +35,7 @@ impl SearchScene {
     fn new(calls: u32, journal: impl IntoIterator<Item = u32>, newest_first: bool) -> Self {
         Self {
             search: PossiblySentSearch::default(),
-            sought: (0..calls).collect(),
+            targets: (0..calls).collect(),
             released: Vec::new(),
             journal: journal.into_iter().collect(),
             newest_first,
@@ -47,8 +47,8 @@ impl SearchScene {
 
     fn calls(&self) -> PossiblySentCalls {
         PossiblySentCalls {
-            waiting: u64::try_from(self.sought.len()).expect("few"),
-            sought: !self.sought.is_empty(),
+            waiting: u64::try_from(self.targets.len()).expect("few"),
+            is_searching: !self.targets.is_empty(),
             taken: self.taken,
             found: self.found,
             ..PossiblySentCalls::default()
@@ -57,7 +57,7 @@ impl SearchScene {
 
     fn segment(&self, depth: u32) -> Option<Segment> {
         let newest: Vec<u32> = self
-            .sought
+            .targets
             .iter()
             .rev()
             .take(depth as usize)
@@ -66,21 +66,21 @@ impl SearchScene {
         Some(Segment {
             calls: u32::try_from(newest.len()).expect("few"),
             since: EpochSeconds::new(i64::from(*newest.last()?) * APART),
-            more: newest.len() < self.sought.len(),
+            more: newest.len() < self.targets.len(),
         })
     }
 
     fn commit(&mut self, op: Op) {
         match op {
-            Op::PeerOutcome(PeerOutcome::LookedFor { since }) => {
+            Op::PeerOutcome(PeerOutcome::SearchedFor { since }) => {
                 let since = since.map_or(0, |it| u32::try_from(it.get() / APART).expect("a call"));
-                let rest = self.sought.split_off(&since);
+                let rest = self.targets.split_off(&since);
                 self.released.extend(rest.into_iter().rev());
             }
             Op::PeerOutcome(PeerOutcome::Settled(told)) => {
-                for uuid in told.told.journaled {
+                for uuid in told.outcomes.journaled {
                     let n = u32::try_from(uuid.as_u128()).expect("a number");
-                    self.found += u64::from(self.sought.remove(&n));
+                    self.found += u64::from(self.targets.remove(&n));
                 }
             }
             other => panic!("{other:?}"),
@@ -124,7 +124,7 @@ impl SearchScene {
                         Some(asked) => {
                             self.pages += 1;
                             let page = self.answer(&asked);
-                            let op = self.search.heard(at(10 + step), &page, size);
+                            let op = self.search.on_page(at(10 + step), &page, size);
                             self.commit(op.expect("a page of ours"));
                         }
                     }

@@ -90,8 +90,8 @@ impl Rights {
             return false;
         }
         let at = now.wall;
-        let told = Box::new(LeadOutcome::Granted);
-        ops.push(Op::Lead(LeadChange::Request { told, at }));
+        let outcome = Box::new(LeadOutcome::Granted);
+        ops.push(Op::Lead(LeadChange::Request { outcome, at }));
         self.polls_work();
         !first && Grant::CallRead.is_among(&gained)
     }
@@ -129,7 +129,7 @@ impl Rights {
     }
 
     /// When something is to be looked at that nothing else points at.
-    pub(super) fn look(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn next_check(&self, now: Duration) -> Option<Duration> {
         // what is due and may not go out now is looked at in a while
         let due = self
             .due

@@ -17,7 +17,7 @@ fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (
     };
     let slot = plan.slot;
     let about = About {
-        sought: head.polls.clone(),
+        unconfirmed: head.polls.clone(),
         ..About::default()
     };
     let Launch::Go { request, .. } = core.launch(now, plan, about) else {
@@ -61,7 +61,7 @@ fn look_up() -> WorkQueue {
 
 fn is_granted(outcome: &Answered) -> bool {
     outcome.ops.iter().any(|op| match op {
-        Op::Lead(LeadChange::Request { told, .. }) => **told == LeadOutcome::Granted,
+        Op::Lead(LeadChange::Request { outcome, .. }) => **outcome == LeadOutcome::Granted,
         _ => false,
     })
 }

@@ -2,12 +2,12 @@
 
 use super::core::Core;
 use super::failed_calls;
-use super::log::{Call, doubted, searched, settled, told};
+use super::log::{Call, doubted, log_answer, searched, settled};
 use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::shown::SenderView;
 use super::status::{self, SenderStatus};
-use super::token::{Look, TokenSource, Watch};
+use super::token::{TokenCheck, TokenSource, Watch};
 use super::token_update::{Tokens, print};
 use super::tokens::Before;
 use super::troubles::Extent;
@@ -28,12 +28,12 @@ use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
 /// How often the token file is looked at.
-const TOKEN_LOOK: Duration = Duration::from_secs(1);
+const TOKEN_CHECK: Duration = Duration::from_secs(1);
 
 /// How long after the spool could not write it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether it is our turn to send, should nothing tell of it.
-const TURN_LOOK: Duration = Duration::from_secs(1);
+const TURN_CHECK: Duration = Duration::from_secs(1);
 /// How often the call that FAILED is decided anew because the spool has learned more of it.
 const OUTDATED_MAX: u32 = 8;
 
@@ -103,7 +103,7 @@ impl Sender {
     ) -> Result<(), Error> {
         let (mut work, pulse) = self.open(status).await?;
         let mut changed = work.spool.changed();
-        let mut looks = tokio::time::interval(TOKEN_LOOK);
+        let mut looks = tokio::time::interval(TOKEN_CHECK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watched = work.watch.is_worthwhile();
         tokio::pin!(shutdown);
@@ -118,14 +118,14 @@ impl Sender {
                 loop {
                     tokio::select! {
                         Some(answered) = work.in_flight.join_next_with_id() => {
-                            work.answered(told_or_lost(answered));
+                            work.answered(answer_or_lost(answered));
                             return Ok(());
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => return Ok(()),
                         () = work.shown.turn_changed() => return Ok(()),
-                        () = work.watch.told() => {
-                            work.look();
+                        () = work.watch.changed() => {
+                            work.check_token();
                             return Ok(());
                         }
                         Some(question) = work.questions.0.recv() => {
@@ -134,7 +134,7 @@ impl Sender {
                         }
                         _ = looks.tick() => {
                             pulse.beat();
-                            if watched && work.look() {
+                            if watched && work.check_token() {
                                 return Ok(());
                             }
                         }
@@ -184,7 +184,7 @@ impl Sender {
             head: WorkQueue::default(),
             shown: SenderView::new(status, self.lease),
         };
-        work.look();
+        work.check_token();
         Ok((work, self.pulse))
     }
 }
@@ -214,7 +214,7 @@ impl Loop {
             if !self.client.permit().is_held_at(now) {
                 self.shown.anothers();
                 self.publish();
-                return Ok(Some(now.boot + TURN_LOOK));
+                return Ok(Some(now.boot + TURN_CHECK));
             }
             let inherited = self.client.permit().take_inherited();
             if !inherited.is_empty() {
@@ -307,12 +307,12 @@ impl Loop {
         self.tasks.insert(task.id(), (slot, Instant::now()));
     }
 
-    fn answered(&mut self, (task, heard): Response) {
+    fn answered(&mut self, (task, response): Response) {
         let Some((slot, began)) = self.tasks.remove(&task) else {
             return;
         };
         let took = began.elapsed();
-        if heard.answer == Err(ApiError::NotPermitted)
+        if response.answer == Err(ApiError::NotPermitted)
             && let Some(ops) = self.core.held_back(clock::now(), slot)
         {
             self.calls.remove(&slot);
@@ -321,8 +321,8 @@ impl Loop {
         }
         (self.request_times)(took);
         let call = self.calls.remove(&slot).unwrap_or_default();
-        if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
-            told(&outcome, &call, took);
+        if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
+            log_answer(&outcome, &call, took);
             self.unwritten.push_back(outcome.ops);
             if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.lead_request
                 && let Some(reply) = self.asking.remove(&ticket)
@@ -435,14 +435,14 @@ impl Loop {
     }
 
     /// Looks at the token; `true` when it is another now.
-    fn look(&mut self) -> bool {
-        match self.watch.look() {
-            Look::Same => false,
-            Look::Kept(why) => {
+    fn check_token(&mut self) -> bool {
+        match self.watch.check() {
+            TokenCheck::Same => false,
+            TokenCheck::Kept(why) => {
                 warn!(error = %why, "the token that was read before stays in use");
                 false
             }
-            Look::Changed(token, why) => {
+            TokenCheck::Changed(token, why) => {
                 if let Some(why) = &why {
                     warn!(error = %why, "no token");
                 }
@@ -485,10 +485,10 @@ impl Loop {
         let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();
         let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
-        let elsewhere = self
+        let by_other = self
             .shown
             .anothers_turn(self.client.permit().is_held_at(now));
-        self.answer_waiting(waits.or(elsewhere.as_ref()));
+        self.answer_waiting(waits.or(by_other.as_ref()));
         let still_asking = self.core.is_asking();
         let renewed = self.watch.kept().is_some();
         let place = (!renewed).then(|| self.core.token_place());
@@ -499,7 +499,7 @@ impl Loop {
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
             while let Some(answered) = self.in_flight.join_next_with_id().await {
-                self.answered(told_or_lost(answered));
+                self.answered(answer_or_lost(answered));
             }
         };
         if timeout(FINISH, landing).await.is_err() {
@@ -521,7 +521,7 @@ impl Loop {
 
 /// A task that panicked may have sent its request: its answer is lost, and its call is looked for
 /// before it is sent again.
-fn told_or_lost(answered: Result<Response, JoinError>) -> Response {
+fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     let error = match answered {
         Ok(answered) => return answered,
         Err(error) => error,

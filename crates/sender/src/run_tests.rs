@@ -86,7 +86,7 @@ impl Stage {
                 let wait = wait.min(SPOOL_AGAIN); // the spool may have changed
                 tokio::select! {
                     Some(answered) = self.work.in_flight.join_next_with_id() => {
-                        self.work.answered(told_or_lost(answered));
+                        self.work.answered(answer_or_lost(answered));
                     }
                     () = tokio::time::sleep(wait) => {}
                 }
@@ -186,7 +186,7 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
     stage.work.start(slot, async { panic!("a bug") });
 
     let answered = stage.work.in_flight.join_next_with_id().await;
-    stage.work.answered(told_or_lost(answered.expect("one")));
+    stage.work.answered(answer_or_lost(answered.expect("one")));
     assert_eq!(stage.work.core.under_way(), 0);
     assert!(stage.work.tasks.is_empty());
     assert!(stage.work.write_back().await.expect("open"));
@@ -226,7 +226,7 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
     let sent = async move { client.send(&request, &token).await };
     stage.work.start(slot, sent);
     let answered = stage.work.in_flight.join_next_with_id().await;
-    stage.work.answered(told_or_lost(answered.expect("one")));
+    stage.work.answered(answer_or_lost(answered.expect("one")));
 
     assert!(stage.work.write_back().await.expect("open"));
     let back = stage.row(row).await;

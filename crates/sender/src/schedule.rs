@@ -53,7 +53,7 @@ pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -
 }
 
 /// When a call is looked for again that a sweep did not show, so long after it was accepted.
-pub fn next_look(age: Duration, idle: bool, now: EventTime) -> EventTime {
+pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
     if idle && age < IDLE_FOR {
         return now.plus(IDLE);
     }
@@ -145,7 +145,7 @@ mod tests {
         }
         assert_eq!(next_poll(submitted, polls, true, now).since(now), PROBE);
         let look = |age, idle| {
-            next_look(Duration::from_secs(age), idle, now)
+            next_check(Duration::from_secs(age), idle, now)
                 .since(now)
                 .as_secs()
         };

@@ -14,11 +14,11 @@ pub(super) struct SenderView {
     /// Whose turn it is to send, where several could.
     lease: Option<watch::Receiver<Lease>>,
     /// Another may have sent since it was last our turn.
-    elsewhere: bool,
+    may_have_sent: bool,
     /// The pause that the log told of last.
-    told: Option<String>,
+    logged_pause: Option<String>,
     /// And what of the CRM failed beside it.
-    told_troubles: Vec<SenderTrouble>,
+    logged_troubles: Vec<SenderTrouble>,
     warned_days: Option<u32>,
 }
 
@@ -30,10 +30,10 @@ impl SenderView {
     ) -> Self {
         Self {
             status,
-            elsewhere: lease.is_some(),
+            may_have_sent: lease.is_some(),
             lease,
-            told: None,
-            told_troubles: Vec::new(),
+            logged_pause: None,
+            logged_troubles: Vec::new(),
             warned_days: None,
         }
     }
@@ -51,12 +51,12 @@ impl SenderView {
 
     /// It is not our turn: another may send now.
     pub(super) fn anothers(&mut self) {
-        self.elsewhere = true;
+        self.may_have_sent = true;
     }
 
     /// It is our turn: whether another may have sent before. That is said once for each turn.
     pub(super) fn took_over(&mut self) -> bool {
-        std::mem::take(&mut self.elsewhere)
+        std::mem::take(&mut self.may_have_sent)
     }
 
     /// Why nothing goes out while it is not our turn: no pause, for another sends.
@@ -90,9 +90,9 @@ impl SenderView {
                 warn!(days, cure, "the token ends in so many days");
             }
         }
-        self.tell(status.pause.as_ref(), asking);
-        troubles(&self.told_troubles, &status.troubles);
-        self.told_troubles.clone_from(&status.troubles);
+        self.log_pause(status.pause.as_ref(), asking);
+        troubles(&self.logged_troubles, &status.troubles);
+        self.logged_troubles.clone_from(&status.troubles);
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;
@@ -110,15 +110,15 @@ impl SenderView {
     }
 
     /// A pause that begins, or is over: another token that is refused as well ends none.
-    fn tell(&mut self, pause: Option<&Pause>, asking: bool) {
+    fn log_pause(&mut self, pause: Option<&Pause>, asking: bool) {
         let reason = pause.map(|it| it.reason.clone());
-        if reason == self.told || reason.is_none() && asking {
+        if reason == self.logged_pause || reason.is_none() && asking {
             return;
         }
         match pause {
             Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
             None => info!("no longer paused"),
         }
-        self.told = reason;
+        self.logged_pause = reason;
     }
 }

@@ -100,14 +100,14 @@ impl SenderStatus {
 /// `confirmed_at_once` calls to be confirmed.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
-    let sweeps = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
-    let requests = unsent + sweeps;
+    let reconciliation = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
+    let requests = unsent + reconciliation;
     let pace = u128::from(pacer.allowed(now).max(1));
     let wait = u128::from(requests) * pacer.rate().window().as_millis() / pace;
     Backlog {
         calls: head.ready + head.sending + head.submitted,
         drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),
-        sought: match head.possibly_sent.sought {
+        sought: match head.possibly_sent.is_searching {
             true => head.possibly_sent.waiting,
             false => 0,
         },
@@ -161,8 +161,8 @@ pub fn taken(token: &Token) -> Option<bool> {
 pub const fn instead(part: Part, other_works: bool) -> &'static str {
     match (part, other_works) {
         (Part::Polls, true) => "pages of the CRM's journal are read instead",
-        (Part::Sweeps, true) => "sweeps are off: calls are asked for one by one",
-        (Part::Polls | Part::Sweeps, false) => {
+        (Part::Reconciliation, true) => "sweeps are off: calls are asked for one by one",
+        (Part::Polls | Part::Reconciliation, false) => {
             "calls are taken, and whether they are journaled is asked later"
         }
         (Part::Token | Part::Submissions, _) => "",

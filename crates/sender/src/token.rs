@@ -56,7 +56,7 @@ impl TokenSource {
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
             Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),
-            Self::Kept(told) => Ok(told.borrow().tokens.clone()),
+            Self::Kept(updates) => Ok(updates.borrow().tokens.clone()),
             Self::Missing => Ok(None),
             Self::File(path) => {
                 let unreadable = |error: std::io::Error| match error.kind() {
@@ -90,7 +90,7 @@ impl TokenSource {
 
 /// What a look at the source gave.
 #[derive(Debug)]
-pub enum Look {
+pub enum TokenCheck {
     /// As before.
     Same,
     /// The file is there and cannot be read: the token that was read before stays in use.
@@ -109,7 +109,7 @@ pub struct Watch {
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
     /// It was said that the file cannot be read.
-    told: bool,
+    reported: bool,
 }
 
 impl Watch {
@@ -120,7 +120,7 @@ impl Watch {
             seen: None,
             current: None,
             doubted: true,
-            told: false,
+            reported: false,
         }
     }
 
@@ -130,14 +130,14 @@ impl Watch {
     }
 
     /// Ends when the keeper of the token has told something new; never where there is none.
-    pub async fn told(&mut self) {
-        let told = match &mut self.source {
-            TokenSource::Kept(told) => told.changed().await,
+    pub async fn changed(&mut self) {
+        let changed = match &mut self.source {
+            TokenSource::Kept(updates) => updates.changed().await,
             TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => {
                 return std::future::pending().await;
             }
         };
-        if told.is_err() {
+        if changed.is_err() {
             // the keeper has ended, and the process with it
             std::future::pending().await
         }
@@ -146,47 +146,51 @@ impl Watch {
     /// What the keeper of the token says now.
     pub fn kept(&self) -> Option<TokenUpdate> {
         match &self.source {
-            TokenSource::Kept(told) => Some(told.borrow().clone()),
+            TokenSource::Kept(updates) => Some(updates.borrow().clone()),
             TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => None,
         }
     }
 
     /// One look. A file that is gone or torn is believed at the second look alone.
-    pub fn look(&mut self) -> Look {
+    pub fn check(&mut self) -> TokenCheck {
         let version = match &self.source {
             TokenSource::File(path) => std::fs::metadata(path).ok().map(|it| FileVersion::of(&it)),
             TokenSource::Fixed(_) | TokenSource::Kept(_) | TokenSource::Missing => None,
         };
         if version.is_some() && version == self.seen && !self.doubted {
-            return Look::Same;
+            return TokenCheck::Same;
         }
         match self.source.read() {
             Ok(token) => {
                 self.seen = version;
                 self.doubted = false;
-                self.told = false;
+                self.reported = false;
                 let prints = token.as_ref().map(Tokens::prints);
                 if prints == self.current && prints.is_some() {
-                    return Look::Same;
+                    return TokenCheck::Same;
                 }
                 self.current = prints;
-                Look::Changed(token, None)
+                TokenCheck::Changed(token, None)
             }
             Err(_) if !self.doubted => {
                 self.doubted = true;
-                Look::Same
+                TokenCheck::Same
             }
             Err(error @ TokenError::Unreadable { .. }) if self.current.is_some() => {
-                let told = std::mem::replace(&mut self.told, true);
-                if told { Look::Same } else { Look::Kept(error) }
+                let reported = std::mem::replace(&mut self.reported, true);
+                if reported {
+                    TokenCheck::Same
+                } else {
+                    TokenCheck::Kept(error)
+                }
             }
             Err(error) => {
                 let first = self.current.take().is_some() || self.seen.is_none();
                 self.seen = version.or(Some(FileVersion::default()));
                 if first {
-                    Look::Changed(None, Some(error))
+                    TokenCheck::Changed(None, Some(error))
                 } else {
-                    Look::Same
+                    TokenCheck::Same
                 }
             }
         }
@@ -199,9 +203,11 @@ mod tests {
     use callbridge_model::ExposeSecret as _;
 
     fn changed(watch: &mut Watch) -> Option<Option<String>> {
-        match watch.look() {
-            Look::Same | Look::Kept(_) => None,
-            Look::Changed(token, _) => Some(token.map(|it| it.current.expose_secret().to_owned())),
+        match watch.check() {
+            TokenCheck::Same | TokenCheck::Kept(_) => None,
+            TokenCheck::Changed(token, _) => {
+                Some(token.map(|it| it.current.expose_secret().to_owned()))
+            }
         }
     }
 
@@ -278,14 +284,14 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         std::fs::create_dir(&path).expect("a folder");
         assert!(
-            matches!(watch.look(), Look::Same),
+            matches!(watch.check(), TokenCheck::Same),
             "it may be being written"
         );
         assert!(matches!(
-            watch.look(),
-            Look::Kept(TokenError::Unreadable { .. })
+            watch.check(),
+            TokenCheck::Kept(TokenError::Unreadable { .. })
         ));
-        assert!(matches!(watch.look(), Look::Same), "said once");
+        assert!(matches!(watch.check(), TokenCheck::Same), "said once");
         std::fs::remove_dir(&path).expect("removed");
         std::fs::write(&path, "svc_pat_one").expect("written");
         assert_eq!(changed(&mut watch), None, "the same again");
@@ -310,8 +316,8 @@ mod tests {
 
     #[test]
     fn what_the_keeper_of_a_token_tells_is_seen_once() {
-        let (keeper, told) = watch::channel(TokenUpdate::default());
-        let mut watch = Watch::new(TokenSource::Kept(told));
+        let (keeper, reported) = watch::channel(TokenUpdate::default());
+        let mut watch = Watch::new(TokenSource::Kept(reported));
         assert_eq!(changed(&mut watch), Some(None));
         let tell = |tokens| {
             keeper.send_replace(TokenUpdate {
@@ -339,7 +345,7 @@ mod tests {
     fn no_token_shows_in_debug() {
         let source = TokenSource::Fixed(Secret::from("svc_pat_one"));
         let mut watch = Watch::new(source.clone());
-        let look = watch.look();
+        let look = watch.check();
         assert!(!format!("{source:?} {watch:?} {look:?}").contains("svc_pat"));
     }
 }

@@ -144,9 +144,9 @@ impl<'a> TokenProbe<'a> {
         let mut ops = std::mem::take(&mut self.ops);
         ops.extend(launched);
         self.keep(ops).await?;
-        let heard = self.client.send(&request, self.token).await;
-        let answer = heard.answer.clone();
-        if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
+        let response = self.client.send(&request, self.token).await;
+        let answer = response.answer.clone();
+        if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
             self.keep(outcome.ops).await?;
         }
         Ok(answer)

@@ -29,7 +29,8 @@ pub enum Part {
     /// Outcomes are told one by one.
     Polls,
     /// Pages of the journal are shown.
-    Sweeps,
+    #[strum(serialize = "sweeps")]
+    Reconciliation,
 }
 
 impl Part {
@@ -42,7 +43,7 @@ impl Part {
             Endpoint::TokenInfo => Some(Self::Token),
             Endpoint::Submit => Some(Self::Submissions),
             Endpoint::Poll => Some(Self::Polls),
-            Endpoint::Filter => Some(Self::Sweeps),
+            Endpoint::Filter => Some(Self::Reconciliation),
             Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => None,
         }
     }
@@ -297,7 +298,7 @@ impl Troubles {
         if self.whole().is_some() {
             return Vec::new();
         }
-        let parts = [Part::Polls, Part::Sweeps].into_iter();
+        let parts = [Part::Polls, Part::Reconciliation].into_iter();
         let failing = parts.filter_map(|part| {
             let failures = self.failures(part).filter(|it| it.outage)?;
             Some(Trouble {
@@ -316,8 +317,8 @@ impl Troubles {
     /// Others do what this part would: polls and pages tell the same.
     fn is_replaced(&self, part: Part) -> bool {
         let other = match part {
-            Part::Polls => Part::Sweeps,
-            Part::Sweeps => Part::Polls,
+            Part::Polls => Part::Reconciliation,
+            Part::Reconciliation => Part::Polls,
             Part::Token | Part::Submissions => return false,
         };
         let other = &self.parts[other.place()];

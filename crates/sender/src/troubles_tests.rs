@@ -138,7 +138,7 @@ fn submissions_that_fail_while_polls_work_are_an_outage_of_submissions() {
 
 #[test]
 fn polls_or_sweeps_that_fail_while_calls_are_taken_are_told_beside() {
-    for part in [Part::Polls, Part::Sweeps] {
+    for part in [Part::Polls, Part::Reconciliation] {
         let mut troubles = good(0);
         for second in 1..=12 {
             troubles.request_fails(second, part, i64::try_from(second).unwrap_or(0));
@@ -169,8 +169,8 @@ fn what_others_do_meanwhile_is_tried_ever_more_seldom() {
     let mut second = 1;
     while second < 3600 {
         troubles.works_at(second, Part::Polls);
-        if troubles.admission_at(second, Part::Sweeps) == PartAdmission::AtOnce {
-            troubles.request_fails(second, Part::Sweeps, 0);
+        if troubles.admission_at(second, Part::Reconciliation) == PartAdmission::AtOnce {
+            troubles.request_fails(second, Part::Reconciliation, 0);
             tried.push(second);
         }
         second += 1;

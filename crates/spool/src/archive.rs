@@ -13,7 +13,7 @@
 mod database;
 
 use crate::Error;
-use crate::files::{FILE, LOCK, look_beside, make_folder, not_writable};
+use crate::files::{FILE, LOCK, check_siblings, make_folder, not_writable};
 use crate::folder::refuse_shared;
 use crate::state_dir_lock::Lock;
 use crate::tables::schema::MIGRATIONS;
@@ -127,17 +127,17 @@ pub fn export(
     (program, now): (&str, i64),
 ) -> Result<StateArchive, ArchiveError> {
     let file = dir.join(FILE);
-    if !matches!(plain_file::look(&file), Ok(Some(_))) {
+    if !matches!(plain_file::check(&file), Ok(Some(_))) {
         let dir = dir.to_path_buf();
         return Err(Error::Missing { dir }.into());
     }
-    look_beside(&file)?;
+    check_siblings(&file)?;
     let (snapshot, _) = Temporary::make(dir, "export.db")?;
     let schema = vacuum(&file, &snapshot.0).map_err(|error| Error::sqlite(&file, &error))?;
     let mut files = vec![(FILE.to_owned(), snapshot.0.clone())];
     for name in beside {
         let path = dir.join(name);
-        let found = plain_file::look(&path).map_err(|error| not_writable(&path, &error))?;
+        let found = plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
         files.extend(found.map(|_| ((*name).to_owned(), path)));
     }
     let mut parts = Vec::new();

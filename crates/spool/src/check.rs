@@ -2,7 +2,7 @@
 //! file while nobody ran.
 
 use super::Error;
-use super::files::{look_beside, not_writable};
+use super::files::{check_siblings, not_writable};
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -55,7 +55,7 @@ pub(super) fn check_beside(
     report: impl Fn(Integrity) + Send + 'static,
 ) -> Result<Check, Error> {
     let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
-    look_beside(file)?;
+    check_siblings(file)?;
     let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(wrong)?;
     let interrupt = db.get_interrupt_handle();
     let path = file.to_path_buf();

@@ -3,10 +3,10 @@
 use crate::op::{Delivery, WebhookEvent};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::message::WebhookMessage;
-use callbridge_formats::message::webhook::{CompletedCall, ContactTold, LeadTold};
+use callbridge_formats::message::webhook::{CompletedCall, ContactMessage, LeadMessage};
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
-use callbridge_leads::directory::{ContactPhones, LeadNews, Told, What};
+use callbridge_leads::directory::{ContactPhones, FactUpdate, LeadNews, What};
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 use ring::digest;
 
@@ -20,7 +20,7 @@ impl WebhookEvent {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Completed { .. } => COMPLETED,
-            Self::Learn(news) => news.what.told().word(),
+            Self::Learn(news) => news.what.source().word(),
         }
     }
 }
@@ -40,7 +40,7 @@ impl Delivery {
     /// The message of this delivery; its `signature` is the digest of
     /// [`without_signature`](Self::without_signature) here.
     pub fn message(&self) -> WebhookMessage {
-        let (call, lead) = match &self.told {
+        let (call, lead) = match &self.news {
             WebhookEvent::Completed { uuid, leads, shown } => {
                 let leads = leads.iter().map(|lead| lead.get()).collect();
                 let call = CompletedCall {
@@ -50,14 +50,14 @@ impl Delivery {
                 };
                 (Some(call), None)
             }
-            WebhookEvent::Learn(news) => (None, Some(lead_told(news))),
+            WebhookEvent::Learn(news) => (None, Some(lead_message(news))),
         };
         WebhookMessage {
             event: self.event.clone(),
             installation: self.installation.clone(),
             company: self.company.clone(),
             proof: hex(&self.signature),
-            kind: self.told.kind().to_owned(),
+            kind: self.news.kind().to_owned(),
             call,
             lead,
         }
@@ -67,26 +67,26 @@ impl Delivery {
     ///
     /// # Errors
     /// What is wrong with the message, and what it may be.
-    pub fn of_message(told: &WebhookMessage, at: EventTime) -> Result<Self, String> {
-        let event = match (&told.call, &told.lead) {
-            (Some(call), _) if told.kind == COMPLETED => WebhookEvent::Completed {
+    pub fn of_message(message: &WebhookMessage, at: EventTime) -> Result<Self, String> {
+        let event = match (&message.call, &message.lead) {
+            (Some(call), _) if message.kind == COMPLETED => WebhookEvent::Completed {
                 uuid: CallUuid(call.uuid),
                 leads: leads(&call.leads, "call.leads")?,
                 shown: call.shown.clone().map(Box::new),
             },
-            (None, Some(lead)) => WebhookEvent::Learn(Box::new(news(&told.kind, lead)?)),
-            (Some(_) | None, _) => return Err(other_kind(&told.kind)),
+            (None, Some(lead)) => WebhookEvent::Learn(Box::new(news(&message.kind, lead)?)),
+            (Some(_) | None, _) => return Err(other_kind(&message.kind)),
         };
         Ok(Self {
-            installation: told.installation.clone(),
-            event: told.event.clone(),
-            signature: unhex(&told.proof).ok_or_else(|| {
+            installation: message.installation.clone(),
+            event: message.event.clone(),
+            signature: unhex(&message.proof).ok_or_else(|| {
                 "proof: it is not a digest; it may be 64 hexadecimal digits".to_owned()
             })?,
-            company: told.company.clone(),
+            company: message.company.clone(),
             at,
-            comes_again: false,
-            told: event,
+            is_redelivered: false,
+            news: event,
         })
     }
 }
@@ -100,27 +100,27 @@ fn other_kind(kind: &str) -> String {
     )
 }
 
-fn lead_told(news: &LeadNews) -> LeadTold {
+fn lead_message(news: &LeadNews) -> LeadMessage {
     let texts = |all: &[Phone]| all.iter().map(|it| it.as_str().to_owned()).collect();
-    let contact = |it: &ContactPhones| ContactTold {
+    let contact = |it: &ContactPhones| ContactMessage {
         contact: it.contact.map(ContactId::get),
         name: text(&it.name, Name::as_str),
         now: texts(&it.now),
         before: texts(&it.before),
     };
     let responsible = match &news.profile.responsible {
-        Told::Is(it) => Some(it),
-        Told::Untold | Told::None => None,
+        FactUpdate::Is(it) => Some(it),
+        FactUpdate::Unchanged | FactUpdate::None => None,
     };
-    LeadTold {
+    LeadMessage {
         id: news.lead.get(),
         at: news.at.get(),
         phone: text(&news.phone, Phone::as_str),
         name: text(&news.profile.name, Name::as_str),
         responsible: match &news.profile.responsible {
-            Told::Untold => None,
-            Told::None => Some(NOBODY),
-            Told::Is(it) => Some(it.id.get()),
+            FactUpdate::Unchanged => None,
+            FactUpdate::None => Some(NOBODY),
+            FactUpdate::Is(it) => Some(it.id.get()),
         },
         responsible_name: responsible.and_then(|it| it.name.clone()).map(String::from),
         stage: text(&news.profile.stage, Name::as_str),
@@ -139,40 +139,42 @@ fn lead_told(news: &LeadNews) -> LeadTold {
 }
 
 /// Empty where there is none, `None` where nothing is told.
-fn text<T>(told: &Told<T>, text: impl FnOnce(&T) -> &str) -> Option<String> {
-    match told {
-        Told::Untold => None,
-        Told::None => Some(String::new()),
-        Told::Is(it) => Some(text(it).to_owned()),
+fn text<T>(update: &FactUpdate<T>, text: impl FnOnce(&T) -> &str) -> Option<String> {
+    match update {
+        FactUpdate::Unchanged => None,
+        FactUpdate::None => Some(String::new()),
+        FactUpdate::Is(it) => Some(text(it).to_owned()),
     }
 }
 
-fn name(text: Option<&str>) -> Told<Name> {
-    text.map_or(Told::Untold, |text| Told::from(Name::new(text)))
+fn name(text: Option<&str>) -> FactUpdate<Name> {
+    text.map_or(FactUpdate::Unchanged, |text| {
+        FactUpdate::from(Name::new(text))
+    })
 }
 
-fn profile(told: &LeadTold) -> ProfileNews {
-    let responsible = told.responsible.map(|id| {
-        let name = told.responsible_name.as_deref().and_then(Name::new);
-        Told::from(EmployeeId::new(id)).map(|id| Responsible { id, name })
+fn profile(message: &LeadMessage) -> ProfileNews {
+    let responsible = message.responsible.map(|id| {
+        let name = message.responsible_name.as_deref().and_then(Name::new);
+        FactUpdate::from(EmployeeId::new(id)).map(|id| Responsible { id, name })
     });
     ProfileNews {
-        name: name(told.name.as_deref()),
+        name: name(message.name.as_deref()),
         responsible: responsible.unwrap_or_default(),
-        stage: name(told.stage.as_deref()),
+        stage: name(message.stage.as_deref()),
     }
 }
 
-fn news(kind: &str, told: &LeadTold) -> Result<LeadNews, String> {
-    let merged = leads(&told.merged, "lead.merged")?;
+fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
+    let merged = leads(&message.merged, "lead.merged")?;
     let what = What::of_event(kind, merged).ok_or_else(|| other_kind(kind))?;
-    let lead = LeadId::new(told.id).ok_or_else(|| no_lead("lead.id", told.id))?;
-    let first = match told.phone.as_deref() {
-        None => Told::Untold,
-        Some("") => Told::None,
-        Some(text) => Told::Is(phone(text, "lead.phone")?),
+    let lead = LeadId::new(message.id).ok_or_else(|| no_lead("lead.id", message.id))?;
+    let first = match message.phone.as_deref() {
+        None => FactUpdate::Unchanged,
+        Some("") => FactUpdate::None,
+        Some(text) => FactUpdate::Is(phone(text, "lead.phone")?),
     };
-    let contacts = told.contacts.iter().map(|it| {
+    let contacts = message.contacts.iter().map(|it| {
         let of = |all: &[String]| {
             let phones = all.iter().map(|it| phone(it, "lead.contacts"));
             phones.collect::<Result<Vec<_>, _>>()
@@ -186,8 +188,8 @@ fn news(kind: &str, told: &LeadTold) -> Result<LeadNews, String> {
     });
     Ok(LeadNews {
         contacts: contacts.collect::<Result<_, String>>()?,
-        profile: profile(told),
-        ..LeadNews::new(lead, EpochSeconds::new(told.at), what, first)
+        profile: profile(message),
+        ..LeadNews::new(lead, EpochSeconds::new(message.at), what, first)
     })
 }
 

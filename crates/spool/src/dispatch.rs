@@ -139,13 +139,13 @@ impl Store {
             Op::Foreign { company, call, at } => {
                 tables::echoes::foreign(self, company, call, *at)?;
             }
-            Op::Lead(LeadChange::Request { told, at }) => {
-                return tables::lead_requests::told(self, told, *at);
+            Op::Lead(LeadChange::Request { outcome, at }) => {
+                return tables::lead_requests::apply(self, outcome, *at);
             }
             Op::Lead(LeadChange::Backfill { page, answer, at }) => {
                 tables::backfill::backfilled(self, page, answer, *at)?;
             }
-            Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told)?,
+            Op::PeerOutcome(outcome) => tables::peer_outcomes::apply(self, outcome)?,
             Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::Purged),
             Op::Learn(news) => {
                 let new = tables::look_ups::learn(self, news)?;

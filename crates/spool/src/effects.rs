@@ -19,7 +19,7 @@ impl Progress {
             }
             Step::Unsent => self.not_before = 0,
             Step::Journaled(OutcomeSource::Confirmation)
-            | Step::Discard { elsewhere: false }
+            | Step::Discard { by_peer: false }
             | Step::Expire
             | Step::Forwarded => {}
             Step::Journaled(OutcomeSource::Webhook) => {
@@ -33,18 +33,18 @@ impl Progress {
                 self.not_before = 0;
                 self.is_no_letter();
             }
-            Step::Discard { elsewhere: true } => {
+            Step::Discard { by_peer: true } => {
                 self.attempted(at, GIVEN_UP);
                 self.hooked |= self.state == State::Submitted;
             }
             // It goes out with the backlog, as what it was journaled as; who tells of its earlier
             // requests tells nothing.
-            Step::SendAgain { why, told } => {
+            Step::SendAgain { why, generation } => {
                 self.attempted(at, why);
                 self.begins_anew();
                 (self.live, self.hooked) = (false, false);
                 (self.request_id, self.token, self.first_sent) = (None, None, None);
-                self.generation = told.unwrap_or(self.generation + 1);
+                self.generation = generation.unwrap_or(self.generation + 1);
             }
             Step::Accepted { request_id, token } => {
                 self.request_id = Some(request_id.clone());
@@ -63,8 +63,8 @@ impl Progress {
                 self.failures = *failures;
                 self.not_before = not_before.micros().max(0);
             }
-            Step::NotYet { next_look, absent } => {
-                self.next_poll = Some(*next_look);
+            Step::NotYet { next_check, absent } => {
+                self.next_poll = Some(*next_check);
                 match *absent {
                     None => self.polls += 1,
                     Some(times) if times == self.absent => {}
@@ -72,12 +72,12 @@ impl Progress {
                 }
             }
             Step::Unresolved {
-                next_look,
+                next_check,
                 fate,
                 why,
             } => {
                 self.attempted(at, why);
-                self.is_unresolved(*next_look, *fate, why);
+                self.is_unresolved(*next_check, *fate, why);
             }
             Step::Resubmit { why } => {
                 self.attempted(at, why);

@@ -18,12 +18,12 @@ pub const LOCK: &str = "spool.lock";
 ///
 /// # Errors
 /// [`Error::NotWritable`], which says what stands there.
-pub(super) fn look_beside(file: &Path) -> Result<(), Error> {
+pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut name = file.as_os_str().to_owned();
         name.push(end);
         let path = Path::new(&name);
-        plain_file::look(path).map_err(|error| not_writable(path, &error))?;
+        plain_file::check(path).map_err(|error| not_writable(path, &error))?;
     }
     Ok(())
 }

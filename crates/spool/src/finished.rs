@@ -83,7 +83,7 @@ impl Finished {
     }
 
     /// The customer's number as it was received.
-    pub(crate) fn heard(&self) -> Option<&str> {
+    pub(crate) fn raw_number(&self) -> Option<&str> {
         self.call.number.as_ref().map(|number| number.text.as_str())
     }
 

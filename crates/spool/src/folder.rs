@@ -1,7 +1,7 @@
 //! Opening the state folder: who may, what is found, and what is checked beside the work.
 
 use super::check::check_beside;
-use super::files::{connect, look_beside, make_folder, not_writable, sync_folder};
+use super::files::{check_siblings, connect, make_folder, not_writable, sync_folder};
 use super::identity::{self, Seen};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
@@ -25,7 +25,7 @@ pub use super::files::{FILE, LOCK};
 /// [`Error::Foreign`], [`Error::Damaged`]: nothing is deleted or changed then.
 pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let file = dir.join(FILE);
-    match plain_file::look(&file) {
+    match plain_file::check(&file) {
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             return Err(not_writable(&file, &error));
         }
@@ -40,7 +40,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let lock = Lock::take(dir)?;
     let (held, seen) = make_private(&file)?;
     let on_commit = settings.on_commit.clone();
-    look_beside(&file)?;
+    check_siblings(&file)?;
     let mut store = Store::over(connect(&file)?, &file, settings)?;
     let farewell = meta::meta(&store, CLEAN)?;
     let clean = seen.is_none() || farewell.is_some();
@@ -57,9 +57,9 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
     identity::begin(&mut store, &Seen::of(&now))?;
-    let seat = StateDir::new(&file, held, lock);
+    let state_dir = StateDir::new(&file, held, lock);
     let (handle, mut guard) =
-        start(store, Some(seat), on_commit).map_err(|error| not_writable(&file, &error))?;
+        start(store, Some(state_dir), on_commit).map_err(|error| not_writable(&file, &error))?;
     if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {
         let checked = handle.clone();
         let report = move |found| checked.set_integrity(found);

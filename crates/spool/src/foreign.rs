@@ -39,7 +39,7 @@ impl ForeignCall {
 
 /// One of them, with when it was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Told {
+struct TimedForeignCall {
     at: EventTime,
     #[serde(flatten)]
     call: ForeignCall,
@@ -48,21 +48,21 @@ struct Told {
 /// What is remembered of them, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignLog {
-    waiting: Vec<Told>,
-    doubles: Vec<Told>,
+    waiting: Vec<TimedForeignCall>,
+    doubles: Vec<TimedForeignCall>,
 }
 
 impl ForeignLog {
     /// Another provider has journaled this call, which is ours as well, or none of ours so far.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
-        let known = |all: &[Told]| all.iter().any(|it| it.call == call);
+        let known = |all: &[TimedForeignCall]| all.iter().any(|it| it.call == call);
         if known(&self.waiting) || known(&self.doubles) {
             return;
         }
-        let told = Told { at, call };
+        let timed = TimedForeignCall { at, call };
         match ours {
-            true => self.doubles.push(told),
-            false => self.waiting.push(told),
+            true => self.doubles.push(timed),
+            false => self.waiting.push(timed),
         }
         self.forget(at);
     }
@@ -91,9 +91,9 @@ impl ForeignLog {
     /// Who has journaled calls of ours.
     pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
         let mut providers = BTreeMap::<&str, Vec<i64>>::new();
-        for told in self.doubles.iter().filter(|it| is_within(it, now, KEPT)) {
-            let starts = providers.entry(&told.call.provider).or_default();
-            starts.push(told.call.started.get());
+        for timed in self.doubles.iter().filter(|it| is_within(it, now, KEPT)) {
+            let starts = providers.entry(&timed.call.provider).or_default();
+            starts.push(timed.call.started.get());
         }
         let all = providers.into_iter().map(|(provider, mut starts)| {
             starts.sort_unstable();
@@ -114,8 +114,8 @@ impl ForeignLog {
 }
 
 /// A clock that was set back makes nothing older.
-fn is_within(told: &Told, now: EventTime, span: Duration) -> bool {
-    now.since(told.at) <= span
+fn is_within(timed: &TimedForeignCall, now: EventTime, span: Duration) -> bool {
+    now.since(timed.at) <= span
 }
 
 #[cfg(test)]

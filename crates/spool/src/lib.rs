@@ -138,7 +138,7 @@ pub const DUE_POLLS_MAX: usize = 8;
 /// Confirmable calls counted in one [`WorkQueue`].
 pub const CONFIRMABLE_MAX: u32 = 200;
 /// Calls that one sweep looks for.
-pub const SOUGHT_MAX: usize = 500;
+pub const RECONCILE_MAX: usize = 500;
 /// Deliveries of webhooks are known again for so long (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// And no more than so many.

@@ -274,9 +274,9 @@ pub struct Delivery {
     pub at: EventTime,
     /// The service sends it again where it is not taken; a stream does not, and what comes from
     /// there before the company is known waits for that.
-    pub comes_again: bool,
+    pub is_redelivered: bool,
     /// What it tells.
-    pub told: WebhookEvent,
+    pub news: WebhookEvent,
 }
 
 /// What an event tells.
@@ -311,7 +311,7 @@ pub enum Delivered {
         /// The call.
         row: RowId,
         /// It stands on other leads than the one it was sent with, merged ones not counted.
-        elsewhere: bool,
+        other_lead: bool,
     },
     /// That call is a letter now: the journal holds it with other values than it was to have.
     Overtaken(RowId),
@@ -363,9 +363,9 @@ pub enum Done {
     /// `Step`: where the call stands now.
     Stepped(State),
     /// `Errand` of a look-up.
-    LookedUp {
+    LookupDone {
         /// Letters that say what was found.
-        told: u64,
+        updated: u64,
         /// Letters that went on without their employee.
         left: u64,
     },

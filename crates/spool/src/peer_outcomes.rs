@@ -25,7 +25,7 @@ pub enum PeerOutcome {
     AllPossiblySent,
     /// Calls that began at this moment or later have been looked for: those that are left may be
     /// sent. `None`: all have, but for those that came since that began.
-    LookedFor {
+    SearchedFor {
         /// Seconds.
         since: Option<EpochSeconds>,
     },
@@ -40,7 +40,7 @@ pub enum PeerOutcome {
         at: EventTime,
     },
     /// The stream has these outcomes, and all before them.
-    Told {
+    Published {
         /// The place of the last in the outbox.
         through: i64,
     },
@@ -51,9 +51,9 @@ pub enum PeerOutcome {
 pub struct Settlement {
     /// By what it was. Calls that were taken in again are known by how often: what is told of an
     /// earlier time is no news.
-    pub told: Outcomes,
+    pub outcomes: Outcomes,
     /// Who says so.
-    pub witness: OutcomeSource,
+    pub source: OutcomeSource,
     /// Now.
     pub at: EventTime,
 }
@@ -61,12 +61,16 @@ pub struct Settlement {
 impl Settlement {
     /// A page of the journal shows these calls.
     pub fn by_page(calls: &[CallUuid], at: EventTime) -> Self {
-        let told = Outcomes {
+        let outcomes = Outcomes {
             journaled: calls.iter().map(|uuid| uuid.0).collect(),
             ..Outcomes::default()
         };
-        let witness = OutcomeSource::Journal;
-        Self { told, witness, at }
+        let source = OutcomeSource::Journal;
+        Self {
+            outcomes,
+            source,
+            at,
+        }
     }
 }
 

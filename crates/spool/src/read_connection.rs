@@ -29,7 +29,7 @@ impl ReadConnection {
     }
 
     fn of(file: PathBuf) -> Result<Self, Error> {
-        files::look_beside(&file)?;
+        files::check_siblings(&file)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&file, flags)
             .map_err(|error| Error::sqlite(&file, &error))?;

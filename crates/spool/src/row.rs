@@ -474,11 +474,11 @@ pub struct PossiblySentCalls {
     /// The newest of those that may be sent.
     pub released: Option<Due>,
     /// Some are still to be looked for.
-    pub sought: bool,
+    pub is_searching: bool,
     /// How many there ever were.
     pub taken: u64,
     /// How many of them pages of the journal have shown.
     pub found: u64,
     /// How many calls the stream has settled.
-    pub told: u64,
+    pub settled: u64,
 }

@@ -198,7 +198,7 @@ pub enum Step {
     /// submitted → submitted: not settled yet.
     NotYet {
         /// When to look again, by a reconciliation page or a poll.
-        next_look: EventTime,
+        next_check: EventTime,
         /// Pages that should have shown it, a minute apart at least; from 2 on it is polled alone.
         /// `None` where it was polled.
         absent: Option<u32>,
@@ -207,7 +207,7 @@ pub enum Step {
     /// its requestId. Counts as an attempt.
     Unresolved {
         /// When the journal can be asked first.
-        next_look: EventTime,
+        next_check: EventTime,
         /// What becomes of it when the journal does not hold it.
         fate: IfAbsent,
         /// The attempt's words.
@@ -268,7 +268,7 @@ pub enum Step {
     /// counts as an attempt.
     Discard {
         /// At another sender, as the stream says.
-        elsewhere: bool,
+        by_peer: bool,
     },
     /// ready → forwarded: a broker has confirmed it.
     Forwarded,
@@ -279,7 +279,7 @@ pub enum Step {
         why: String,
         /// For the how manieth time, where the stream has told it; else it is once more, and the
         /// stream is told.
-        told: Option<u32>,
+        generation: Option<u32>,
     },
 }
 
@@ -305,7 +305,7 @@ impl Step {
             Self::Rejudged { .. } => "rejudged",
             Self::Moved { .. } => "moved",
             Self::Expire => "expire",
-            Self::Discard { elsewhere: true } => "given up",
+            Self::Discard { by_peer: true } => "given up",
             Self::Discard { .. } => "discard",
             Self::Forwarded => "forwarded",
             Self::SendAgain { .. } => "send again",
@@ -434,9 +434,9 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         },
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Parked).then_some(Dead),
-        Step::Discard { elsewhere } => match state {
+        Step::Discard { by_peer } => match state {
             Dead | Parked => Some(Discarded),
-            Ready | Submitted => elsewhere.then_some(Discarded),
+            Ready | Submitted => by_peer.then_some(Discarded),
             Sending | Journaled | Discarded | Forwarded => None,
         },
         Step::Forwarded => (state == Ready).then_some(Forwarded),

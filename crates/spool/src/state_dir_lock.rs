@@ -57,7 +57,7 @@ impl StateDir {
         name.into()
     }
 
-    fn look(&self) -> Found {
+    fn check(&self) -> Found {
         let Ok(ours) = self.held.metadata() else {
             return Found::Here;
         };
@@ -79,7 +79,7 @@ impl StateDir {
     /// # Errors
     /// [`Error::Gone`], or why it cannot be made anew.
     pub fn keep(&mut self, store: &Store) -> Result<Option<Store>, Error> {
-        let why = match self.look() {
+        let why = match self.check() {
             Found::Here => return self.keep_lock().map(|()| None),
             Found::Deleted => return self.make_anew(store).map(Some),
             Found::PeerOutcome => "it was moved",
@@ -120,7 +120,7 @@ impl StateDir {
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
         files::sync_folder(&self.file)?;
-        files::look_beside(&self.file)?;
+        files::check_siblings(&self.file)?;
         let mut store = Store::over(connect(&self.file)?, &self.file, store.settings())?;
         identity::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
         self.held = made;

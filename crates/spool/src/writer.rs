@@ -207,10 +207,10 @@ impl Drop for Guard {
     }
 }
 
-/// Starts the thread over an open store. `seat` is held as long as it runs.
+/// Starts the thread over an open store. `state_dir` is held as long as it runs.
 pub(super) fn start(
     store: Store,
-    seat: Option<StateDir>,
+    state_dir: Option<StateDir>,
     on_commit: Option<CommitHook>,
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
@@ -225,7 +225,7 @@ pub(super) fn start(
         stop: Arc::clone(&stop),
         on_commit,
         refused_at: None,
-        seat,
+        state_dir,
     };
     let thread = std::thread::Builder::new()
         .name("spool".into())
@@ -261,7 +261,7 @@ struct Writer {
     /// When a request was last refused for trouble that may pass.
     refused_at: Option<Instant>,
     /// `None` in memory. Let go last, when the file is closed.
-    seat: Option<StateDir>,
+    state_dir: Option<StateDir>,
 }
 
 impl Writer {
@@ -341,10 +341,10 @@ impl Writer {
 
     /// Sees to it that the file is in its place.
     fn stay(&mut self) -> Result<(), Error> {
-        let Some(seat) = &mut self.seat else {
+        let Some(state_dir) = &mut self.state_dir else {
             return Ok(());
         };
-        if let Some(anew) = seat.keep(&self.store)? {
+        if let Some(anew) = state_dir.keep(&self.store)? {
             self.store = anew;
         }
         Ok(())

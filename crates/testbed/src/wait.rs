@@ -6,7 +6,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// Nothing in these tests takes this long unless it never comes.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits for `future`, and fails with `what` when it does not come.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -20,7 +20,7 @@ pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
 
 /// The same for what takes longer.
 pub async fn until_within(deadline: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let mut looks = interval(LOOK_EVERY);
+    let mut looks = interval(CHECK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let looking = async {
         while !holds().await {

@@ -1,7 +1,7 @@
 //! Made-up calls.
 
 use callbridge_call::{
-    Direction, EpochSeconds, EventTime, Extension, FinishedCall, HeardNumber, Linkedid, Variable,
+    Direction, EpochSeconds, EventTime, Extension, FinishedCall, Linkedid, RawNumber, Variable,
 };
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A customer's call to 101, answered: 5.02 s, of which 4 s are talk.
 pub fn call() -> FinishedCall {
     let started = EventTime::from_micros(1_795_151_317_833_600);
-    let number = HeardNumber {
+    let number = RawNumber {
         text: "998901110001".to_owned(),
         from_dial_string: false,
     };

@@ -22,7 +22,7 @@ pub const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
 /// Events that wait to be published, and that wait for their confirms.
 const EVENTS_MAX: usize = 256;
 /// Between two looks whether a quiet line is still there.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// An event that comes again after 30 s is to find a line.
 const BOUNDS: Bounds = Bounds {
     first: Duration::from_millis(500),
@@ -139,7 +139,7 @@ impl EventPublisher {
     /// any more. Those whose confirms it owes hear that it was lost.
     async fn serve(&mut self, line: &ConfirmedLine) -> Option<String> {
         let mut under_way = FuturesUnordered::new();
-        let mut look = interval(LOOK_EVERY);
+        let mut look = interval(CHECK_EVERY);
         let (stream, user) = (&self.stream, &self.login.broker.user);
         loop {
             tokio::select! {

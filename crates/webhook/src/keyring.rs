@@ -96,10 +96,10 @@ impl Keyring {
         let tried: Vec<_> = tried
             .map(|(whose, key)| (whose, key.begin(&headers.timestamp)))
             .collect();
-        let elsewhere = known.is_some() && !is_bound;
+        let bound_otherwise = known.is_some() && !is_bound;
         let meant = tried
             .iter()
-            .any(|(whose, _)| !(elsewhere && *whose == Whose::Unbound));
+            .any(|(whose, _)| !(bound_otherwise && *whose == Whose::Unbound));
         Proof {
             tried,
             meant,

@@ -26,7 +26,7 @@ pub fn news(
     let phone = match &snapshot["phone"] {
         Value::String(text) => FirstPhone::of(Some(text), country),
         Value::Null => FirstPhone::None,
-        _ => FirstPhone::Untold,
+        _ => FirstPhone::Unchanged,
     };
     Some(LeadNews {
         profile: ProfileNews::of_snapshot(snapshot),
@@ -84,7 +84,7 @@ pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_leads::directory::Told;
+    use callbridge_leads::directory::FactUpdate;
     use callbridge_leads::directory::profile::{Name, Responsible};
     use callbridge_model::{EmployeeId, Phone};
     use serde_json::json;
@@ -127,7 +127,7 @@ mod tests {
             ],
         });
         let news = told("LEAD_PROPERTIES_UPDATED", &event).expect("news");
-        let name = |text| Told::from(Name::new(text));
+        let name = |text| FactUpdate::from(Name::new(text));
         assert_eq!(
             (news.profile.name, news.profile.stage),
             (name("Deal"), name("In work"))
@@ -136,10 +136,10 @@ mod tests {
         let olga = Name::new("Olga");
         assert_eq!(
             news.profile.responsible,
-            Told::Is(Responsible { id, name: olga })
+            FactUpdate::Is(Responsible { id, name: olga })
         );
         let names: Vec<_> = news.contacts.into_iter().map(|it| it.name).collect();
-        assert_eq!(names, [name("Anna"), Told::None]);
+        assert_eq!(names, [name("Anna"), FactUpdate::None]);
         // §6.5: what would be null is left out
         let bare = told("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
         let ProfileNews {
@@ -147,8 +147,8 @@ mod tests {
             responsible,
             stage,
         } = bare.profile;
-        assert_eq!((name, stage), (Told::Untold, Told::None));
-        assert_eq!(responsible, Told::None);
+        assert_eq!((name, stage), (FactUpdate::Unchanged, FactUpdate::None));
+        assert_eq!(responsible, FactUpdate::None);
     }
 
     #[test]
@@ -188,6 +188,6 @@ mod tests {
         let event = json!({"lead": {"id": 4001, "updatedTimestamp": 1_795_151_000, "phone": 7}});
         let news = news("LEAD_CREATED", &event, None, None).expect("news");
         assert_eq!(news.at.get(), 1_795_151_000);
-        assert_eq!(news.phone, FirstPhone::Untold);
+        assert_eq!(news.phone, FirstPhone::Unchanged);
     }
 }

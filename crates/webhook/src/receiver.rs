@@ -141,7 +141,7 @@ impl Receiver {
     pub fn turned_away(&self, word: &'static str, status: u16, words: &str) {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
-        if let Some(times) = self.tally.tell(word, now) {
+        if let Some(times) = self.tally.due(word, now) {
             warn!(reason = word, status, times, words, "a webhook is refused");
         }
     }
@@ -149,7 +149,7 @@ impl Receiver {
     /// Keeps it in the state alone: the answer, and whether it told our state something new.
     async fn keep_here(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
         match self.keep(delivery, now).await {
-            Ok(delivered) => (tell(delivery, &delivered), is_new(&delivered)),
+            Ok(delivered) => (log_and_answer(delivery, &delivered), is_new(&delivered)),
             Err(answer) => (answer, false),
         }
     }
@@ -170,15 +170,17 @@ impl Receiver {
         let looked = timeout(COMMIT_WITHIN, looked).await;
         let known = looked.ok().and_then(Result::ok);
         match known {
-            Some((Fit::Other, _)) => return (tell(&delivery, &Delivered::OtherCompany), false),
-            Some((_, true)) => return (tell(&delivery, &Delivered::Repeat), false),
+            Some((Fit::Other, _)) => {
+                return (log_and_answer(&delivery, &Delivered::OtherCompany), false);
+            }
+            Some((_, true)) => return (log_and_answer(&delivery, &Delivered::Repeat), false),
             Some((Fit::Unbound | Fit::Same, false)) | None => {}
         }
         let word = match stream.publish(&delivery).await {
             Ok(()) => "published",
             Err(reason) => {
                 let word = "unpublished";
-                if let Some(times) = self.tally.tell(word, now) {
+                if let Some(times) = self.tally.due(word, now) {
                     warn!(%reason, times, "an event does not get into the stream; it comes again");
                 }
                 return (Answer { status: 503, word }, false);
@@ -196,13 +198,13 @@ impl Receiver {
         let done = match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(done)) => done,
             Ok(Err(error)) => {
-                if let Some(times) = self.tally.tell("disk", now) {
+                if let Some(times) = self.tally.due("disk", now) {
                     warn!(%error, times, "an event cannot be kept; it comes again");
                 }
                 return Err(again("disk"));
             }
             Err(_) => {
-                if let Some(times) = self.tally.tell("slow", now) {
+                if let Some(times) = self.tally.due("slow", now) {
                     warn!(
                         times,
                         "the disk takes longer than a second for an event; it comes again"
@@ -226,9 +228,9 @@ const fn is_new(delivered: &Delivered) -> bool {
 }
 
 /// What became of a delivery: the line in the log of whoever took it, and the answer.
-pub fn tell(delivery: &Delivery, delivered: &Delivered) -> Answer {
+pub fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
-    let (uuid, lead) = match &delivery.told {
+    let (uuid, lead) = match &delivery.news {
         WebhookEvent::Completed { uuid, .. } => (Some(uuid.to_string()), None),
         WebhookEvent::Learn(news) => (None, Some(news.lead.get())),
     };
@@ -240,9 +242,9 @@ pub fn tell(delivery: &Delivery, delivered: &Delivered) -> Answer {
         }
         Delivered::Waits => (200, "waits"),
         Delivered::OtherCompany => (200, "other_company"),
-        Delivered::Confirmed { row, elsewhere } => {
+        Delivered::Confirmed { row, other_lead } => {
             info!(call = uuid, id = row.0, %event, "journaled, a webhook says");
-            if *elsewhere {
+            if *other_lead {
                 warn!(
                     call = uuid,
                     id = row.0,

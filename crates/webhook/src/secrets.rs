@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where secrets come from.
 #[derive(Clone, Debug, Default)]
@@ -165,10 +165,10 @@ impl Secrets {
     /// Looks at the files until it is dropped. A change is believed when it is seen twice: a file
     /// may be being written.
     pub async fn keep(self: Arc<Self>) {
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut look = tokio::time::interval(CHECK_EVERY);
         let mut texts = Texts::default();
         let (mut used, mut seen) = (None, None);
-        let mut told = String::new();
+        let mut reported = String::new();
         loop {
             look.tick().await;
             let (places, before) = (self.places.clone(), texts.clone());
@@ -178,10 +178,10 @@ impl Secrets {
             };
             let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
             let words = words.join("; ");
-            if words != told && !words.is_empty() {
+            if words != reported && !words.is_empty() {
                 tracing::warn!(error = %words, "the secrets that sign events");
             }
-            told = words;
+            reported = words;
             let print = Some(read.print());
             if print == seen && print != used {
                 let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub type Events = BTreeMap<(&'static str, &'static str), u64>;
 
 /// A refusal of one kind is told no more often.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Counts, since the start of the process.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Tally(Mutex<Counts>);
 struct Counts {
     events: Events,
     last: Option<EventTime>,
-    told: BTreeMap<&'static str, (EventTime, u64)>,
+    logged: BTreeMap<&'static str, (EventTime, u64)>,
 }
 
 impl Tally {
@@ -46,18 +46,18 @@ impl Tally {
 
     /// How many of this result there were since it was told last; `None` while it is too early to
     /// tell it again.
-    pub fn tell(&self, result: &'static str, now: EventTime) -> Option<u64> {
+    pub fn due(&self, result: &'static str, now: EventTime) -> Option<u64> {
         let mut counts = self.lock();
-        let Some((told, since)) = counts.told.get_mut(result) else {
-            counts.told.insert(result, (now, 0));
+        let Some((logged, since)) = counts.logged.get_mut(result) else {
+            counts.logged.insert(result, (now, 0));
             return Some(1);
         };
         *since += 1;
         // A clock that was set back does not silence it.
-        if now.since(*told) < TOLD_EVERY && now >= *told {
+        if now.since(*logged) < LOG_EVERY && now >= *logged {
             return None;
         }
-        *told = now;
+        *logged = now;
         Some(std::mem::take(since))
     }
 
@@ -80,13 +80,13 @@ mod tests {
     fn a_flood_of_one_refusal_is_told_once_a_minute_with_its_number() {
         let tally = Tally::new();
         let at = EventTime::from_seconds;
-        assert_eq!(tally.tell("forged", at(100)), Some(1));
+        assert_eq!(tally.due("forged", at(100)), Some(1));
         for second in 101..160 {
-            assert_eq!(tally.tell("forged", at(second)), None);
+            assert_eq!(tally.due("forged", at(second)), None);
         }
-        assert_eq!(tally.tell("stale", at(130)), Some(1));
-        assert_eq!(tally.tell("forged", at(160)), Some(60));
-        assert_eq!(tally.tell("forged", at(50)), Some(1), "set back");
+        assert_eq!(tally.due("stale", at(130)), Some(1));
+        assert_eq!(tally.due("forged", at(160)), Some(60));
+        assert_eq!(tally.due("forged", at(50)), Some(1), "set back");
     }
 
     #[test]

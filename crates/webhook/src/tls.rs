@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Between two looks at the files.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a certificate's or a key's file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -107,7 +107,7 @@ impl Files {
 ///
 /// # Errors
 /// As [`Error`] says.
-pub fn look(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, Error> {
+pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, Error> {
     let files = Files::read(certificate)?;
     files.server(certificate)?;
     files.chain(certificate)
@@ -124,8 +124,8 @@ pub fn keep(
     let mut used = Files::read(&certificate)?;
     let (current, shown) = watch::channel(used.server(&certificate)?);
     let keeping = async move {
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        let mut told = None;
+        let mut look = tokio::time::interval(CHECK_EVERY);
+        let mut reported = None;
         loop {
             look.tick().await;
             let path = certificate.clone();
@@ -140,17 +140,17 @@ pub fn keep(
                 false => Ok(Some((files.server(&certificate)?, files))),
             });
             match anew {
-                Ok(None) => told = None,
+                Ok(None) => reported = None,
                 Ok(Some((server, files))) => {
                     tracing::info!("the webhook certificate is read anew");
                     current.send_replace(server);
-                    (used, told) = (files, None);
+                    (used, reported) = (files, None);
                 }
                 Err(error) => {
-                    if told.as_ref() != Some(&error) {
+                    if reported.as_ref() != Some(&error) {
                         tracing::warn!(%error, "the webhook certificate stays the one before");
                     }
-                    told = Some(error);
+                    reported = Some(error);
                 }
             }
         }

@@ -89,7 +89,7 @@ pub fn judge_proved(
     if !event.id.eq_ignore_ascii_case(&headers.id) {
         return Err(Refusal::OtherId);
     }
-    let told = match event.what {
+    let news = match event.what {
         What::Completed { uuid, leads, shown } => {
             let shown = Some(shown);
             WebhookEvent::Completed { uuid, leads, shown }
@@ -121,8 +121,8 @@ pub fn judge_proved(
             signature: headers.signature.bytes(),
             company: event.company,
             at: bench.now,
-            comes_again: true,
-            told,
+            is_redelivered: true,
+            news,
         }),
         binds: whose == Whose::Unbound,
     })

@@ -154,7 +154,7 @@ fn news_of_a_lead_is_never_newer_than_now() {
             "lead": lead,
         });
         match judged(NOW, event.to_string().as_bytes(), SECRET) {
-            Ok(Verified::Keep { delivery, .. }) => match delivery.told {
+            Ok(Verified::Keep { delivery, .. }) => match delivery.news {
                 WebhookEvent::Learn(news) => news.at.get(),
                 other => panic!("{other:?}"),
             },

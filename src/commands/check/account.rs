@@ -137,7 +137,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     }
     if let Some(conf) = conf {
         let path = conf.path.display();
-        return match conf.hears("call") {
+        return match conf.receives("call") {
             true => well(
                 &*name,
                 format!("events of calls are received, as {path} says"),

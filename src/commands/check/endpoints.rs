@@ -27,12 +27,13 @@ pub(crate) struct PbxEndpoints<'a> {
 /// Everything that is found.
 pub(crate) fn judge(
     config: &Config,
-    told: &[PbxEndpoints<'_>],
+    shown: &[PbxEndpoints<'_>],
     people: &People,
 ) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    let (asked, silent): (Vec<_>, Vec<_>) =
-        told.iter().partition(|it| !it.account.endpoints.is_empty());
+    let (asked, silent): (Vec<_>, Vec<_>) = shown
+        .iter()
+        .partition(|it| !it.account.endpoints.is_empty());
     for it in silent {
         let what = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
                     IAXpeers (write = system) and DeviceStateList (write = reporting)";
@@ -40,7 +41,7 @@ pub(crate) fn judge(
     }
     let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
     let unknown = |it: &SourceConfig| !it.catch_up && !asked_otherwise(it);
-    if told.is_empty() && config.sources.iter().any(unknown) {
+    if shown.is_empty() && config.sources.iter().any(unknown) {
         let what = "not known: only a manager account (ami://) can be asked for them";
         found.push(well("endpoints", what));
     }
@@ -57,8 +58,8 @@ pub(crate) fn judge(
     found
 }
 
-fn serves(trunk: &Trunk, told: &PbxEndpoints<'_>) -> bool {
-    trunk.pbx.is_none() || told.flag.pbx.is_none() || trunk.pbx == told.flag.pbx
+fn serves(trunk: &Trunk, shown: &PbxEndpoints<'_>) -> bool {
+    trunk.pbx.is_none() || shown.flag.pbx.is_none() || trunk.pbx == shown.flag.pbx
 }
 
 /// The endpoint is the trunk's; a trunk may also be a part of one: `DAHDI/i1/998712000000`.
@@ -70,16 +71,17 @@ fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
 fn trunk_found(
     config: &Config,
     trunk: &Trunk,
-    told: &[&&PbxEndpoints<'_>],
+    shown: &[&&PbxEndpoints<'_>],
     people: &People,
 ) -> CheckFinding {
     let name = format!("endpoint {}", trunk.endpoint);
-    let endpoints = || told.iter().flat_map(|it| it.account.endpoints.names());
+    let endpoints = || shown.iter().flat_map(|it| it.account.endpoints.names());
     let own = endpoints().filter(|it| is_of(trunk, it));
     let own: BTreeSet<&str> = own.map(String::as_str).collect();
     let is_phone = |it: &&str| {
-        told.iter()
-            .any(|told| is_telephone(config, told, it, people))
+        shown
+            .iter()
+            .any(|shown| is_telephone(config, shown, it, people))
     };
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
@@ -94,26 +96,26 @@ fn trunk_found(
         let own: Vec<&str> = own.into_iter().collect();
         return well(name, format!("the PBX has {}", listed(&own)));
     }
-    unmeant(trunk, told, name)
+    unmeant(trunk, shown, name)
 }
 
 /// A trunk that no endpoint is meant by.
-fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> CheckFinding {
+fn unmeant(trunk: &Trunk, shown: &[&&PbxEndpoints<'_>], name: String) -> CheckFinding {
     let wrong = format!(
         "the PBX has none of this name: calls over trunk {} would be internal",
         trunk.name
     );
-    let near = told.iter().filter_map(|it| near(trunk, &it.account));
+    let near = shown.iter().filter_map(|it| near(trunk, &it.account));
     if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
         let todo = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
         return fault(Code::Configuration, name, wrong, todo);
     }
     // chan_sip names a channel by the address of whoever is no peer of its.
-    if !told.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
+    if !shown.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
         let what = "not known: the PBX lists no such endpoint, and may have it all the same";
         return well(name, what);
     }
-    let others = told.iter().flat_map(|it| it.account.endpoints.names());
+    let others = shown.iter().flat_map(|it| it.account.endpoints.names());
     let others = others.filter(|it| !is_number(it)).map(String::as_str);
     let others: Vec<&str> = others.collect();
     let has = match others.is_empty() {
@@ -142,41 +144,46 @@ fn is_whole(trunk: &Trunk, account: &Account) -> bool {
     let sip = |it: &&str| ["PJSIP", "SIP", "IAX2"].contains(it);
     let endpoints = &account.endpoints;
     let devices = endpoints.names().map(|it| technology(it)).filter(sip);
-    let mut told = endpoints.whole.iter().map(String::as_str).chain(devices);
-    told.any(|it| it.eq_ignore_ascii_case(wanted))
+    let mut shown = endpoints.whole.iter().map(String::as_str).chain(devices);
+    shown.any(|it| it.eq_ignore_ascii_case(wanted))
 }
 
 /// Endpoints that may be lines to the outside and that no trunk takes in.
-fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
+fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
     let trunks = &config.rules.trunks;
-    let of_pbx = || trunks.iter().filter(|trunk| serves(trunk, told));
+    let of_pbx = || trunks.iter().filter(|trunk| serves(trunk, shown));
     // One that is named as the one that was meant is named once.
     let meant = |trunk: &Trunk, endpoint: &String| {
-        let mut endpoints = told.account.endpoints.names();
-        !endpoints.any(|it| is_of(trunk, it)) && near(trunk, &told.account) == Some(endpoint)
+        let mut endpoints = shown.account.endpoints.names();
+        !endpoints.any(|it| is_of(trunk, it)) && near(trunk, &shown.account) == Some(endpoint)
     };
-    let left = told.account.endpoints.names().filter(|it| {
+    let left = shown.account.endpoints.names().filter(|it| {
         let taken = of_pbx().any(|trunk| is_of(trunk, it) || meant(trunk, it));
-        !taken && !is_telephone(config, told, it, people)
+        !taken && !is_telephone(config, shown, it, people)
     });
     let left: Vec<&str> = left.map(String::as_str).collect();
     if left.is_empty() {
         return None;
     }
     Some(advice(
-        format!("endpoints of {}", short(told.flag)),
+        format!("endpoints of {}", short(shown.flag)),
         format!("no trunk takes {}", listed(&left)),
         "name with --trunk what is a line to the outside, and in --employees what is a telephone",
     ))
 }
 
 /// It is named by a number, or some employee sits there.
-fn is_telephone(config: &Config, told: &PbxEndpoints<'_>, endpoint: &str, people: &People) -> bool {
+fn is_telephone(
+    config: &Config,
+    shown: &PbxEndpoints<'_>,
+    endpoint: &str,
+    people: &People,
+) -> bool {
     let device = endpoint.split_once('/').map_or("", |(_, device)| device);
     let mut trunks = config.rules.trunks.iter();
     let extension = Extension::new(device);
     let knows = |trunk: &Trunk| people.employee_of(&extension, trunk).is_some();
-    is_number(endpoint) || trunks.any(|trunk| serves(trunk, told) && knows(trunk))
+    is_number(endpoint) || trunks.any(|trunk| serves(trunk, shown) && knows(trunk))
 }
 
 fn is_number(endpoint: &str) -> bool {

@@ -12,7 +12,7 @@ const MEND: &str = "correct the row; the good ones are in force, and the file is
                     itself";
 
 /// Every list that the trunks name.
-pub(crate) fn look(config: &Config) -> Vec<CheckFinding> {
+pub(crate) fn check(config: &Config) -> Vec<CheckFinding> {
     let mut lists = Watched::of(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
@@ -57,7 +57,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
 }
 
 /// The lists as they can be read, for whoever asks who sits where; what is wrong with them is told
-/// by [`look`].
+/// by [`check`].
 pub(crate) fn people(config: &Config) -> People {
     let mut lists = Watched::of(config.rules.every_trunk());
     drop(lists.reload(clock::now().wall));

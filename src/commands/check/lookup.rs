@@ -30,7 +30,7 @@ const NAMED_MAX: usize = 3;
 const NOBODYS: &str = "%2B12025550123";
 
 /// Everything about the look-up; nothing where none is asked for.
-pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
+pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(lookup) = &config.lookup else {
         return Vec::new();
     };

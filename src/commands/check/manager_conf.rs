@@ -80,7 +80,7 @@ impl ManagerConf {
     }
 
     /// The account hears events of this class.
-    pub(crate) fn hears(&self, class: &str) -> bool {
+    pub(crate) fn receives(&self, class: &str) -> bool {
         self.read.contains(class) || self.read.contains("all")
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         );
         let path = folder.path().join("manager.conf");
         let conf = ManagerConf::read(&path, "bridge", 5038).expect("the account");
-        assert!(conf.hears("call") && !conf.hears("system") && conf.write.is_empty());
+        assert!(conf.receives("call") && !conf.receives("system") && conf.write.is_empty());
         assert!(conf.is_deafened() && !ManagerConf::default().is_deafened());
         assert!(conf.timed && conf.variables.contains("LEAD_ID"));
         assert!(!format!("{conf:?}").contains("hunter2"));

@@ -93,23 +93,23 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(doubts(config))?;
     findings.show(open_secrets(config))?;
     findings.show(inward::trunks(config))?;
-    findings.show(lists::look(config))?;
+    findings.show(lists::check(config))?;
     sources(config, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;
     findings.show(inward::forward(config).await)?;
     findings.show(inward::lease(config).await)?;
     findings.show(inward::event_stream(config).await)?;
     findings.show(inward::words(config).await)?;
-    findings.show(webhooks::look(config, state.is_daemon()).await)?;
+    findings.show(webhooks::check(config, state.is_daemon()).await)?;
     findings.show(webhooks::page(config, state.is_daemon()).await)?;
-    findings.show(lookup::look(config, state.is_daemon()).await)?;
-    findings.show(service::look(config, state).await)?;
+    findings.show(lookup::check(config, state.is_daemon()).await)?;
+    findings.show(service::check(config, state).await)?;
     findings.verdict()
 }
 
 /// Each source, what its account may do and hear, and what the PBX says of its endpoints.
 async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure> {
-    let (mut told, mut unasked) = (Vec::new(), false);
+    let (mut shown, mut unasked) = (Vec::new(), false);
     for flag in &config.sources {
         let (mut found, account) = inward::source(flag).await;
         let well = found.fault.is_none();
@@ -129,17 +129,17 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
         match account {
             Some(account) => {
                 findings.show(account::judge(config, flag, &account))?;
-                told.push(PbxEndpoints { flag, account });
+                shown.push(PbxEndpoints { flag, account });
             }
             None if well => findings.show(account::unknown(flag))?,
             None => unasked = true,
         }
     }
-    if unasked && told.is_empty() {
+    if unasked && shown.is_empty() {
         return Ok(());
     }
     let people = lists::people(config);
-    findings.show(endpoints::judge(config, &told, &people))
+    findings.show(endpoints::judge(config, &shown, &people))
 }
 
 /// Secrets that every user of this machine can read. Of the connection its own check tells.

@@ -139,7 +139,7 @@ fn queues(
         1 => "it has a queue".to_owned(),
         queues => format!("it has {queues} queues"),
     };
-    let deaf = conf.filter(|conf| !conf.hears("agent"));
+    let deaf = conf.filter(|conf| !conf.receives("agent"));
     let what = match deaf {
         Some(conf) => format!(
             "{it_has}, and {} gives the account no read = agent: which telephones ring in it is \
@@ -207,7 +207,7 @@ const PARTLY: &str = "partly";
 /// Near it, and marked so.
 const ESTIMATE: &str = "estimate";
 /// Nothing tells it: such calls are `incomplete`.
-const UNTOLD: &str = "no";
+const NOT_GIVEN: &str = "no";
 
 /// How one value is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +251,7 @@ const MOVED_LISTED: But = partly(
 );
 const CONFBRIDGE: But = (
     "conference",
-    UNTOLD,
+    NOT_GIVEN,
     "calls in `ConfBridge` are `incomplete`",
 );
 const BLONDE: But = partly(
@@ -298,7 +298,7 @@ impl Generation {
     }
 
     /// How all is told that is not listed, and what is.
-    const fn told(self, teller: Teller) -> (&'static str, &'static [But]) {
+    const fn reported(self, teller: Teller) -> (&'static str, &'static [But]) {
         match (teller, self) {
             (Teller::Ami, Self::Twelve) => (EXACT, &[]),
             (Teller::Ami, Self::Eleven) => (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED]),
@@ -319,7 +319,7 @@ impl Generation {
 
     /// How this value is told.
     pub(crate) fn cell(self, teller: Teller, value: &str) -> Cell {
-        let (how, buts) = self.told(teller);
+        let (how, buts) = self.reported(teller);
         let listed = buts.iter().find(|(of, ..)| *of == value);
         listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell { how, but })
     }

@@ -23,7 +23,7 @@ use std::path::Path;
 const SAVE: Grant = Grant::CallSave;
 
 /// Everything about the CRM.
-pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
+pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     let Some(crm) = &config.crm else {
         return Vec::new();
     };
@@ -124,7 +124,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
 }
 
 async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) -> Vec<CheckFinding> {
-    let (mut found, token) = token::look(crm, dir).await;
+    let (mut found, token) = token::check(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {

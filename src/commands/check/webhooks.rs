@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(14 * 86_400);
 const SECRET_DIGITS: usize = 64;
 
 /// Everything about the receiver; nothing where none is asked for.
-pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
+pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(webhooks) = &config.webhooks else {
         return Vec::new();
     };
@@ -93,7 +93,7 @@ pub(super) fn certificate(
     now: UnixTime,
     unfit: impl FnOnce(&str, &[String]) -> Option<CheckFinding>,
 ) -> CheckFinding {
-    let chain = match tls::look(files) {
+    let chain = match tls::check(files) {
         Ok(chain) => chain,
         Err(error) => {
             let todo = "give the certificate with its chain, and its key, as PEM files that \
@@ -323,7 +323,7 @@ mod tests {
     fn a_certificate_is_told_by_its_names_and_its_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let public = files(folder.path(), "crm.example.com");
-        let told = |when: &str| {
+        let shown = |when: &str| {
             let found = certificate("webhook-cert", &public, at(when), sent_to);
             format!("{} {}", found.fault.is_none(), found.what)
         };
@@ -333,7 +333,7 @@ mod tests {
             "2026-12-20T00:00:00Z",
             "2027-01-01T00:00:00Z",
         ]
-        .map(told)
+        .map(shown)
         .into();
         insta::assert_snapshot!(shown.join("\n"), @"
         false for crm.example.com, begins only at 2026-01-01T00:00:00Z

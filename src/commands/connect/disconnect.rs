@@ -55,7 +55,7 @@ pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
 const fn code(came: &TokenReply) -> Code {
     match came {
         TokenReply::WrongClient(_) => Code::NoPermission,
-        TokenReply::Refused(_) | TokenReply::PeerOutcome(_) => Code::Configuration,
+        TokenReply::Refused(_) | TokenReply::WrongAddress(_) => Code::Configuration,
         TokenReply::Unsure(_)
         | TokenReply::NotSent(_)
         | TokenReply::TooMany

@@ -179,7 +179,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
     let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
     let pasting = paste(typed, &connect.redirect, state, backs);
     let until = Instant::now() + connect.within;
-    let heard = async {
+    let answer = async {
         loop {
             match hears.recv().await {
                 Some(Back::Wrong(why)) => say(&format!(
@@ -191,7 +191,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
         }
     };
     let back = tokio::select! {
-        back = timeout_at(until, heard) => back,
+        back = timeout_at(until, answer) => back,
         never = pasting => match never {},
     };
     stop.send_replace(true);
@@ -254,7 +254,7 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
                      --client-secret-file are right"
                 )));
             }
-            TokenReply::PeerOutcome(why) => {
+            TokenReply::WrongAddress(why) => {
                 let words = format!("no OAuth endpoint answers at --auth-url ({why})");
                 return Err(Failure::new(Code::Configuration, words));
             }
@@ -387,7 +387,7 @@ async fn revoke_before(before: &Connection) {
         Ok(exchange) => revoke::all(&exchange, before).await,
         Err(error) => {
             let why = error.to_string().replace("--crm-url", "--auth-url");
-            let (token, came) = ("refresh token", TokenReply::PeerOutcome(why));
+            let (token, came) = ("refresh token", TokenReply::WrongAddress(why));
             vec![revoke::Unrevoked { token, came }]
         }
     };

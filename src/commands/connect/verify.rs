@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 /// So long the daemon may take to ask: its budget may be used up for a minute.
 const DAEMON_WITHIN: Duration = Duration::from_secs(100);
 /// Between two looks at it.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenOwner {
@@ -85,7 +85,7 @@ pub(super) async fn whose(
             }
             Ok((answer, binding)) => break Ok(unknown(&setup.address, answer, &binding)),
             Err(Unasked::Full(wait)) if Instant::now() + wait < until => {
-                tokio::time::sleep(wait + LOOK).await;
+                tokio::time::sleep(wait + CHECK_EVERY).await;
             }
             Err(why) => break Ok(TokenOwner::Unknown(why.to_string())),
         }
@@ -168,7 +168,7 @@ async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
         {
             return found;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
     TokenOwner::Unknown("the daemon has not asked yet".to_owned())
 }

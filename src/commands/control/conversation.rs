@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// Between two looks for a daemon that comes back.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// The replies to a question, and the handler in this process that gives them, where no daemon
 /// does.
@@ -118,9 +118,9 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
 }
 
 /// The zone in which times are shown: that of the flag, else the PBX's, else this machine's.
-pub(crate) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
-    match (&at.zone, told) {
-        (None, Some(told)) => told.clone(),
+pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
+    match (&at.zone, of_daemon) {
+        (None, Some(of_daemon)) => of_daemon.clone(),
         (flag, _) => Zone::of(flag.as_ref()),
     }
 }
@@ -207,25 +207,25 @@ pub(super) async fn follow(
     alone: impl AsyncFn() -> Result<(), Failure>,
     mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let (mut past, mut told) = (true, false);
+    let (mut past, mut reported) = (true, false);
     loop {
         match reach(at, &ask(past)).await? {
             Some(replies) => {
                 follow_daemon(replies, at, begun, &mut each).await?;
-                (past, told) = (false, false);
+                (past, reported) = (false, false);
             }
             None if !at.state.join(folder::FILE).exists() => return Err(nobody(&at.state)),
-            None if told => {}
+            None if reported => {}
             None => {
                 if past {
                     alone().await?;
                 }
-                (past, told) = (false, true);
+                (past, reported) = (false, true);
                 let state = at.state.display();
                 say(&format!("no daemon runs on {state}; waiting for one"));
             }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
 /// # Errors
 /// 69 without daemon and state.
 pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
-    let told = |item: &Value, zone: &Zone| {
+    let text = |item: &Value, zone: &Zone| {
         let phone = item["phone"].as_str().unwrap_or_default();
         let leads = item["leads"].as_array().into_iter().flatten();
         let leads: Vec<String> = leads.map(ToString::to_string).collect();
@@ -75,7 +75,7 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
         }
     };
     let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
-    print_items(at, ControlRequest::LeadList, none, told).await
+    print_items(at, ControlRequest::LeadList, none, text).await
 }
 
 /// `Anna Karimova, In work, employee 15 (Olga)`; `None` where nothing of it is known.
@@ -97,7 +97,7 @@ fn known_by(item: &Value) -> Option<String> {
 /// 65 for what is no number in full or was given nothing, 69 without daemon and state.
 pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let taken = matches!(ask, ControlRequest::LeadTake { .. });
-    let told = |item: &Value, zone: &Zone| {
+    let text = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let number = |name: &str| item[name].as_i64().unwrap_or_default();
         let (phone, lead) = (safe(text("phone")), number("leadId"));
@@ -121,7 +121,7 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
         }
         _ => "",
     };
-    print_items(at, ask, none, told).await
+    print_items(at, ask, none, text).await
 }
 
 /// `lead check PHONE`: the daemon's lists, or those that the flags name.
@@ -129,7 +129,7 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 /// # Errors
 /// 69 without daemon, state and trunks.
 pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    let told = |item: &Value, zone: &Zone| {
+    let text = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let lead = match item["leadId"].as_i64() {
             Some(lead) => format!("lead {lead}"),
@@ -150,7 +150,7 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<(), Failur
         }
         words
     };
-    let each = |item: &Value, zone: &Zone| show(at, item, || told(item, zone));
+    let each = |item: &Value, zone: &Zone| show(at, item, || text(item, zone));
     let found = converse(at, ask, each).await?;
     if found == 0 {
         let words = "no trunk is known here, and no lead by that number: no daemon runs, so \

@@ -66,7 +66,7 @@ pub(crate) async fn ask(
 /// # Errors
 /// 69 without daemon and state.
 pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    let told = |item: &Value, _: &Zone| {
+    let text = |item: &Value, _: &Zone| {
         let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
         let (pbx, user, before) = (text("pbx"), text("user"), text("before"));
         format!(
@@ -74,7 +74,7 @@ pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failur
              now is read again by `callbridge dead retry --reason unreadable`"
         )
     };
-    print_items(at, ask, "", told).await
+    print_items(at, ask, "", text).await
 }
 
 /// Publishes again what was forwarded since then.
@@ -82,10 +82,10 @@ pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 /// # Errors
 /// 69 without daemon and state.
 pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    let told = |item: &Value, zone: &Zone| {
+    let text = |item: &Value, zone: &Zone| {
         let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
         let (since, until) = (moment("since"), moment("until"));
         format!("what was forwarded from {since} to {until} is published again by the daemon")
     };
-    print_items(at, ask, "", told).await
+    print_items(at, ask, "", text).await
 }

@@ -7,7 +7,7 @@ use crate::terminal::Keyboard;
 use crate::{Failure, OrFail as _, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::status::OverallState;
-use callbridge_model::status::text::Look;
+use callbridge_model::status::text::TextStyle;
 use callbridge_model::{Code, Status, Zone};
 use rustix::termios::{LocalModes, tcgetwinsize};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
 
 /// Between two looks of `--watch`.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// A daemon that takes longer to say how it is does not work.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -50,15 +50,15 @@ pub(crate) async fn run(
 }
 
 /// The daemon's answer, or the spool's, and what it comes to.
-struct Told {
+struct StatusAnswer {
     item: Value,
     text: String,
     verdict: OverallState,
 }
 
-async fn ask(at: &Asking) -> Result<Told, Failure> {
+async fn ask(at: &Asking) -> Result<StatusAnswer, Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut told = None;
+    let mut answer = None;
     let keep = |item: &Value, zone: &Zone| {
         let mut status: Status = typed(item)?;
         if status.version.is_empty() {
@@ -66,24 +66,24 @@ async fn ask(at: &Asking) -> Result<Told, Failure> {
             status = status.judged();
         }
         let zone = zone.clone();
-        told = Some(Told {
+        answer = Some(StatusAnswer {
             item: item.clone(),
-            text: status.to_text(&Look { colour, zone }),
+            text: status.to_text(&TextStyle { colour, zone }),
             verdict: status.verdict,
         });
         Ok(())
     };
     converse(at, ControlRequest::Status, keep).await?;
-    told.ok_or_else(|| Failure::new(Code::Unreachable, "the daemon gave no status; ask again"))
+    answer.ok_or_else(|| Failure::new(Code::Unreachable, "the daemon gave no status; ask again"))
 }
 
 async fn once(at: &Asking) -> Result<OverallState, Failure> {
-    let told = ask(at).await?;
+    let answer = ask(at).await?;
     match at.json {
-        true => json_line(&told.item)?,
-        false => print(told.text)?,
+        true => json_line(&answer.item)?,
+        false => print(answer.text)?,
     }
-    Ok(told.verdict)
+    Ok(answer.verdict)
 }
 
 /// Says nothing where a daemon answers for its books. Whether something waits for a person is not
@@ -109,7 +109,7 @@ async fn healthy(at: &Asking) -> Result<(), Failure> {
 async fn lines(at: &Asking) -> Result<(), Failure> {
     loop {
         json_line(&ask(at).await?.item)?;
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }
 
@@ -122,7 +122,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
     }
     let mut shutdown = std::pin::pin!(shutdown);
     let mut last = tokio::select! {
-        told = ask(at) => told?.text,
+        answer = ask(at) => answer?.text,
         () = &mut shutdown => return Ok(()),
     };
     let mut screen = Screen::open()?;
@@ -131,13 +131,13 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
         let over = tokio::select! {
             () = &mut shutdown => true,
             () = screen.left() => true,
-            () = tokio::time::sleep(LOOK_EVERY) => false,
+            () = tokio::time::sleep(CHECK_EVERY) => false,
         };
         if over {
             break;
         }
         last = match ask(at).await {
-            Ok(told) => told.text,
+            Ok(answer) => answer.text,
             // It may come back: a daemon restarts, a folder is moved.
             Err(failure) => format!("{failure}\n"),
         };

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 /// It ends by itself after this long at the latest.
 const ENDS_WITHIN: Duration = Duration::from_secs(55);
-const LOOK_EVERY: Duration = Duration::from_millis(150);
+const CHECK_EVERY: Duration = Duration::from_millis(150);
 /// Customer calls among the recordings.
 const CALLS: u64 = 7;
 /// Calls shown at most.
@@ -162,9 +162,9 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status,
     let begin = Instant::now();
     let ends = recording::longest(pbx) + 2;
     let spool = daemon.observer().spool.clone();
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
-        look.tick().await;
+        ticks.tick().await;
         let rows: Vec<Row> = spool
             .read(|store| tables::calls::oldest(store, SHOWN_MAX))
             .await?;
@@ -293,11 +293,11 @@ impl View {
     ) -> Result<(), Failure> {
         match self.form {
             Form::Live { width } => self.draw(rows, status, left_sec, width),
-            Form::Plain | Form::Json => self.tell(rows),
+            Form::Plain | Form::Json => self.print_rows(rows),
         }
     }
 
-    fn tell(&mut self, rows: &[Row]) -> Result<(), Failure> {
+    fn print_rows(&mut self, rows: &[Row]) -> Result<(), Failure> {
         for row in rows {
             if self.shown.insert(row.id, row.state) == Some(row.state) {
                 continue;

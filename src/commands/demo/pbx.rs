@@ -25,7 +25,7 @@ async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let socket = tokio_tungstenite::accept_async(stream).await?;
     let (mut write, mut read) = socket.split();
     let begin = Instant::now();
-    let tell = async {
+    let play = async {
         for frame in frames {
             let after = Duration::from_micros(u64::try_from(frame.after_micros).unwrap_or(0));
             tokio::time::sleep_until(begin + after).await;
@@ -36,7 +36,7 @@ async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {
     // Pings are answered only while the line is read.
     let listen = async { while matches!(read.next().await, Some(Ok(_))) {} };
     tokio::select! {
-        told = tell => told,
+        played = play => played,
         () = listen => Ok(()),
     }
 }

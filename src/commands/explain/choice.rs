@@ -3,7 +3,7 @@
 
 use crate::Failure;
 use callbridge_admin::explain::shape::Other;
-use callbridge_call::{FinishedCall, ToldCall};
+use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_model::{Code, Judged, TypedNumber, safe};
 
 /// A uuid's beginning is at least so long, so that few calls share it.
@@ -37,7 +37,7 @@ pub(crate) struct Choice {
     /// Calls of the number, newest first.
     of_number: Vec<Other>,
     best: Option<IdMatch>,
-    kept: Vec<(ToldCall, Judged)>,
+    kept: Vec<(ReportedCall, Judged)>,
     fitting: usize,
     names: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Choice {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     /// Several only where all of them have the very id.
-    pub calls: Vec<(ToldCall, Judged)>,
+    pub calls: Vec<(ReportedCall, Judged)>,
     pub others: Vec<Other>,
 }
 
@@ -65,9 +65,9 @@ impl Choice {
     }
 
     /// Looks at a call.
-    pub(crate) fn offer(&mut self, heard: ToldCall, judged: Judged) {
+    pub(crate) fn offer(&mut self, reported: ReportedCall, judged: Judged) {
         let fit = match &self.wanted {
-            Some(id) => fit(id, &heard.call, &judged).max(self.fits_number(&judged)),
+            Some(id) => fit(id, &reported.call, &judged).max(self.fits_number(&judged)),
             None => Some(IdMatch::Any),
         };
         let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
@@ -80,7 +80,7 @@ impl Choice {
             self.fitting = 0;
         }
         if matches!(fit, IdMatch::Ending | IdMatch::Number) {
-            self.keep_newest(heard, judged);
+            self.keep_newest(reported, judged);
             return;
         }
         self.fitting += 1;
@@ -89,7 +89,7 @@ impl Choice {
         }
         let most = if fit < IdMatch::Channel { 1 } else { KEPT_MAX };
         if self.kept.len() < most {
-            self.kept.push((heard, judged));
+            self.kept.push((reported, judged));
         }
     }
 
@@ -104,7 +104,7 @@ impl Choice {
     }
 
     /// Of a number the newest call is meant, the others are named.
-    fn keep_newest(&mut self, heard: ToldCall, judged: Judged) {
+    fn keep_newest(&mut self, reported: ReportedCall, judged: Judged) {
         let new = Other::of(&judged.record);
         let at = self
             .of_number
@@ -112,7 +112,7 @@ impl Choice {
         self.of_number.insert(at, new);
         self.of_number.truncate(NAMED_MAX + 1);
         if at == 0 {
-            self.kept = vec![(heard, judged)];
+            self.kept = vec![(reported, judged)];
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
     use callbridge_mapping::{People, Rules, judge};
     use callbridge_testkit::sample::call;
 
-    fn heard(linkedid: &str, channel: &str) -> (ToldCall, Judged) {
+    fn reported(linkedid: &str, channel: &str) -> (ReportedCall, Judged) {
         let mut call = call();
         call.linkedid = UniqueId::new(linkedid).expect("not empty");
         call.also_known_as = UniqueId::new(channel).into_iter().collect();
@@ -209,15 +209,15 @@ mod tests {
             call.ended,
         );
         let pbx = "pbx1".to_owned();
-        (ToldCall { pbx, call }, judged)
+        (ReportedCall { pbx, call }, judged)
     }
 
     fn chosen(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let number = wanted.and_then(|text| TypedNumber::read(text, []));
         let mut choice = Choice::new(wanted, number);
         for (linkedid, channel) in calls {
-            let (heard, judged) = heard(linkedid, channel);
-            choice.offer(heard, judged);
+            let (reported, judged) = reported(linkedid, channel);
+            choice.offer(reported, judged);
         }
         let made = choice
             .made("a.raw")
@@ -225,7 +225,7 @@ mod tests {
         let ids = made
             .calls
             .into_iter()
-            .map(|(heard, _)| heard.call.linkedid.to_string());
+            .map(|(reported, _)| reported.call.linkedid.to_string());
         Ok(ids.collect())
     }
 
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn the_beginning_of_a_uuid_serves_while_only_one_begins_so() {
         let uuids = TWO.map(|(linkedid, channel)| {
-            let (_, judged) = heard(linkedid, channel);
+            let (_, judged) = reported(linkedid, channel);
             judged.record.uuid.expect("a uuid").to_string()
         });
         assert_ne!(uuids[0][..4], uuids[1][..4], "as these ids happen to be");
@@ -286,12 +286,12 @@ mod tests {
         let number = |text: &str| TypedNumber::read(text, []);
         let mut choice = Choice::new(Some("901110001"), number("901110001"));
         for (n, started) in [(1, 10), (2, 30), (3, 20)] {
-            let (heard, mut judged) = heard(&format!("1795151317.{n}"), "1.1");
+            let (reported, mut judged) = reported(&format!("1795151317.{n}"), "1.1");
             judged.record.client_phone = callbridge_model::Phone::from_e164("+998901110001");
             judged.record.started_at = callbridge_call::EpochSeconds::new(started);
-            choice.offer(heard, judged);
+            choice.offer(reported, judged);
         }
-        let (other, judged) = heard("1795151317.4", "1.1");
+        let (other, judged) = reported("1795151317.4", "1.1");
         assert_ne!(
             judged.record.client_phone,
             callbridge_model::Phone::from_e164("+998901110001")

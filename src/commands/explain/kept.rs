@@ -46,7 +46,7 @@ fn show(
     if let Some(file) = &explain.picture {
         super::draw(&of, zone, file, &explain.config.held)?;
     }
-    let mut told = super::told(
+    let mut text = super::render(
         &of,
         explain.json,
         zone,
@@ -56,9 +56,9 @@ fn show(
     let acts = kept.acts.iter().flatten();
     for Act { at, who, what } in acts.filter(|_| !explain.json) {
         let (at, who, what) = (zone.moment(*at), safe(who), safe(what));
-        told.push_str(&format!("  by hand           {at}  {who}: {what}\n"));
+        text.push_str(&format!("  by hand           {at}  {who}: {what}\n"));
     }
-    Ok(told)
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ mod tests {
         let kept = |item: &serde_json::Value, flags: &[&str]| {
             let kept = KeptCall::deserialize(item).expect("this version's shape");
             let utc = Zone::named("UTC").expect("a zone");
-            let told = show(&kept, &explain(flags), &utc, story::Paint::default());
-            told.expect("nothing is drawn")
+            let text = show(&kept, &explain(flags), &utc, story::Paint::default());
+            text.expect("nothing is drawn")
         };
         let line = kept(&item, &["--json"]);
         assert!(line.contains(r#""leadId":17,"#), "{line}");

@@ -14,13 +14,13 @@ use crate::config::{Config, Explain};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::audit::records;
-use callbridge_admin::explain::reading::{Reading, Told};
+use callbridge_admin::explain::reading::{ReadCall, Reading};
 use callbridge_admin::explain::shape::Other;
 use callbridge_admin::explain::story::{Paint, Times};
 use callbridge_admin::explain::text::Depth;
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
 use callbridge_call::decoded::WrongCall;
-use callbridge_call::{EventTime, ToldCall};
+use callbridge_call::{EventTime, ReportedCall};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
 use callbridge_mapping::people::files::Watched;
@@ -97,8 +97,8 @@ pub fn run(
         file,
         (path, *format),
         &mut reading,
-        |reading, told, is_last| {
-            printing.calls(told, reading.now())?;
+        |reading, calls, is_last| {
+            printing.calls(calls, reading.now())?;
             if is_last {
                 printing.end(reading.now())?;
             }
@@ -120,7 +120,7 @@ pub fn run(
         let words = words + &first.unwrap_or_default();
         return Err(Failure::new(Code::Input, words));
     }
-    printing.tell_nameless()?;
+    printing.print_nameless()?;
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
     let summary = summary::of(&reading, &printing.endpoints, config);
@@ -139,18 +139,18 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
 
 /// The recording: a file, what comes in at stdin, or a folder with a file a record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>, Failure> {
-    let told = |error: io::Error| Failure::unread(path.display(), &error);
+    let unread = |error: io::Error| Failure::unread(path.display(), &error);
     let from = match path.as_os_str() == "-" {
         true => Path::new("/dev/stdin"),
         false => path,
     };
-    let file = File::open(from).map_err(told)?;
-    if file.metadata().map_err(told)?.is_dir() {
+    let file = File::open(from).map_err(unread)?;
+    if file.metadata().map_err(unread)?.is_dir() {
         let lines = match format {
-            Format::FreeswitchCdr => records::open(path, None).map_err(told)?,
+            Format::FreeswitchCdr => records::open(path, None).map_err(unread)?,
             _ => None,
         };
-        let lines = lines.ok_or_else(|| told(io::Error::from(io::ErrorKind::IsADirectory)))?;
+        let lines = lines.ok_or_else(|| unread(io::Error::from(io::ErrorKind::IsADirectory)))?;
         return Ok(Box::new(lines));
     }
     Ok(Box::new(file))
@@ -184,7 +184,7 @@ pub(crate) fn read(
     mut file: Box<dyn io::Read>,
     (path, format): (&Path, Format),
     reading: &mut Reading,
-    mut each: impl FnMut(&mut Reading, Vec<Told>, bool) -> Result<bool, Failure>,
+    mut each: impl FnMut(&mut Reading, Vec<ReadCall>, bool) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let mut begun = false;
     loop {
@@ -197,12 +197,12 @@ pub(crate) fn read(
         {
             return Err(Failure::new(Code::Input, instead(path, format, &like)));
         }
-        let told = match read {
+        let calls = match read {
             0 => reading.finish(clock::now().wall),
             read => reading.filled(read),
         };
-        let told = told.or_fail_at(Code::Usage, "--trunk")?;
-        if !each(reading, told, read == 0)? || read == 0 {
+        let calls = calls.or_fail_at(Code::Usage, "--trunk")?;
+        if !each(reading, calls, read == 0)? || read == 0 {
             return Ok(());
         }
     }
@@ -217,7 +217,7 @@ struct Printing<'a> {
     zone: Zone,
     json: bool,
     paint: Paint,
-    waiting: Vec<ToldCall>,
+    waiting: Vec<ReportedCall>,
     /// Wrong messages that name neither PBX nor call: perhaps the file is of another format.
     nameless: Vec<WrongCall>,
     /// A wrong message named its PBX or its call.
@@ -240,7 +240,7 @@ impl Printing<'_> {
         self.print(&text)
     }
 
-    fn tell_nameless(&mut self) -> Result<(), Failure> {
+    fn print_nameless(&mut self) -> Result<(), Failure> {
         for wrong in std::mem::take(&mut self.nameless) {
             let text = shape::wrong_message(&wrong, self.json);
             self.print(&text)?;
@@ -248,60 +248,64 @@ impl Printing<'_> {
         self.flushed()
     }
 
-    fn calls(&mut self, calls: Vec<Told>, now: EventTime) -> Result<(), Failure> {
-        for told in calls {
-            let heard = match told {
-                Ok(heard) => heard,
+    fn calls(&mut self, calls: Vec<ReadCall>, now: EventTime) -> Result<(), Failure> {
+        for call in calls {
+            let reported = match call {
+                Ok(reported) => reported,
                 Err(wrong) => {
                     self.wrong(wrong)?;
                     continue;
                 }
             };
             // A message's own time proves nothing: it is judged by our clock.
-            if heard.call.given.is_some() {
-                self.call(heard, clock::now().wall)?;
+            if reported.call.given.is_some() {
+                self.call(reported, clock::now().wall)?;
                 continue;
             }
-            let odd = journal::figures::wrong_start(heard.call.started, now).is_some();
+            let odd = journal::figures::wrong_start(reported.call.started, now).is_some();
             if odd && self.waiting.len() < WAITING_MAX {
-                self.waiting.push(heard);
+                self.waiting.push(reported);
             } else {
-                self.call(heard, now)?;
+                self.call(reported, now)?;
             }
         }
         self.flushed()
     }
 
     fn end(&mut self, now: EventTime) -> Result<(), Failure> {
-        for heard in std::mem::take(&mut self.waiting) {
-            self.call(heard, now)?;
+        for reported in std::mem::take(&mut self.waiting) {
+            self.call(reported, now)?;
         }
         self.flushed()
     }
 
-    fn call(&mut self, heard: ToldCall, now: EventTime) -> Result<(), Failure> {
-        let ToldCall { pbx, call } = &heard;
+    fn call(&mut self, reported: ReportedCall, now: EventTime) -> Result<(), Failure> {
+        let ReportedCall { pbx, call } = &reported;
         self.endpoints.of(call);
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
         if let Some(choice) = &mut self.choice {
-            choice.offer(heard, judged);
+            choice.offer(reported, judged);
             return Ok(());
         }
         let text = if self.json {
             shape::Shape::of(&judged).to_line()
         } else {
-            let of = self.explained(&heard, &judged);
+            let of = self.explained(&reported, &judged);
             let times = Times::new(&self.zone, call.started);
             text::block(&of, &times, Depth::Values, self.paint)
         };
         self.print(&text)
     }
 
-    fn explained<'b>(&'b self, heard: &'b ToldCall, judged: &'b Judged) -> text::Explained<'b> {
+    fn explained<'b>(
+        &'b self,
+        reported: &'b ReportedCall,
+        judged: &'b Judged,
+    ) -> text::Explained<'b> {
         text::Explained {
             judged,
             state: None,
-            call: &heard.call,
+            call: &reported.call,
             rules: self.rules,
             people: self.people,
         }
@@ -309,18 +313,18 @@ impl Printing<'_> {
 
     /// The calls that were asked for: told with all that happened in them, and one of them drawn.
     fn chosen(&mut self, chosen: &Chosen, explain: &Explain) -> Result<(), Failure> {
-        for (heard, judged) in &chosen.calls {
-            let of = self.explained(heard, judged);
-            let text = told(&of, self.json, &self.zone, self.paint, &chosen.others);
+        for (reported, judged) in &chosen.calls {
+            let of = self.explained(reported, judged);
+            let text = render(&of, self.json, &self.zone, self.paint, &chosen.others);
             self.print(&text)?;
         }
         let Some(file) = &explain.picture else {
             return Ok(());
         };
         match &chosen.calls[..] {
-            [(heard, judged)] => {
+            [(reported, judged)] => {
                 let held = &explain.config.held;
-                draw(&self.explained(heard, judged), &self.zone, file, held)
+                draw(&self.explained(reported, judged), &self.zone, file, held)
             }
             several => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
@@ -354,7 +358,7 @@ impl Printing<'_> {
 }
 
 /// One call with all that happened in it, for scripts or for people.
-fn told(
+fn render(
     of: &text::Explained<'_>,
     json: bool,
     zone: &Zone,

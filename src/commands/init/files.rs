@@ -180,7 +180,7 @@ impl Planned {
                 false => format!("\n{}:\n{}", file.path.display(), difference(&old, text)),
             });
         }
-        person.tell(&shown)?;
+        person.say(&shown)?;
         if yes || (others.is_empty() && !person.asks()) {
             return Ok(());
         }

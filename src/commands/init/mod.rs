@@ -126,8 +126,8 @@ async fn prepare(
     place(&mut answers, &shown);
     let snippet = pbx::snippet(&answers, &shown);
     if !snippet.is_empty() {
-        person.tell(UNSHOWN)?;
-        person.tell(&snippet)?;
+        person.say(UNSHOWN)?;
+        person.say(&snippet)?;
     }
     let planned = files::plan(&answers, &shown)?;
     planned.agree(person, answers.init.yes).await?;
@@ -146,7 +146,7 @@ async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Fai
                 _ => flags.lead = Some(typed),
             }
             if let Err(faults) = answers.config() {
-                person.tell(&faults.to_string())?;
+                person.say(&faults.to_string())?;
                 answers.init.flags = before;
             }
         }
@@ -162,12 +162,12 @@ async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(),
     while person.asks() && !known {
         let typed = person.line(EMPLOYEES).await?;
         if typed.is_empty() {
-            return person.tell("no call will name an employee until --employees is given");
+            return person.say("no call will name an employee until --employees is given");
         }
         answers.init.flags.trunks.employees = Some(typed);
         match answers.config() {
             Ok(_) => return Ok(()),
-            Err(faults) => person.tell(&faults.to_string())?,
+            Err(faults) => person.say(&faults.to_string())?,
         }
         answers.init.flags.trunks.employees = None;
     }
@@ -184,7 +184,7 @@ async fn lookup(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Fa
     let open = by_number && answers.init.flags.lookup.lookup.is_none();
     if person.asks() && open && person.agrees(LOOKUP, false).await? {
         answers.init.flags.lookup.lookup = Some(LOOKUP_AT.to_owned());
-        person.tell(DIALPLAN)?;
+        person.say(DIALPLAN)?;
     }
     Ok(())
 }
@@ -223,18 +223,18 @@ async fn afterwards(
     messenger: Option<&notify::Messenger>,
     person: &mut Person,
 ) -> Result<(), Failure> {
-    person.tell(&format!("\nwritten: {}", planned.listed()))?;
+    person.say(&format!("\nwritten: {}", planned.listed()))?;
     let at = format!("@{}", planned.flags.display());
     if let Some(connect) = &planned.connect {
-        person.tell(&format!("\nNext, the company's consent:\n  {connect}"))?;
+        person.say(&format!("\nNext, the company's consent:\n  {connect}"))?;
     } else {
-        person.tell(&format!("\ncallbridge check {at}"))?;
+        person.say(&format!("\ncallbridge check {at}"))?;
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
         let mut check = tokio::process::Command::new(program);
         let check = check.args(["check", &at]).stdin(Stdio::null());
         let ended = check.status().await;
         if !ended.is_ok_and(|status| status.success()) {
-            person.tell("the faults found there remain to be corrected; the files are written")?;
+            person.say("the faults found there remain to be corrected; the files are written")?;
         }
     }
     if let Some(messenger) = messenger {
@@ -248,7 +248,7 @@ async fn afterwards(
             let mut enable = tokio::process::Command::new("systemctl");
             let ended = enable.args(["enable", "--now", &service]).status().await;
             if ended.is_ok_and(|status| status.success()) {
-                return person.tell(&format!("{service} runs"));
+                return person.say(&format!("{service} runs"));
             }
         }
     }
@@ -256,7 +256,7 @@ async fn afterwards(
         true => format!("systemctl enable --now {service}"),
         false => format!("callbridge run {at}"),
     };
-    person.tell(&format!("\nLet it run:\n  {next}"))
+    person.say(&format!("\nLet it run:\n  {next}"))
 }
 
 /// The flags of `run` as lines of a file.
@@ -303,7 +303,7 @@ impl Person {
     }
 
     /// A line, or several; with whatever came from outside in them.
-    pub(crate) fn tell(&self, words: &str) -> Result<(), Failure> {
+    pub(crate) fn say(&self, words: &str) -> Result<(), Failure> {
         print(format!("{}\n", safe_lines(words)))
     }
 

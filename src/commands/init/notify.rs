@@ -43,7 +43,7 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
         let curl = match curl {
             Ok(curl) => Secret::from(curl),
             Err(words) => {
-                person.tell(words)?;
+                person.say(words)?;
                 continue;
             }
         };
@@ -165,8 +165,8 @@ impl Messenger {
             todo: "nothing".to_owned(),
         };
         match command::run(&self.command(&self.path), &[trial]).await {
-            Ok(()) => person.tell("sent"),
-            Err(error) => person.tell(&format!(
+            Ok(()) => person.say("sent"),
+            Err(error) => person.say(&format!(
                 "not sent: {error}\n  to do: correct {} (configuration of curl; needs curl and jq)",
                 self.path.display()
             )),

@@ -57,12 +57,12 @@ pub(crate) async fn find(
         answers.lacks(SetupQuestion::PbxAddress) || answers.lacks(SetupQuestion::AccountSecret);
     loop {
         if let Err(words) = ask(answers, person).await? {
-            person.tell(&words)?;
+            person.say(&words)?;
             continue;
         }
         let config = config(answers)?;
-        person.tell("\nasking the PBX …")?;
-        let (shown, faults) = look(&config, person).await?;
+        person.say("\nasking the PBX …")?;
+        let (shown, faults) = try_sources(&config, person).await?;
         let Some(fault) = faults.into_iter().next() else {
             return Ok(shown);
         };
@@ -70,8 +70,8 @@ pub(crate) async fn find(
             return Err(failure(&fault));
         }
         if fault.fault == Some(Code::NoPermission) && !shown.user.is_empty() {
-            person.tell("What the account needs in manager.conf of the PBX:")?;
-            person.tell(&snippet::whole(
+            person.say("What the account needs in manager.conf of the PBX:")?;
+            person.say(&snippet::whole(
                 &shown.user,
                 "127.0.0.1",
                 &variables(&config),
@@ -122,7 +122,10 @@ pub(crate) fn config(answers: &Answers<'_>) -> Result<Config, Failure> {
 }
 
 /// Tries each source; with what is seen, and the faults.
-async fn look(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFinding>), Failure> {
+async fn try_sources(
+    config: &Config,
+    person: &Person,
+) -> Result<(ShownPbx, Vec<CheckFinding>), Failure> {
     let (mut shown, mut faults) = (ShownPbx::default(), Vec::new());
     for flag in &config.sources {
         let (found, account) = inward::source(flag).await;
@@ -146,7 +149,7 @@ async fn look(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFi
         }
         for finding in all {
             if finding.fault.is_some() || finding.name.starts_with("source") {
-                person.tell(&finding.to_text(false))?;
+                person.say(&finding.to_text(false))?;
             }
             faults.extend(finding.fault.is_some().then_some(finding));
         }
@@ -171,7 +174,7 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
 }
 
 /// What its manager accounts show now, once more.
-pub(crate) async fn look_again(answers: &Answers<'_>, shown: &mut EndpointList) {
+pub(crate) async fn refresh_endpoints(answers: &Answers<'_>, shown: &mut EndpointList) {
     let Ok(config) = config(answers) else { return };
     let accounts = |flag: &&SourceConfig| matches!(flag.url.transport, Transport::Ami { .. });
     for flag in config.sources.iter().filter(accounts) {

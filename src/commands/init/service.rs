@@ -22,9 +22,9 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
         if !ask(answers, person).await? {
             continue;
         }
-        let found = look(answers, person).await?;
+        let found = check_token(answers, person).await?;
         for finding in &found {
-            person.tell(&finding.to_text(false))?;
+            person.say(&finding.to_text(false))?;
         }
         let Some(fault) = found.into_iter().find(|it| it.fault.is_some()) else {
             return Ok(());
@@ -47,7 +47,7 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Fai
         let address = person.ask(SetupQuestion::CrmAddress).await?;
         answers.init.flags.crm.crm_url = Some(address);
         if let Err(faults) = answers.config() {
-            person.tell(&faults.to_string())?;
+            person.say(&faults.to_string())?;
             answers.init.flags.crm.crm_url = None;
             return Ok(false);
         }
@@ -55,12 +55,11 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Fai
     if answers.lacks(SetupQuestion::Token) {
         let token = person.ask(SetupQuestion::Token).await?;
         if token.is_empty() {
-            person.tell("no token: the company's consent is asked for afterwards")?;
+            person.say("no token: the company's consent is asked for afterwards")?;
         } else if is_token(&token) {
             answers.token = Some(Secret::from(token));
         } else {
-            person
-                .tell("that is not a token: one word is expected, without spaces or line ends")?;
+            person.say("that is not a token: one word is expected, without spaces or line ends")?;
             return Ok(false);
         }
     }
@@ -68,7 +67,7 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Fai
 }
 
 /// What the CRM says of the token; nothing where there is none, or a service has the state.
-async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>, Failure> {
+async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>, Failure> {
     let mut config = pbx::config(answers)?;
     let Some(crm) = &mut config.crm else {
         return Ok(Vec::new());
@@ -88,10 +87,10 @@ async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding
             "{} is in use: `check` asks the CRM afterwards",
             own.display()
         );
-        person.tell(&words)?;
+        person.say(&words)?;
         return Ok(Vec::new());
     }
-    person.tell("\nasking the CRM …")?;
+    person.say("\nasking the CRM …")?;
     let name = format!("callbridge-init-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     let what = format_args!("{}: cannot be made", folder.display());
@@ -101,6 +100,6 @@ async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding
     let (found, state) = place::state(&config).await;
     let faults = found.into_iter().filter(|it| it.fault.is_some());
     let mut all: Vec<CheckFinding> = faults.collect();
-    all.extend(service::look(&config, state).await);
+    all.extend(service::check(&config, state).await);
     Ok(all)
 }

@@ -14,7 +14,7 @@ const TELEPHONES_MAX: usize = 20;
 /// How long channels are watched, if wanted.
 const WATCH: Duration = Duration::from_secs(180);
 /// Between two looks at them.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+const CHECK_EVERY: Duration = Duration::from_secs(3);
 
 /// Puts the trunks into the flags, unless they are there.
 ///
@@ -30,7 +30,7 @@ pub(crate) async fn find(
     }
     let mut endpoints = shown.endpoints.clone();
     let mut all = [shown.switch.clone(), propose(&endpoints)].concat();
-    tell(person, &all)?;
+    show(person, &all)?;
     let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
     let unclear = all.iter().any(is_unknown) || all.is_empty();
     if unclear && person.asks() && !shown.accounts.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) async fn find(
         if person.agrees(words, false).await? {
             watch(answers, &mut endpoints, person).await?;
             all = propose(&endpoints);
-            tell(person, &all)?;
+            show(person, &all)?;
         }
     }
     let mut chosen = Vec::new();
@@ -74,9 +74,9 @@ fn names(trunks: &[String]) -> Vec<String> {
 }
 
 /// Each endpoint with what it is taken for and why.
-fn tell(person: &Person, all: &[ProposedEndpoint]) -> Result<(), Failure> {
+fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<(), Failure> {
     if all.is_empty() {
-        return person.tell(
+        return person.say(
             "the account may see no endpoint of the PBX (write = reporting, or the PBX's own \
              files on this machine, would show them)",
         );
@@ -96,13 +96,13 @@ fn tell(person: &Person, all: &[ProposedEndpoint]) -> Result<(), Failure> {
                 "telephone"
             }
         };
-        person.tell(&format!(
+        person.say(&format!(
             "  {word:9}  {:width$}  {}",
             it.endpoint, it.reason
         ))?;
     }
     match telephones.checked_sub(TELEPHONES_MAX) {
-        Some(more @ 1..) => person.tell(&format!("  telephones: {more} more")),
+        Some(more @ 1..) => person.say(&format!("  telephones: {more} more")),
         Some(0) | None => Ok(()),
     }
 }
@@ -114,16 +114,16 @@ async fn watch(
     person: &Person,
 ) -> Result<(), Failure> {
     let minutes = WATCH.as_secs() / 60;
-    person.tell(&format!("watching for up to {minutes} minutes …"))?;
+    person.say(&format!("watching for up to {minutes} minutes …"))?;
     let until = Instant::now() + WATCH;
     while Instant::now() < until {
-        pbx::look_again(answers, endpoints).await;
+        pbx::refresh_endpoints(answers, endpoints).await;
         let all = propose(endpoints);
         let clear = all.iter().all(|it| it.kind != EndpointKind::Unknown);
         if clear && all.iter().any(|it| it.kind == EndpointKind::Trunk) {
             break;
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ async fn agree(
         answers.init.flags.trunks.trunk = chosen;
         match answers.config() {
             Ok(_) => return Ok(()),
-            Err(faults) => person.tell(&faults.to_string())?,
+            Err(faults) => person.say(&faults.to_string())?,
         }
         answers.init.flags.trunks.trunk = Vec::new();
     }

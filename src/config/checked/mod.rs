@@ -125,8 +125,8 @@ pub struct SourceConfig {
 
 impl SourceConfig {
     /// Its messages are calls, and name their PBXs.
-    pub(crate) fn tells_whole_calls(&self) -> bool {
-        self.url.format().tells_whole_calls()
+    pub(crate) fn carries_whole_calls(&self) -> bool {
+        self.url.format().carries_whole_calls()
     }
 }
 

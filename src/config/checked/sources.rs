@@ -43,7 +43,7 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
     }
     let (needs, faults) = (checking.needs, &mut checking.faults);
     two_unnamed(&sources, faults);
-    if flags.pbx_id.is_some() && sources.iter().any(SourceConfig::tells_whole_calls) {
+    if flags.pbx_id.is_some() && sources.iter().any(SourceConfig::carries_whole_calls) {
         faults.add(
             "--pbx-id",
             "cannot be used with format=call, whose messages each name their own PBX: remove it \
@@ -193,7 +193,7 @@ pub(super) fn derived_pbx(
     }
     let first = sources
         .iter()
-        .find(|it| it.url.pbx.is_none() && !it.catch_up && !it.tells_whole_calls())?;
+        .find(|it| it.url.pbx.is_none() && !it.catch_up && !it.carries_whole_calls())?;
     // A trunk of a PBX that another source tells of is no part of this one.
     let named = |pbx: &str| sources.iter().any(|it| it.url.pbx.as_deref() == Some(pbx));
     let own = |trunk: &&Trunk| !trunk.pbx.as_deref().is_some_and(named);

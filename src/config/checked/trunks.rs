@@ -51,11 +51,11 @@ enum Messages {
 impl Messages {
     /// What `explain` reads may be messages, whatever the sources beside it are.
     fn of(sources: &[SourceConfig], needs: bool) -> Self {
-        let told = sources.iter().filter(|it| it.tells_whole_calls()).count();
-        match told {
+        let of_calls = sources.iter().filter(|it| it.carries_whole_calls()).count();
+        match of_calls {
             0 if needs => Self::None,
             0 => Self::Some,
-            told if told == sources.len() => Self::All,
+            of_calls if of_calls == sources.len() => Self::All,
             _ => Self::Some,
         }
     }
@@ -112,7 +112,7 @@ fn known_pbxs(
 ) {
     // A gateway's stream may bring PBXs that no flag names (`server_name`), as messages may.
     let gateway = |source: &SourceConfig| {
-        source.url.format() == Format::AmiJson || source.tells_whole_calls()
+        source.url.format() == Format::AmiJson || source.carries_whole_calls()
     };
     if sources.is_empty() || sources.iter().any(gateway) {
         return;

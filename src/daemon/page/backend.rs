@@ -14,7 +14,7 @@ mod letters;
 mod people;
 mod trial;
 
-use super::LOOK_EVERY;
+use super::CHECK_EVERY;
 use crate::daemon::observer::Observer;
 use callbridge_admin::{CommandHandler, LetterChange, LetterOutcome, Refusal};
 use callbridge_crm::FieldNames;
@@ -56,9 +56,9 @@ impl DaemonBackend {
     /// What the spool says, or why it says nothing.
     async fn read<R: Send + 'static>(
         &self,
-        look: impl FnOnce(&Store) -> Result<R, spool::Error> + Send + 'static,
+        query: impl FnOnce(&Store) -> Result<R, spool::Error> + Send + 'static,
     ) -> Result<R, Refusal> {
-        Ok(self.handler.spool.read(look).await?)
+        Ok(self.handler.spool.read(query).await?)
     }
 
     /// Calls from there on backwards, newest first, and where the next ones begin. What is rare is
@@ -85,11 +85,11 @@ impl DaemonBackend {
     }
 
     /// Counts up when a call moved or how a source is doing changed, while somebody looks.
-    pub(crate) async fn look(self: Arc<Self>) -> anyhow::Result<()> {
-        let mut look = tokio::time::interval(LOOK_EVERY);
+    pub(crate) async fn watch_changes(self: Arc<Self>) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut last = None;
         loop {
-            look.tick().await;
+            ticks.tick().await;
             // the page itself holds one, each live view another
             if self.changes.receiver_count() <= 1 {
                 continue;

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Between two looks at the password file, and at what has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Opens the listener of the page, before anything is served.
 ///
@@ -94,7 +94,7 @@ impl OpenedPage {
             ..
         } = self;
         let backend = Arc::new(backend);
-        keeping.spawn(until(Arc::clone(&backend).look(), stopped.clone()));
+        keeping.spawn(until(Arc::clone(&backend).watch_changes(), stopped.clone()));
         let shown = callbridge_page::page::Page::new(settings, backend).counted_by(sessions);
         server::serve(listener, shown, has_stopped(stopped)).await;
         keeping.shutdown().await;

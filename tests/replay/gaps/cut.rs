@@ -54,13 +54,13 @@ fn ids(call: &FinishedCall) -> BTreeSet<&str> {
 /// What is wrong with the calls heard with a cut.
 fn faults(
     whole: &BTreeMap<String, FinishedCall>,
-    heard: &BTreeMap<String, FinishedCall>,
+    received: &BTreeMap<String, FinishedCall>,
     recording: &Recording,
     cut: (EventTime, EventTime),
 ) -> Vec<String> {
     let mut faults = Vec::new();
     let customers = |call: &&FinishedCall| call.direction != Direction::Internal;
-    for call in heard.values().filter(customers) {
+    for call in received.values().filter(customers) {
         let right = whole.get(call.linkedid.as_str());
         let consulted = CONSULTED.contains(&recording.name.as_str());
         let right = right.is_some_and(|right| {
@@ -82,7 +82,9 @@ fn faults(
     }
     for call in whole.values().filter(customers) {
         let own = ids(call);
-        let told = heard.values().any(|heard| !ids(heard).is_disjoint(&own));
+        let told = received
+            .values()
+            .any(|received| !ids(received).is_disjoint(&own));
         let outside = recording.messages.iter().any(|(at, message)| {
             let named = |id: &str| {
                 let line = format!("Uniqueid: {id}\r\n");
@@ -108,15 +110,15 @@ fn without_a_catch_up_a_call_is_told_right_or_as_incomplete_and_never_lost() {
     for recording in all() {
         let whole = recording.calls(channel_events, None);
         for cut in cuts(&recording) {
-            let heard = recording.calls(channel_events, Some(cut));
-            for call in heard.values() {
+            let received = recording.calls(channel_events, Some(cut));
+            for call in received.values() {
                 *(if call.incomplete.is_none() {
                     &mut right
                 } else {
                     &mut incomplete
                 }) += 1;
             }
-            for fault in faults(&whole, &heard, &recording, cut) {
+            for fault in faults(&whole, &received, &recording, cut) {
                 wrong.push(format!(
                     "{} cut {} to {}: {fault}",
                     recording.name, cut.0, cut.1

@@ -236,10 +236,10 @@ fn a_call_whose_end_stands_nowhere_is_given_out_incomplete_soon() {
         (back, Step::Up),
         (back, Step::Hears(LINE, BOOTED)),
     ];
-    let heard = recording.messages.iter().filter(|(_, it)| !cel(it));
+    let received = recording.messages.iter().filter(|(_, it)| !cel(it));
     let lived = |(at, _): &&(EventTime, Vec<u8>)| *at < died;
     steps.extend(
-        heard
+        received
             .filter(lived)
             .map(|(at, it)| (*at, Step::Hears(LINE, it))),
     );

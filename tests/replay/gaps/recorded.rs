@@ -49,10 +49,10 @@ fn read(folder: &Path) -> Option<Recording> {
         let Frame::Message(message) = frame else {
             continue;
         };
-        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        let Decoded::Event { received, .. } = decoder.decode(message) else {
             continue;
         };
-        if let PbxEvent::Channel(event) = heard.told {
+        if let PbxEvent::Channel(event) = received.event {
             messages.push((event.at.expect("a time"), message.to_vec()));
         }
     }
@@ -72,8 +72,8 @@ pub fn assembler() -> Assembler {
 /// Tells one message.
 pub fn tell(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
-    if let Decoded::Event { heard, .. } = decoder.decode(message) {
-        assembler.hear(&heard.told, at);
+    if let Decoded::Event { received, .. } = decoder.decode(message) {
+        assembler.on_event(&received.event, at);
     }
 }
 

@@ -93,17 +93,18 @@ impl Hearing {
             } else {
                 arrives
             };
-            let Decoded::Event { heard, .. } = decoders[message.connection].decode(&message.bytes)
+            let Decoded::Event { received, .. } =
+                decoders[message.connection].decode(&message.bytes)
             else {
                 continue;
             };
-            let wanted = match (&heard.told, hear) {
+            let wanted = match (&received.event, hear) {
                 (PbxEvent::Channel(event), Hear::Channel) => event.origin == Origin::Channel,
                 (PbxEvent::Channel(event), Hear::Cel) => event.origin == Origin::Cel,
                 (PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_), _) => true,
             };
             if wanted {
-                assembler.hear(&heard.told, now);
+                assembler.on_event(&received.event, now);
             }
         }
         if self.late {

@@ -82,8 +82,8 @@ impl Recording {
             let Frame::Message(message) = frame else {
                 panic!("{folder}: a message is too long");
             };
-            if let Decoded::Event { heard, .. } = decoder.decode(message) {
-                at = match heard.told {
+            if let Decoded::Event { received, .. } = decoder.decode(message) {
+                at = match received.event {
                     PbxEvent::Channel(event) => event.at,
                     PbxEvent::Cdr(cdr) => cdr.at,
                     PbxEvent::Mark(_) => None,

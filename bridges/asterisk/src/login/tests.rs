@@ -27,14 +27,14 @@ fn sent(action: Action) -> String {
 #[test]
 fn the_secret_does_not_cross_the_line_where_the_pbx_does_md5() {
     let mut login = login(true, true);
-    insta::assert_snapshot!(sent(login.hear(BANNER)).replace('\r', ""), @r"
+    insta::assert_snapshot!(sent(login.on_frame(BANNER)).replace('\r', ""), @r"
     Action: Challenge
     AuthType: MD5
     ActionID: callbridge-1
     ");
     let challenge = b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456789\r\n";
     // printf 123456789bridgesecret | md5sum
-    insta::assert_snapshot!(sent(login.hear(challenge)).replace('\r', ""), @r"
+    insta::assert_snapshot!(sent(login.on_frame(challenge)).replace('\r', ""), @r"
     Action: Login
     Username: bridge
     Events: system
@@ -42,19 +42,19 @@ fn the_secret_does_not_cross_the_line_where_the_pbx_does_md5() {
     Key: 8d40b72b393e41cf950d260823d58fd2
     ActionID: callbridge-2
     ");
-    let accepted = login.hear(b"Response: Success\r\nMessage: Authentication accepted\r\n");
+    let accepted = login.on_frame(b"Response: Success\r\nMessage: Authentication accepted\r\n");
     let Action::LoggedIn { send: Some(_) } = accepted else {
         panic!("{accepted:?}")
     };
     assert!(login.is_open());
-    assert_eq!(login.hear(b"Event: Hangup\r\n"), Action::Pass);
+    assert_eq!(login.on_frame(b"Event: Hangup\r\n"), Action::Pass);
 }
 
 /// The actions that ask for the events of a login that was accepted.
 fn asked_for(login: &mut Login) -> Vec<String> {
-    login.hear(BANNER);
-    login.hear(b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123\r\n");
-    let accepted = login.hear(b"Response: Success\r\nActionID: callbridge-2\r\n");
+    login.on_frame(BANNER);
+    login.on_frame(b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123\r\n");
+    let accepted = login.on_frame(b"Response: Success\r\nActionID: callbridge-2\r\n");
     let Action::LoggedIn { send: Some(all) } = accepted else {
         panic!("{accepted:?}")
     };
@@ -73,7 +73,7 @@ fn answers(login: &mut Login, actions: &[String], denied: impl Fn(usize) -> bool
             true => "Response: Error\r\nMessage: Permission denied",
             false => "Response: Success\r\nMessage: done",
         };
-        heard.push(login.hear(format!("{words}\r\n{id}\r\n").as_bytes()));
+        heard.push(login.on_frame(format!("{words}\r\n{id}\r\n").as_bytes()));
     }
     heard
 }
@@ -96,7 +96,7 @@ fn each_event_has_a_filter_of_its_own_and_calls_come_once_all_are_sent() {
     let id = |n: usize| format!("Action: Ping\r\nActionID: callbridge-{n}\r\n\r\n");
     assert_eq!(login.ping().bytes(), id(actions.len() + 3).as_bytes());
     let pong = b"Response: Success\r\nActionID: callbridge-99\r\nPing: Pong\r\n";
-    assert_eq!(login.hear(pong), Action::Pass);
+    assert_eq!(login.on_frame(pong), Action::Pass);
 }
 
 #[test]
@@ -119,34 +119,34 @@ fn a_filter_that_is_denied_is_done_without_and_one_that_is_torn_ends_the_login()
 fn the_plain_secret_is_sent_only_where_that_is_allowed() {
     let unknown = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
     let mut open = login(true, false);
-    open.hear(BANNER);
-    assert!(sent(open.hear(unknown)).contains("Secret: bridgesecret\r\n"));
-    let accepted = open.hear(b"Response: Success\r\nMessage: Authentication accepted\r\n");
+    open.on_frame(BANNER);
+    assert!(sent(open.on_frame(unknown)).contains("Secret: bridgesecret\r\n"));
+    let accepted = open.on_frame(b"Response: Success\r\nMessage: Authentication accepted\r\n");
     assert_eq!(accepted, Action::LoggedIn { send: None });
 
     let mut guarded = login(false, false);
-    guarded.hear(BANNER);
+    guarded.on_frame(BANNER);
     let message = "Invalid/unknown command".to_owned();
     let refused = Action::Failed(LoginError::PlainNotAllowed(message));
-    assert_eq!(guarded.hear(unknown), refused);
+    assert_eq!(guarded.on_frame(unknown), refused);
 }
 
 #[test]
 fn a_refusal_comes_in_the_words_of_the_pbx() {
     let mut login = login(false, false);
-    login.hear(BANNER);
-    login.hear(b"Response: Success\r\nChallenge: 1\r\n");
-    let refusal = login.hear(b"Response: Error\r\nMessage: Authentication failed\r\n");
+    login.on_frame(BANNER);
+    login.on_frame(b"Response: Success\r\nChallenge: 1\r\n");
+    let refusal = login.on_frame(b"Response: Error\r\nMessage: Authentication failed\r\n");
     let message = "Authentication failed".to_owned();
     assert_eq!(refusal, Action::Failed(LoginError::Refused(message)));
-    assert_eq!(login.hear(b"Event: Hangup\r\n"), Action::Wait);
+    assert_eq!(login.on_frame(b"Event: Hangup\r\n"), Action::Wait);
 }
 
 #[test]
 fn only_a_call_manager_is_logged_in_to() {
     for banner in ["Yeastar Call Manager/2.10.6", "Asterisk Call Manager/1.3"] {
         assert!(matches!(
-            login(false, false).hear(banner.as_bytes()),
+            login(false, false).on_frame(banner.as_bytes()),
             Action::Send(_)
         ));
     }
@@ -157,7 +157,7 @@ fn only_a_call_manager_is_logged_in_to() {
         "",
     ] {
         let line = line.to_owned();
-        let action = login(false, false).hear(line.as_bytes());
+        let action = login(false, false).on_frame(line.as_bytes());
         assert_eq!(action, Action::Failed(LoginError::PeerIsNotAmi(line)));
     }
 }
@@ -165,8 +165,8 @@ fn only_a_call_manager_is_logged_in_to() {
 #[test]
 fn no_secret_is_ever_printed_or_broken_into_lines() {
     let mut login = login(true, false);
-    login.hear(BANNER);
-    let plain = login.hear(b"Response: Error\r\n");
+    login.on_frame(BANNER);
+    let plain = login.on_frame(b"Response: Error\r\n");
     assert!(!format!("{login:?} {plain:?}").contains("bridgesecret"));
     for (user, secret) in [("a\r\nAction: x", "s"), ("a", "s\n"), ("", "s"), ("a", "")] {
         let refused = Login::new(user, SecretString::from(secret), Settings::default());

@@ -69,7 +69,7 @@ impl EndpointList {
     }
 
     /// A row of a list of this technology; of devices where it is empty.
-    pub(super) fn hear(&mut self, technology: &str, pairs: &Pairs<'_>) {
+    pub(super) fn add_row(&mut self, technology: &str, pairs: &Pairs<'_>) {
         if technology.is_empty() {
             if let Some(device) = pairs.get("Device") {
                 self.add(&text(device), None);
@@ -110,7 +110,7 @@ impl EndpointList {
     }
 
     /// A row of the dialplan's hints: `PJSIP/101&Custom:DND101`.
-    pub(super) fn hear_hint(&mut self, pairs: &Pairs<'_>) {
+    pub(super) fn add_hint(&mut self, pairs: &Pairs<'_>) {
         let exten = pairs.get("Exten").map(text).unwrap_or_default();
         let hint = pairs.get("Hint").map(text).unwrap_or_default();
         // Behind a comma stands a presence.
@@ -121,7 +121,7 @@ impl EndpointList {
     }
 
     /// A live channel. Its caller id is that of who speaks there: a number from outside on a trunk.
-    pub(super) fn hear_channel(&mut self, pairs: &Pairs<'_>) {
+    pub(super) fn add_channel(&mut self, pairs: &Pairs<'_>) {
         let name = pairs.get("Channel").map(text).unwrap_or_default();
         let number = pairs.get("CallerIDNum").map(text).unwrap_or_default();
         let digits = number.bytes().filter(u8::is_ascii_digit).count();

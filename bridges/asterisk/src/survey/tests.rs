@@ -28,7 +28,7 @@ fn with(commands: &str) -> (Survey, Login, Vec<String>) {
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/11.0.0"));
     let _ = survey.begin(&mut login);
     let named = format!("Response: Success\nActionID: callbridge-1\n{commands}");
-    survey.hear(&frame(&named));
+    survey.on_frame(&frame(&named));
     assert!(survey.is_answered());
     let asked = survey.ask(&mut login);
     (survey, login, actions(&asked))
@@ -54,7 +54,7 @@ fn only_what_the_account_may_do_is_asked_and_no_configuration_ever() {
     assert_eq!(with(config).2, [] as [&str; 0]);
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/1.0"));
     let _ = survey.begin(&mut login);
-    survey.hear(&frame(
+    survey.on_frame(&frame(
         "Response: Error\nActionID: callbridge-1\nMessage: Permission denied\n",
     ));
     let asked = survey.ask(&mut login);
@@ -95,9 +95,9 @@ fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
         "Response: Error\nActionID: callbridge-5\nMessage: Permission denied\n",
     ] {
         assert!(!survey.is_answered());
-        survey.hear(&frame(lines));
+        survey.on_frame(&frame(lines));
     }
-    assert!(survey.is_answered() && survey.is_echoed() && !survey.may_hear_more());
+    assert!(survey.is_answered() && survey.is_echoed() && !survey.may_receive_more());
     let account = survey.account();
     assert_eq!(account.version, "11.0.0");
     let endpoints = &account.endpoints;
@@ -113,16 +113,16 @@ fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
 
 /// A list of channels with these ids, under this id.
 fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
-    survey.hear(&frame(&format!(
+    survey.on_frame(&frame(&format!(
         "Response: Success\nActionID: {id}\nEventList: start\n"
     )));
     for channel in channels {
-        survey.hear(&frame(&format!(
+        survey.on_frame(&frame(&format!(
             "Event: CoreShowChannel\nActionID: {id}\nChannel: PJSIP/101-00000001\n\
              Uniqueid: {channel}\nChanVariable: LEAD_ID=\nChanVariable: CAMPAIGN=x\n"
         )));
     }
-    survey.hear(&frame(&format!(
+    survey.on_frame(&frame(&format!(
         "Event: CoreShowChannelsComplete\nActionID: {id}\n"
     )));
 }
@@ -131,7 +131,7 @@ fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
 fn a_channel_that_is_new_in_the_second_list_and_was_not_heard_proves_that_none_is() {
     let (mut survey, mut login, _) = with("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
-    assert!(survey.may_hear_more() && !survey.is_settled());
+    assert!(survey.may_receive_more() && !survey.is_settled());
     let _ = survey.list(&mut login).expect("allowed");
     list(&mut survey, "callbridge-3", &["17.1", "17.2"]);
     let account = survey.account();
@@ -150,7 +150,7 @@ fn a_channel_that_is_new_in_the_second_list_and_was_not_heard_proves_that_none_i
 fn an_event_of_a_channel_proves_that_calls_are_heard() {
     let (mut survey, _, _) = with("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
-    survey.hear(&frame(
+    survey.on_frame(&frame(
         "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\nUniqueid: 17.1\n",
     ));
     assert!(survey.is_settled());
@@ -165,13 +165,13 @@ fn an_event_of_a_channel_proves_that_calls_are_heard() {
 fn one_event_with_a_time_proves_that_the_pbx_gives_it() {
     let (mut survey, _, _) = with("CoreShowChannels: List.\n");
     let row = "Event: Status\nPrivilege: Call\nActionID: another-1\nUniqueid: 17.1\n";
-    survey.hear(&frame(row));
+    survey.on_frame(&frame(row));
     assert_eq!(survey.account.timed, None, "a row of a list");
     let event = |time: &str| frame(&format!("Event: PeerStatus\nPrivilege: system,all\n{time}"));
-    survey.hear(&event(""));
+    survey.on_frame(&event(""));
     assert_eq!(survey.account.timed, Some(false));
-    survey.hear(&event("Timestamp: 1795226443.5\n"));
-    survey.hear(&event(""));
+    survey.on_frame(&event("Timestamp: 1795226443.5\n"));
+    survey.on_frame(&event(""));
     assert_eq!(survey.account.timed, Some(true));
 }
 
@@ -183,7 +183,7 @@ fn the_release_and_before_12_the_queues_are_asked_for() {
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/1.3"));
     let _ = survey.begin(&mut login);
     let named = format!("Response: Success\nActionID: callbridge-1\n{may}");
-    survey.hear(&frame(&named));
+    survey.on_frame(&frame(&named));
     assert_eq!(
         actions(&survey.ask(&mut login)),
         ["CoreSettings", "QueueSummary"]
@@ -196,7 +196,7 @@ fn the_release_and_before_12_the_queues_are_asked_for() {
         "Event: QueueSummaryComplete\nActionID: callbridge-3\n",
     ] {
         assert!(!survey.is_answered(), "{lines}");
-        survey.hear(&frame(lines));
+        survey.on_frame(&frame(lines));
     }
     assert!(survey.is_answered());
     let account = survey.account();
@@ -230,7 +230,7 @@ fn what_is_known_of_an_endpoint_tells_a_trunk_from_a_telephone() {
         "Event: CoreShowChannelsComplete\nActionID: callbridge-4\n",
     ] {
         assert!(!survey.is_answered(), "{lines}");
-        survey.hear(&frame(lines));
+        survey.on_frame(&frame(lines));
     }
     assert!(survey.is_answered());
     let facts = survey.account().endpoints.facts;

@@ -7,9 +7,9 @@ fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     let message = message.replace('\n', "\r\n");
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     match decoder.decode(message.as_bytes()) {
-        Decoded::Event { heard, .. } => match &heard.told {
+        Decoded::Event { received, .. } => match &received.event {
             PbxEvent::Channel(event) => check(event),
-            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{received:?}"),
         },
         decoded => panic!("{decoded:?}"),
     }

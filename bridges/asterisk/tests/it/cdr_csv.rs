@@ -21,7 +21,7 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
             continue;
         };
         match decoder.decode(row) {
-            Decoded::Event { heard, .. } => match heard.told {
+            Decoded::Event { received, .. } => match received.event {
                 PbxEvent::Cdr(cdr) => rows.push(Ok(owned(&cdr))),
                 told => panic!("{told:?}"),
             },

@@ -10,16 +10,16 @@ fn recordings() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings")
 }
 
-fn each(format: Format, bytes: &[u8], mut hear: impl FnMut(&ChannelEvent<'_>)) {
+fn each(format: Format, bytes: &[u8], mut on_event: impl FnMut(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     for frame in Frames::new(format, bytes) {
         let Frame::Message(message) = frame else {
             panic!("a recorded message is too long")
         };
         match decoder.decode(message) {
-            Decoded::Event { heard, .. } => {
-                if let PbxEvent::Channel(event) = &heard.told {
-                    hear(event);
+            Decoded::Event { received, .. } => {
+                if let PbxEvent::Channel(event) = &received.event {
+                    on_event(event);
                 }
             }
             Decoded::Skipped | Decoded::Call(_) => {}
@@ -85,11 +85,11 @@ fn event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match decoder.decode(message.as_bytes()) {
         Decoded::Event {
-            heard,
+            received,
             repaired: false,
-        } => match &heard.told {
+        } => match &received.event {
             PbxEvent::Channel(event) => check(event),
-            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{received:?}"),
         },
         other => panic!("{other:?}"),
     }
@@ -245,10 +245,10 @@ fn columns_come_from_a_header_or_from_the_settings() {
         ..DecoderSettings::default()
     };
     let mut decoder = Decoder::new(Format::CelCsv, settings);
-    let Decoded::Event { heard, .. } = decoder.decode(row.trim().as_bytes()) else {
+    let Decoded::Event { received, .. } = decoder.decode(row.trim().as_bytes()) else {
         panic!()
     };
-    let PbxEvent::Channel(event) = &heard.told else {
+    let PbxEvent::Channel(event) = &received.event else {
         panic!()
     };
     check(event);
@@ -410,11 +410,11 @@ fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
     };
     let mut decoder = Decoder::new(Format::CelCsv, settings);
     let row = b"1795151317.146,1795151317.147,x,HANGUP,1795151320.5,PJSIP/101-00000050";
-    let Decoded::Event { heard, .. } = decoder.decode(row) else {
+    let Decoded::Event { received, .. } = decoder.decode(row) else {
         panic!("no event")
     };
-    let PbxEvent::Channel(event) = &heard.told else {
-        panic!("{heard:?}")
+    let PbxEvent::Channel(event) = &received.event else {
+        panic!("{received:?}")
     };
     assert_eq!(event.channel.linkedid, "1795151317.146");
     assert_eq!(event.channel.uniqueid, "1795151317.147");

@@ -12,11 +12,11 @@ fn decode(message: &str, check: impl FnOnce(Decoded<'_>)) {
 fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     decode(message, |decoded| match &decoded {
         Decoded::Event {
-            heard,
+            received,
             repaired: false,
-        } => match &heard.told {
+        } => match &received.event {
             PbxEvent::Channel(event) => check(event),
-            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{received:?}"),
         },
         _ => panic!("{decoded:?}"),
     });
@@ -191,11 +191,11 @@ fn a_listed_channel_tells_its_ids_and_its_bridge() {
                    ChannelStateDesc: Up\nCallerIDNum: +998901110001\nUniqueid: 1795151317.146\n\
                    Linkedid: 1795151317.146\nDuration: 00:01:05\nBridgeId: b-7\n";
     decode(message, |decoded| {
-        let Decoded::Event { heard, .. } = decoded else {
+        let Decoded::Event { received, .. } = decoded else {
             panic!("{decoded:?}")
         };
-        let PbxEvent::Channel(event) = heard.told else {
-            panic!("{:?}", heard.told)
+        let PbxEvent::Channel(event) = received.event else {
+            panic!("{:?}", received.event)
         };
         assert_eq!(event.channel.uniqueid, "1795151317.146");
         let bridge = "b-7".into();
@@ -234,10 +234,10 @@ fn the_beginning_and_the_end_of_the_stream_are_marked() {
         ),
     ] {
         decode(message, |decoded| {
-            let Decoded::Event { heard, .. } = decoded else {
+            let Decoded::Event { received, .. } = decoded else {
                 panic!("{decoded:?}")
             };
-            assert_eq!(heard.told, PbxEvent::Mark(mark));
+            assert_eq!(received.event, PbxEvent::Mark(mark));
         });
     }
 }
@@ -285,11 +285,11 @@ fn cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match &decoder.decode(message.as_bytes()) {
         Decoded::Event {
-            heard,
+            received,
             repaired: false,
-        } => match &heard.told {
+        } => match &received.event {
             PbxEvent::Cdr(cdr) => check(cdr),
-            PbxEvent::Channel(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Channel(_) | PbxEvent::Mark(_) => panic!("{received:?}"),
         },
         other => panic!("{other:?}"),
     }

@@ -156,13 +156,13 @@ proptest! {
         for (format, message) in [(Format::Ami, text), (Format::AmiJson, json)] {
             let mut decoder = Decoder::new(format, DecoderSettings::default());
             let decoded = decoder.decode(message.as_bytes());
-            let Decoded::Event { heard, repaired: false } = decoded else {
+            let Decoded::Event { received, repaired: false } = decoded else {
                 panic!("{decoded:?}")
             };
-            let PbxEvent::Channel(event) = &heard.told else { panic!("{heard:?}") };
-            let heard: Vec<&str> =
+            let PbxEvent::Channel(event) = &received.event else { panic!("{received:?}") };
+            let received: Vec<&str> =
                 event.channel.variables.iter().map(|(_, value)| value.as_ref()).collect();
-            prop_assert_eq!(heard, values.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert_eq!(received, values.iter().map(String::as_str).collect::<Vec<_>>());
         }
     }
 
@@ -178,10 +178,10 @@ proptest! {
         let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
         let whole = |pair: &str| bytes.windows(pair.len()).any(|window| window == pair.as_bytes());
         match decoder.decode(bytes) {
-            Decoded::Event { heard, repaired } => {
+            Decoded::Event { received, repaired } => {
                 prop_assert!(repaired && whole(r#""PJSIP/city-1""#));
-                prop_assert_eq!(heard.server.as_deref(), Some("pbx1.lab"));
-                let PbxEvent::Channel(event) = &heard.told else { panic!("{heard:?}") };
+                prop_assert_eq!(received.server.as_deref(), Some("pbx1.lab"));
+                let PbxEvent::Channel(event) = &received.event else { panic!("{received:?}") };
                 prop_assert_eq!(&event.channel.name, "PJSIP/city-1");
                 prop_assert_eq!(event.channel.uniqueid == "5.1", whole(r#""5.1""#));
                 prop_assert_eq!(event.channel.linkedid == "5.0", whole(r#""5.0""#));
@@ -298,10 +298,10 @@ fn variables_are_kept_if_a_rule_names_them_and_their_names_are_short() {
             ..DecoderSettings::default()
         };
         let mut decoder = Decoder::new(Format::Ami, settings);
-        let Decoded::Event { heard, .. } = decoder.decode(message.as_bytes()) else {
+        let Decoded::Event { received, .. } = decoder.decode(message.as_bytes()) else {
             panic!("an event");
         };
-        let PbxEvent::Channel(event) = &heard.told else {
+        let PbxEvent::Channel(event) = &received.event else {
             panic!("of a channel");
         };
         let by = event.kind.other().expect("who dials");
@@ -321,14 +321,14 @@ fn a_name_in_windows_1251_loses_nothing_but_itself() {
         CallerIDName: \xc0\xe7\xe8\xe7\xe0: \"\xd0\r\nUniqueid: 5.1\r\nChanVariable: N=\xc0\r\n";
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     let Decoded::Event {
-        heard,
+        received,
         repaired: true,
     } = decoder.decode(message)
     else {
         panic!()
     };
-    let PbxEvent::Channel(event) = &heard.told else {
-        panic!("{heard:?}")
+    let PbxEvent::Channel(event) = &received.event else {
+        panic!("{received:?}")
     };
     assert_eq!(event.channel.uniqueid, "5.1");
     assert_eq!(event.channel.variables, [("N".into(), "\u{fffd}".into())]);
@@ -358,15 +358,15 @@ fn several_servers_are_told_apart() {
     ] {
         let decoded = decoder.decode(frame.as_bytes());
         let Decoded::Event {
-            heard,
+            received,
             repaired: false,
         } = decoded
         else {
             panic!("{decoded:?}")
         };
-        assert_eq!(heard.server.as_deref(), server);
-        let PbxEvent::Channel(event) = &heard.told else {
-            panic!("{heard:?}")
+        assert_eq!(received.server.as_deref(), server);
+        let PbxEvent::Channel(event) = &received.event else {
+            panic!("{received:?}")
         };
         assert_eq!(event.channel.uniqueid, "5.1");
         assert!(matches!(event.kind, Kind::Hangup { .. }));
@@ -379,7 +379,7 @@ fn an_accepted_login_of_the_gateway_is_marked_and_other_answers_are_not() {
     let mut decode = |data: &str| {
         let frame = format!(r#"{{"type":4,"server_id":1,"server_name":"a","data":{data}}}"#);
         match decoder.decode(frame.as_bytes()) {
-            Decoded::Event { heard, .. } => Some(format!("{:?}", heard.told)),
+            Decoded::Event { received, .. } => Some(format!("{:?}", received.event)),
             Decoded::Skipped | Decoded::Call(_) => None,
             Decoded::Unreadable(why) => panic!("{why}"),
         }

@@ -24,8 +24,9 @@ fn is_cut(folder: &std::path::Path) -> bool {
         .any(|name| folder.ends_with(name))
 }
 
-/// Gives each message's [`PbxEvent`] to `hear`, and how many were repaired; none may be unreadable.
-fn decode(format: Format, bytes: &[u8], mut hear: impl FnMut(&PbxEvent<'_>)) -> usize {
+/// Gives each message's [`PbxEvent`] to `on_event`, and how many were repaired; none may be
+/// unreadable.
+fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>)) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut repairs = 0;
     for frame in Frames::new(format, bytes) {
@@ -33,9 +34,9 @@ fn decode(format: Format, bytes: &[u8], mut hear: impl FnMut(&PbxEvent<'_>)) -> 
             panic!("a recorded message is too long")
         };
         match decoder.decode(message) {
-            Decoded::Event { heard, repaired } => {
+            Decoded::Event { received, repaired } => {
                 repairs += usize::from(repaired);
-                hear(&heard.told);
+                on_event(&received.event);
             }
             Decoded::Skipped | Decoded::Call(_) => {}
             Decoded::Unreadable(why) => panic!("{why}: {}", String::from_utf8_lossy(message)),

@@ -7,11 +7,11 @@ fn decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &Channel
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match decoder.decode(body.as_bytes()) {
         Decoded::Event {
-            heard,
+            received,
             repaired: false,
-        } => match &heard.told {
-            PbxEvent::Channel(event) => check(heard.server.as_deref(), event),
-            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
+        } => match &received.event {
+            PbxEvent::Channel(event) => check(received.server.as_deref(), event),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{received:?}"),
         },
         other => panic!("{other:?}: {body}"),
     }

@@ -213,7 +213,7 @@ impl OpenCalls {
     fn insert(&mut self, key: u64, call: Box<OpenCall>) {
         self.opened_arrived.insert((call.times.opened_arrived, key));
         self.opened.insert((call.times.opened, key));
-        self.silent.put(key, call.times.heard_arrived);
+        self.silent.put(key, call.times.latest_arrived);
         self.bytes += call.size.bytes;
         self.calls.insert(key, call);
     }
@@ -363,7 +363,7 @@ impl OpenCalls {
     /// Calls of which something arrived before this moment.
     pub(super) fn arrived_before(&self, moment: EventTime) -> Vec<u64> {
         self.keys_of(|call| {
-            let first = call.times.opened_arrived.min(call.times.heard_arrived);
+            let first = call.times.opened_arrived.min(call.times.latest_arrived);
             first.min(call.times.quiet_arrived) < moment
         })
     }
@@ -375,7 +375,7 @@ impl OpenCalls {
         };
         let stamps = [
             &mut call.times.opened_arrived,
-            &mut call.times.heard_arrived,
+            &mut call.times.latest_arrived,
             &mut call.times.quiet_arrived,
         ];
         for stamp in stamps {
@@ -403,11 +403,11 @@ impl OpenCalls {
         loop {
             let (noted, key) = self.silent.first()?;
             let call = self.calls.get(&key);
-            let heard = call.map_or(noted, |call| call.times.heard_arrived);
-            if heard == noted {
+            let latest = call.map_or(noted, |call| call.times.latest_arrived);
+            if latest == noted {
                 return Some(key);
             }
-            self.silent.put(key, heard);
+            self.silent.put(key, latest);
         }
     }
 }

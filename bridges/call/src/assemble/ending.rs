@@ -71,7 +71,7 @@ impl Assembler {
         for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
         }
-        let deserted = |call: &OpenCall| call.is_deserted() || call.is_told_over();
+        let deserted = |call: &OpenCall| call.is_deserted() || call.is_reported_over();
         for key in self.calls.keys_of(deserted) {
             self.finish(key, EndReason::Unheard);
         }
@@ -90,7 +90,7 @@ impl Assembler {
         if call.is_over() {
             self.finish(key, EndReason::HungUp);
         } else {
-            self.part(key, call.times.heard.plus(Duration::from_micros(1)));
+            self.part(key, call.times.latest.plus(Duration::from_micros(1)));
         }
     }
 
@@ -100,9 +100,9 @@ impl Assembler {
         let going = self.calls.keys().into_iter();
         let going = going.filter_map(|key| self.calls.get(key));
         let going = going.filter(|call| !call.is_over() && !call.is_ghost());
-        let told =
+        let ended =
             |call| resolve::resolve(call, &self.settings, EndReason::TooLong, self.cel_bridges);
-        going.flat_map(told).collect()
+        going.flat_map(ended).collect()
     }
 
     pub(super) fn limit_open_calls(&mut self) {
@@ -136,7 +136,7 @@ impl Assembler {
             return;
         }
         if ended != EndReason::HungUp {
-            call.is_cut(call.times.heard);
+            call.is_cut(call.times.latest);
         }
         self.counts.forced += u64::from(ended != EndReason::HungUp);
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);
@@ -216,10 +216,10 @@ impl Assembler {
         let Some(times) = self.calls.get(key).map(|call| &call.times) else {
             return;
         };
-        let settled = if now >= times.heard_arrived.plus(settle) {
-            times.heard.plus(Duration::from_micros(1))
+        let settled = if now >= times.latest_arrived.plus(settle) {
+            times.latest.plus(Duration::from_micros(1))
         } else {
-            times.heard.minus(settle)
+            times.latest.minus(settle)
         };
         self.part(key, settled);
     }
@@ -292,7 +292,7 @@ impl Assembler {
         };
         let outside = call.legs.values();
         let outside = outside.filter(|leg| leg.endpoint(endpoints).is_some());
-        let empty = call.parts.relieved.then_some(call.times.heard);
+        let empty = call.parts.relieved.then_some(call.times.latest);
         let oldest = outside.map(|leg| leg.first).min().or(empty);
         let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {
             return false;

@@ -28,7 +28,7 @@ const FACTS_MORE: usize = 64;
 impl OpenCall {
     /// It holds so much that what is past should go.
     pub(super) fn is_over_limit(&self) -> bool {
-        self.size.facts >= FACTS_MANY.max(self.parts.looked_through + FACTS_MORE)
+        self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }
 
     /// A telephone waits in a bridge of it.
@@ -46,9 +46,9 @@ impl OpenCall {
     /// born in a call of her own, or was dialled by somebody who was. Only where each channel tells
     /// at its birth whose call it belongs to, and keeps its place to its end.
     pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
-        let tells = self.legs.values().any(|leg| leg.traits.is_some());
+        let has_traits = self.legs.values().any(|leg| leg.traits.is_some());
         let mut up = self.legs.values().filter(|leg| leg.is_up()).peekable();
-        if !tells || up.peek().is_none() || !self.has_past_customer(endpoints) {
+        if !has_traits || up.peek().is_none() || !self.has_past_customer(endpoints) {
             return false;
         }
         let outside = self.legs.values();
@@ -98,7 +98,7 @@ impl OpenCall {
             .filter(|leg| past(leg))
             .map(|leg| leg.id.clone())
             .collect();
-        self.parts.looked_through = self.size.facts;
+        self.parts.checked_facts = self.size.facts;
         if past.is_empty() || !self.has_past_customer(endpoints) {
             return None;
         }
@@ -110,9 +110,9 @@ impl OpenCall {
         left.for_each(|leg| leg.linkedids.retain(goes_on));
         gone.legs
             .retain(|id, leg| past.contains(id) || (leg.is_up() && leg.first < before));
-        let heard = gone.times.heard;
+        let latest = gone.times.latest;
         let still_up = gone.legs.values_mut().filter(|leg| !past.contains(&leg.id));
-        still_up.for_each(|leg| leg.last = heard);
+        still_up.for_each(|leg| leg.last = latest);
         gone.ties.ids.retain(|id| {
             let id = UniqueId::new(id.as_str());
             id.is_some_and(|id| past.contains(&id))
@@ -121,7 +121,7 @@ impl OpenCall {
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         self.size.facts = self.joined.len() + self.legs.len();
         self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
-        self.parts.looked_through = self.size.facts;
+        self.parts.checked_facts = self.size.facts;
         self.userfields.clear();
         self.parts.relieved = true;
         gone.parts.past = true;

@@ -76,11 +76,11 @@ impl OpenCall {
                 true => Some(1),
                 false => stranded().then_some(STRANDED_WAITS),
             };
-            return Some(self.times.heard_arrived.plus(after * waits?));
+            return Some(self.times.latest_arrived.plus(after * waits?));
         };
         let short = self.gaps.blinds.iter().all(Blind::is_short);
         let after = if short { after * SHORT_WAITS } else { after };
-        Some(last.until?.max(self.times.heard_arrived).plus(after))
+        Some(last.until?.max(self.times.latest_arrived).plus(after))
     }
 
     /// Every channel that is up, or could be, is gone at `at`; if `None`, when it was last known to
@@ -97,12 +97,12 @@ impl OpenCall {
 
     /// When nobody listened any more, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
-        let (told, arrived) = (self.times.heard, self.times.heard_arrived);
-        let same = super::apart(told, arrived) <= CLOCK_TOLERANCE;
-        let of_events = |at: EventTime| match (same, told < arrived) {
+        let (latest, arrived) = (self.times.latest, self.times.latest_arrived);
+        let same = super::apart(latest, arrived) <= CLOCK_TOLERANCE;
+        let of_events = |at: EventTime| match (same, latest < arrived) {
             (true, _) => at,
-            (false, true) => at.minus(arrived.since(told)),
-            (false, false) => at.plus(told.since(arrived)),
+            (false, true) => at.minus(arrived.since(latest)),
+            (false, false) => at.plus(latest.since(arrived)),
         };
         let cuts = self.gaps.blinds.iter().map(|blind| of_events(blind.from));
         cuts.collect()
@@ -110,7 +110,7 @@ impl OpenCall {
 
     /// Its process is gone since its `last` sign of life.
     pub(super) fn end_with_process(&mut self, last: EventTime, arrived: EventTime) {
-        self.touch(self.times.heard_arrived);
+        self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
         self.all_gone(Some(last));
         self.times.rest(last, arrived);
@@ -120,11 +120,11 @@ impl OpenCall {
 
     /// It is given out while channels are up: each was there until the first moment after its last
     /// sign of life at which its end may have been missed; if there is none, until the last that
-    /// was `heard` of the call.
-    pub(super) fn is_cut(&mut self, heard: EventTime) {
+    /// was `latest` of the call.
+    pub(super) fn is_cut(&mut self, latest: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
-            leg.last = there_until(leg.last, &cuts, heard.max(leg.last));
+            leg.last = there_until(leg.last, &cuts, latest.max(leg.last));
         }
     }
 }
@@ -176,7 +176,7 @@ impl Assembler {
     }
 
     /// A mark in the stream: what happened between the last event and it may be missed.
-    pub(super) fn hear_mark(&mut self, mark: Mark, arrived: EventTime) {
+    pub(super) fn on_mark(&mut self, mark: Mark, arrived: EventTime) {
         match mark {
             Mark::Shutdown => {
                 let at = self.there(arrived);
@@ -191,7 +191,7 @@ impl Assembler {
                 self.begins_anew(arrived);
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
                 let before =
-                    |call: &OpenCall| booted.is_some_and(|at| call.times.heard_arrived < at);
+                    |call: &OpenCall| booted.is_some_and(|at| call.times.latest_arrived < at);
                 self.gone(before, None, arrived);
             }
             Mark::ListEnd => self.list_ends(arrived),
@@ -199,12 +199,12 @@ impl Assembler {
             Mark::Alive {
                 process,
                 at,
-                told,
+                stamp,
                 began,
             } => {
                 self.is_alive(Some(process), at, arrived);
                 let what = began.map_or(What::Happened(at), |since| What::Lives { since });
-                self.is_counted(Some(process), told, what);
+                self.is_counted(Some(process), stamp, what);
                 self.beats((process, began), at, arrived);
             }
         }
@@ -223,13 +223,13 @@ impl Assembler {
     /// told, processes are known by their own signs of life.
     pub(super) fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         let before = |call: &OpenCall| {
-            let goes_on = |began| call.of.process.is_some() || call.times.heard >= began;
+            let goes_on = |began| call.of.process.is_some() || call.times.latest >= began;
             !began.is_some_and(goes_on) && !call.is_over()
         };
         self.change_each(|call| {
             let ends = before(call);
             if ends {
-                call.touch(call.times.heard_arrived);
+                call.touch(call.times.latest_arrived);
                 call.gaps.end(arrived);
             }
             ends
@@ -240,7 +240,7 @@ impl Assembler {
     /// What our clock's `arrived` is by the clock of the events.
     fn there(&self, arrived: EventTime) -> EventTime {
         match (self.stream.at, self.stream.at_arrived) {
-            (Some(stream), Some(told)) if super::apart(stream, told) > CLOCK_TOLERANCE => stream,
+            (Some(stream), Some(event)) if super::apart(stream, event) > CLOCK_TOLERANCE => stream,
             _ => arrived,
         }
     }
@@ -257,7 +257,7 @@ impl Assembler {
                 continue;
             };
             if call.all_gone(at) {
-                call.times.rest(at.unwrap_or(call.times.heard), arrived);
+                call.times.rest(at.unwrap_or(call.times.latest), arrived);
                 // The channel that a linkedid names is gone with all others.
                 call.gaps.rootless = true;
                 self.changes.insert(key);
@@ -307,12 +307,12 @@ impl Assembler {
     /// far as they are known, and stay open, for a long talk is as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
         for key in self.overdue.due(now) {
-            self.give_out_open(key, |call| call.times.heard);
+            self.give_out_open(key, |call| call.times.latest);
         }
     }
 
     /// Gives out a call as far as it is known, unless it was; it stays open.
-    pub(super) fn give_out_open(&mut self, key: u64, heard: fn(&OpenCall) -> EventTime) {
+    pub(super) fn give_out_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
         self.overdue.remove(key);
         let open = |call: &&mut OpenCall| !call.gaps.overdue && !call.is_over();
         let Some(call) = self.calls.get_mut(key).filter(open) else {
@@ -324,7 +324,7 @@ impl Assembler {
             return;
         }
         let mut cut = call.clone();
-        cut.is_cut(heard(&cut));
+        cut.is_cut(latest(&cut));
         let mut known = resolve::resolve(&cut, &self.settings, EndReason::Missed, self.cel_bridges);
         self.finished.append(&mut known);
     }

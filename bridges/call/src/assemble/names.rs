@@ -15,12 +15,12 @@ impl OpenCalls {
     /// JSON frame that was cut): then a stand-in serves until the id is told.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
-        let told = UniqueId::new(channel.uniqueid.as_ref());
+        let own = UniqueId::new(channel.uniqueid.as_ref());
         let by_name = || self.names.get(name).cloned();
-        match told {
+        match own {
             Some(id) if is_stand_in(id.as_str(), name) => by_name().or(Some(id)),
             None => by_name().or_else(|| UniqueId::new(name)),
-            told => told,
+            own => own,
         }
     }
 

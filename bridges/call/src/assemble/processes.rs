@@ -85,8 +85,8 @@ impl Processes {
 impl OpenCall {
     /// The last sign of life of its process, or of itself.
     pub(crate) fn alive_at(&self) -> EventTime {
-        let alive = self.of.alive.unwrap_or(self.times.heard);
-        alive.max(self.times.heard)
+        let alive = self.of.alive.unwrap_or(self.times.latest);
+        alive.max(self.times.latest)
     }
 }
 
@@ -113,9 +113,9 @@ impl Assembler {
             return;
         };
         let (at, of) = (call.alive_at(), &call.of);
-        if let Some(sign) = self.processes.sign(process, at, call.times.heard_arrived) {
+        if let Some(sign) = self.processes.sign(process, at, call.times.latest_arrived) {
             sign.beat = sign.beat.max(of.alive);
-            sign.counter.restored(of.last_told, of.beat);
+            sign.counter.restored(of.last_stamp, of.beat);
         }
     }
 

@@ -10,7 +10,7 @@
 //! ```
 
 use super::Assembler;
-use crate::event::Told;
+use crate::event::EventStamp;
 use crate::facts::gaps::SetBack;
 use crate::units::EventTime;
 use std::collections::VecDeque;
@@ -36,41 +36,44 @@ pub(super) enum What {
 /// What a process told last of all, by its numbers, and how often its clock was set back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counter {
-    last: Option<Told>,
+    last: Option<EventStamp>,
     /// Its last sign of life with the time it was up, and when it was started by the clock of then.
-    pub(super) beat: Option<(Told, EventTime)>,
+    pub(super) beat: Option<(EventStamp, EventTime)>,
     set_backs: VecDeque<SetBack>,
 }
 
 impl Counter {
     /// An event of this number; `true` if it tells that the clock was set back.
-    fn counts(&mut self, told: Told) -> bool {
-        let last = self.last.unwrap_or(told);
-        if told.number.saturating_add(OVERTAKEN_MAX) < last.number {
+    fn counts(&mut self, stamp: EventStamp) -> bool {
+        let last = self.last.unwrap_or(stamp);
+        if stamp.number.saturating_add(OVERTAKEN_MAX) < last.number {
             return false;
         }
-        let (earlier, later) = match told.number < last.number {
-            true => (told, last),
-            false => (last, told),
+        let (earlier, later) = match stamp.number < last.number {
+            true => (stamp, last),
+            false => (last, stamp),
         };
         self.last = Some(later);
         earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
     }
 
     /// What it tells of happened after it was told.
-    fn told_before(&mut self, at: EventTime, told: Told) -> bool {
-        let around = (told.number.saturating_sub(1), told.number.saturating_add(1));
-        at.since(told.at) > AT_ONCE && self.was_set_back(around.0, around.1)
+    fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
+        let around = (
+            stamp.number.saturating_sub(1),
+            stamp.number.saturating_add(1),
+        );
+        at.since(stamp.at) > AT_ONCE && self.was_set_back(around.0, around.1)
     }
 
     /// A sign of life of this number, of a process that began then by its clock.
-    fn beats(&mut self, told: Told, began: EventTime) -> bool {
-        let (before, begun) = self.beat.unwrap_or((told, began));
-        if told.number < before.number {
+    fn beats(&mut self, stamp: EventStamp, began: EventTime) -> bool {
+        let (before, begun) = self.beat.unwrap_or((stamp, began));
+        if stamp.number < before.number {
             return false;
         }
-        self.beat = Some((told, began));
-        begun.since(began) > AT_ONCE && self.was_set_back(before.number, told.number)
+        self.beat = Some((stamp, began));
+        begun.since(began) > AT_ONCE && self.was_set_back(before.number, stamp.number)
     }
 
     /// Between these two numbers, unless a moment between them is known.
@@ -93,7 +96,11 @@ impl Counter {
     }
 
     /// An open call was restored: what it was told last counts on.
-    pub(super) fn restored(&mut self, last: Option<Told>, beat: Option<(Told, EventTime)>) {
+    pub(super) fn restored(
+        &mut self,
+        last: Option<EventStamp>,
+        beat: Option<(EventStamp, EventTime)>,
+    ) {
         self.last = self.last.max(last);
         self.beat = self.beat.max(beat);
     }
@@ -101,20 +108,25 @@ impl Counter {
 
 impl Assembler {
     /// A process told this of what happened `at` that moment, or that it lives.
-    pub(super) fn is_counted(&mut self, process: Option<u64>, told: Option<Told>, what: What) {
-        let known = process.and_then(|it| Some((it, self.processes.counter(it)?, told?)));
-        let Some((process, counter, told)) = known else {
+    pub(super) fn is_counted(
+        &mut self,
+        process: Option<u64>,
+        stamp: Option<EventStamp>,
+        what: What,
+    ) {
+        let known = process.and_then(|it| Some((it, self.processes.counter(it)?, stamp?)));
+        let Some((process, counter, stamp)) = known else {
             return;
         };
-        let by_number = counter.counts(told);
+        let by_number = counter.counts(stamp);
         let by_time = match what {
-            What::Happened(at) => counter.told_before(at, told),
-            What::Lives { since } => counter.beats(told, since),
+            What::Happened(at) => counter.is_stamped_before(at, stamp),
+            What::Lives { since } => counter.beats(stamp, since),
         };
         if !by_number && !by_time {
             return;
         }
-        self.processes.set_back(process, told.at);
+        self.processes.set_back(process, stamp.at);
         for key in self.calls.keys() {
             self.asks_set_back(key, process);
         }
@@ -130,7 +142,7 @@ impl Assembler {
         });
         let known = counter.zip(call);
         let Some((set_back, call)) = known.and_then(|(counter, call)| {
-            let first = call.of.first_told?;
+            let first = call.of.first_number?;
             Some((counter.set_back(first)?, call))
         }) else {
             return;

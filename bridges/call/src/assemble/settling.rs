@@ -53,7 +53,7 @@ impl Deadline {
         let arrived = (settings.cdr_apart && wait > settle).then_some(arrived);
         // The rest of a backlog may still be on its way.
         let quiet = arrived.map_or(wait, |_| settle);
-        let at = arrived.max(Some(times.heard_arrived.plus(quiet)));
+        let at = arrived.max(Some(times.latest_arrived.plus(quiet)));
         Self {
             clock: at.map(|at| (at, Some(quiet))),
             stream: Some(times.quiet.plus(quiet)),

@@ -10,7 +10,7 @@ const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
 
 /// A `Dial` that the channel ran, and when it was seen to run it first and last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DialHeard {
+pub(crate) struct SeenDial {
     pub(crate) data: SmolStr,
     pub(crate) first: EventTime,
     pub(crate) last: EventTime,
@@ -19,7 +19,7 @@ pub(crate) struct DialHeard {
 /// The applications that one channel ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
-    pub(crate) dials: Vec<DialHeard>,
+    pub(crate) dials: Vec<SeenDial>,
     /// When it was first seen to run what only a dialled channel runs.
     pub(crate) outgoing: Option<EventTime>,
     /// When it was first seen to run a conference.
@@ -50,7 +50,7 @@ impl Applications {
         let room = self.dials.len() < TEXTS_MAX;
         if room {
             let data = data.into();
-            self.dials.push(DialHeard {
+            self.dials.push(SeenDial {
                 data,
                 first: at,
                 last: at,

@@ -146,11 +146,11 @@ pub(crate) fn any(facts: &[Fact], is: impl Fn(&FactKind) -> bool) -> bool {
 /// The spans that beginnings (`true`) and ends make, in the order of time; the last may have no
 /// end.
 pub(crate) fn spans(
-    told: impl IntoIterator<Item = (EventTime, bool)>,
+    edges: impl IntoIterator<Item = (EventTime, bool)>,
 ) -> Vec<(EventTime, Option<EventTime>)> {
     let mut since = None;
     let mut spans = Vec::new();
-    for (at, begins) in told {
+    for (at, begins) in edges {
         if begins {
             since = since.or(Some(at));
         } else if let Some(from) = since.take() {

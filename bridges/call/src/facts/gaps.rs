@@ -1,6 +1,6 @@
 //! Times in which nobody listened, as an open call remembers them.
 
-use crate::event::Told;
+use crate::event::EventStamp;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -81,13 +81,17 @@ pub(crate) struct CallProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
     /// The least number of an event of the call, and the event of the greatest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) first_told: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) last_told: Option<Told>,
+    #[serde(
+        rename = "first_told",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) first_number: Option<u64>,
+    #[serde(rename = "last_told", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_stamp: Option<EventStamp>,
     /// The process's last sign of life, and when it was started by the clock of then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) beat: Option<(Told, EventTime)>,
+    pub(crate) beat: Option<(EventStamp, EventTime)>,
     /// The process's clock was set back after the call began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) set_back: Option<SetBack>,
@@ -104,24 +108,24 @@ impl CallProcess {
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.process = self.process.or(other.process);
         self.alive = self.alive.max(other.alive);
-        let firsts = self.first_told.into_iter();
-        self.first_told = firsts.chain(other.first_told).min();
-        self.last_told = self.last_told.max(other.last_told);
+        let firsts = self.first_number.into_iter();
+        self.first_number = firsts.chain(other.first_number).min();
+        self.last_stamp = self.last_stamp.max(other.last_stamp);
         self.beat = self.beat.max(other.beat);
         self.set_back = self.set_back.or(other.set_back);
     }
 
     /// An event of the call.
-    pub(crate) fn hear(&mut self, process: Option<u64>, told: Option<Told>) {
+    pub(crate) fn on_event(&mut self, process: Option<u64>, stamp: Option<EventStamp>) {
         self.process = self.process.or(process);
-        let firsts = self.first_told.into_iter();
-        self.first_told = firsts.chain(told.map(|it| it.number)).min();
-        self.last_told = self.last_told.max(told);
+        let firsts = self.first_number.into_iter();
+        self.first_number = firsts.chain(stamp.map(|it| it.number)).min();
+        self.last_stamp = self.last_stamp.max(stamp);
     }
 
     /// The clock was set back while the call was open.
     pub(crate) fn is_set_back(&self) -> bool {
-        let last = self.last_told.map(|it| it.number);
+        let last = self.last_stamp.map(|it| it.number);
         self.set_back.is_some_and(|it| last > Some(it.from))
     }
 }

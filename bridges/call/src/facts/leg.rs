@@ -78,7 +78,7 @@ impl TextHistory {
 
 /// A variable's value, and when it was told first and last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct VariableHeard {
+pub(crate) struct SeenVariable {
     pub(crate) name: SmolStr,
     pub(crate) value: SmolStr,
     pub(crate) first: EventTime,
@@ -101,7 +101,7 @@ pub(crate) struct Leg {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) did: Option<SmolStr>,
     pub(crate) userfields: TextHistory,
-    pub(crate) variables: Vec<VariableHeard>,
+    pub(crate) variables: Vec<SeenVariable>,
     #[serde(flatten)]
     pub(crate) applications: Applications,
     pub(crate) facts: Vec<Fact>,
@@ -176,9 +176,9 @@ impl Leg {
         self.did = self.did.take().or(other.did);
         self.traits = self.traits.take().or(other.traits);
         self.applications.absorb(other.applications);
-        for heard in other.variables {
-            self.variable(heard.first, &heard.name, &heard.value);
-            self.variable(heard.last, &heard.name, &heard.value);
+        for seen in other.variables {
+            self.variable(seen.first, &seen.name, &seen.value);
+            self.variable(seen.last, &seen.name, &seen.value);
         }
     }
 
@@ -234,8 +234,8 @@ impl Leg {
             passage.or_else(|| what.link().map(|(_, begins)| begins))
         };
         let facts = self.facts.iter();
-        let told = facts.filter_map(|fact| Some((fact.at, hears(&fact.what)?)));
-        let last = told.max_by_key(|&(at, _)| at);
+        let reported = facts.filter_map(|fact| Some((fact.at, hears(&fact.what)?)));
+        let last = reported.max_by_key(|&(at, _)| at);
         last.is_none_or(|(_, hears)| !hears)
     }
 
@@ -314,11 +314,11 @@ impl Leg {
         for (name, value) in &channel.variables {
             changed |= self.variable(at, name, value);
         }
-        if let Some(told) = &channel.traits {
+        if let Some(reported) = &channel.traits {
             let known = self
                 .traits
                 .get_or_insert_with(|| Box::new(LegTraits::new(at)));
-            changed |= known.note(at, told, &channel.context);
+            changed |= known.note(at, reported, &channel.context);
             self.first = self.first.min(known.created.unwrap_or(self.first));
         }
         let (name, data) = (&channel.application, &channel.app_data);
@@ -340,7 +340,7 @@ impl Leg {
         }
         let room = self.variables.len() < VARIABLES_MAX;
         if room {
-            self.variables.push(VariableHeard {
+            self.variables.push(SeenVariable {
                 name: name.into(),
                 value: value.into(),
                 first: at,
@@ -351,7 +351,12 @@ impl Leg {
     }
 
     /// Takes in what happened to the channel; `room` says whether the call may hold more facts.
-    pub(crate) fn hear(&mut self, at: EventTime, event: &ChannelEvent<'_>, room: bool) -> Effect {
+    pub(crate) fn on_event(
+        &mut self,
+        at: EventTime,
+        event: &ChannelEvent<'_>,
+        room: bool,
+    ) -> Effect {
         let mut described = self.describe(at, &event.channel);
         if let Kind::App { name, data } = &event.kind {
             described |= self.applications.run(at, name, data);

@@ -85,8 +85,8 @@ pub(crate) struct Parts {
     #[serde(default)]
     pub(crate) given: BTreeSet<UniqueId>,
     /// The facts it held when it was last looked through for what is past.
-    #[serde(default)]
-    pub(crate) looked_through: usize,
+    #[serde(rename = "looked_through", default)]
+    pub(crate) checked_facts: usize,
 }
 
 /// All that leads from an event to a call.
@@ -127,7 +127,7 @@ impl OpenCall {
     }
 
     /// Takes in an event of the channel `id`, which belongs to this call.
-    pub(crate) fn hear(
+    pub(crate) fn on_event(
         &mut self,
         id: &UniqueId,
         at: EventTime,
@@ -165,7 +165,7 @@ impl OpenCall {
             return outcome;
         };
         let before = leg.facts.len();
-        outcome.effect = leg.hear(at, event, room);
+        outcome.effect = leg.on_event(at, event, room);
         outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
         // Of a bridge never heard of nobody knows whether it joins who is in it.
         if let Kind::Listed { bridge } = &event.kind
@@ -219,10 +219,10 @@ impl OpenCall {
     /// What was told of a channel under a stand-in becomes its own.
     pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
-            && let Some(told) = self.legs.remove(stand_in)
+            && let Some(other) = self.legs.remove(stand_in)
             && let Some(leg) = self.legs.get_mut(id)
         {
-            leg.absorb(told);
+            leg.absorb(other);
         }
     }
 
@@ -286,11 +286,11 @@ impl OpenCall {
 
     /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever
     /// is still up has left all bridges. Only where a recording ends does that say anything.
-    pub(crate) fn is_told_over(&self) -> bool {
+    pub(crate) fn is_reported_over(&self) -> bool {
         let last = self
             .times
             .linkedid_ended
-            .is_some_and(|at| at >= self.times.heard);
+            .is_some_and(|at| at >= self.times.latest);
         let first = self.legs.values().min_by_key(|leg| leg.first);
         let mut up = self.legs.values().filter(|leg| leg.is_up());
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
@@ -336,9 +336,9 @@ impl OpenCall {
     /// A linkedid whose own channel was never heard of.
     pub(crate) fn unheard_root(&self) -> Option<&str> {
         let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
-        let heard = |linkedid: &&str| self.legs.keys().any(|id| id.as_str() == *linkedid);
+        let is_known = |linkedid: &&str| self.legs.keys().any(|id| id.as_str() == *linkedid);
         let mut texts = linkedids.map(|linkedid| linkedid.text.as_str());
-        texts.find(|linkedid| !heard(linkedid))
+        texts.find(|linkedid| !is_known(linkedid))
     }
 
     /// It has heard a user field in which a lead can stand: a lead is a number, and the record of

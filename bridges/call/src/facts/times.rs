@@ -12,8 +12,10 @@ pub(crate) struct Times {
     pub(crate) opened: EventTime,
     pub(crate) opened_arrived: EventTime,
     /// When the last event arrived, and the latest time of an event.
-    pub(crate) heard_arrived: EventTime,
-    pub(crate) heard: EventTime,
+    #[serde(rename = "heard_arrived")]
+    pub(crate) latest_arrived: EventTime,
+    #[serde(rename = "heard")]
+    pub(crate) latest: EventTime,
     /// The last event heard was older than one before it.
     #[serde(default)]
     pub(crate) backwards: bool,
@@ -36,8 +38,8 @@ impl Times {
             live,
             opened: at,
             opened_arrived: arrived,
-            heard_arrived: arrived,
-            heard: at,
+            latest_arrived: arrived,
+            latest: at,
             quiet: at,
             quiet_arrived: arrived,
             ..Self::default()
@@ -45,10 +47,10 @@ impl Times {
     }
 
     /// An event of this moment arrived.
-    pub(crate) fn hear(&mut self, at: EventTime, arrived: EventTime) {
-        self.backwards = at < self.heard;
-        self.heard = self.heard.max(at);
-        self.heard_arrived = self.heard_arrived.max(arrived);
+    pub(crate) fn on_event(&mut self, at: EventTime, arrived: EventTime) {
+        self.backwards = at < self.latest;
+        self.latest = self.latest.max(at);
+        self.latest_arrived = self.latest_arrived.max(arrived);
     }
 
     /// A channel came or hung up at this moment; from here on it may be quiet.
@@ -63,8 +65,8 @@ impl Times {
         }
         self.opened = self.opened.min(other.opened);
         self.opened_arrived = self.opened_arrived.min(other.opened_arrived);
-        self.heard = self.heard.max(other.heard);
-        self.heard_arrived = self.heard_arrived.max(other.heard_arrived);
+        self.latest = self.latest.max(other.latest);
+        self.latest_arrived = self.latest_arrived.max(other.latest_arrived);
         self.rest(other.quiet, other.quiet_arrived);
         self.clamped += other.clamped;
         self.linkedid_ended = self.linkedid_ended.max(other.linkedid_ended);

@@ -42,30 +42,35 @@ impl LegTraits {
     }
 
     /// Takes in what an event of that time told; `true` if that changed anything.
-    pub(super) fn note(&mut self, at: EventTime, told: &ChannelTraits<'_>, context: &str) -> bool {
+    pub(super) fn note(
+        &mut self,
+        at: EventTime,
+        reported: &ChannelTraits<'_>,
+        context: &str,
+    ) -> bool {
         let before = self.clone();
         let earlier = at < self.at;
         let line = &mut self.line;
         for (known, text) in [
-            (&mut line.gateway, told.gateway.as_ref()),
-            (&mut line.profile, told.profile.as_ref()),
+            (&mut line.gateway, reported.gateway.as_ref()),
+            (&mut line.profile, reported.profile.as_ref()),
             (&mut line.context, context),
-            (&mut line.address, told.address.as_ref()),
-            (&mut line.extension, told.extension.as_ref()),
-            (&mut self.dialled, told.dialled.as_ref()),
+            (&mut line.address, reported.address.as_ref()),
+            (&mut line.extension, reported.extension.as_ref()),
+            (&mut self.dialled, reported.dialled.as_ref()),
         ] {
             if !text.is_empty() && (earlier || known.is_empty()) && known != text {
                 *known = clip(text, TEXT_BYTES_MAX).into();
             }
         }
         self.at = self.at.min(at);
-        self.line.inbound |= told.inbound;
-        self.listed |= told.listed && !self.fresh;
-        self.fresh |= told.fresh;
-        self.sole |= told.sole;
-        self.created = self.created.into_iter().chain(told.created).min();
-        self.answered = self.answered.into_iter().chain(told.answered).min();
-        let linked = told.linked.as_ref();
+        self.line.inbound |= reported.inbound;
+        self.listed |= reported.listed && !self.fresh;
+        self.fresh |= reported.fresh;
+        self.sole |= reported.sole;
+        self.created = self.created.into_iter().chain(reported.created).min();
+        self.answered = self.answered.into_iter().chain(reported.answered).min();
+        let linked = reported.linked.as_ref();
         let linked = linked.and_then(|(at, id)| Some((*at, UniqueId::new(id)?)));
         if let Some(linked) = linked
             && self.linked.len() < TEXTS_MAX

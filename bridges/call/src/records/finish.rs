@@ -5,7 +5,7 @@ use super::parties::{self, Channel};
 use super::plan::{self, CallPlan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
-use crate::call::{Direction, FinishedCall, Grounds, HeardNumber, is_did};
+use crate::call::{Direction, FinishedCall, Grounds, RawNumber, is_did};
 use crate::resolve::is_number;
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
@@ -127,7 +127,7 @@ impl Folding<'_, '_> {
     /// the record of the first channel's beginning is missing, its unique id tells it.
     fn started(&self, why: &mut Grounds) -> EventTime {
         let plan = self.plan;
-        let root = self.channels[plan.customers[0]].told.first();
+        let root = self.channels[plan.customers[0]].own.first();
         let root = root.filter(|_| plan.direction == Direction::Inbound);
         let id = root.and_then(|it| it.id());
         let own = plan.own.iter().filter(|it| id.is_none() || it.id() == id);
@@ -186,7 +186,7 @@ impl Folding<'_, '_> {
         );
     }
 
-    fn number(&self, customer: &Channel<'_>, why: &mut Grounds) -> Option<HeardNumber> {
+    fn number(&self, customer: &Channel<'_>, why: &mut Grounds) -> Option<RawNumber> {
         let found = match self.plan.direction {
             Direction::Inbound => caller(customer),
             Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
@@ -203,17 +203,17 @@ impl Folding<'_, '_> {
     /// What the customer dialled, as far as the dialplan has put it into a column of its own: the
     /// record's destination is the last of the steps that the dialplan took.
     fn did(&self, customer: &Channel<'_>) -> Option<String> {
-        let mut dids = customer.told.iter().map(|record| &record.did);
+        let mut dids = customer.own.iter().map(|record| &record.did);
         let did = dids.find(|did| is_did(did))?;
         (self.plan.direction == Direction::Inbound).then(|| did.clone())
     }
 
     /// What was dialled first, where the records of the trunk's channel name no number.
-    fn dialled_elsewhere(&self) -> Option<(HeardNumber, &'static str)> {
+    fn dialled_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
         let own = self.plan.own.iter().filter(|record| !record.was_called());
         let mut texts = own.map(|record| record.destination.as_str());
         let text = texts.find(|text| is_number(text))?;
-        Some((HeardNumber::new(text, false), "the first destination"))
+        Some((RawNumber::new(text, false), "the first destination"))
     }
 
     fn employee(
@@ -292,7 +292,7 @@ impl Folding<'_, '_> {
             let named = self.named(name);
             named.is_some_and(|channel| channel.party.trunk().is_some())
         };
-        let root = customers.flat_map(|channel| channel.told.iter());
+        let root = customers.flat_map(|channel| channel.own.iter());
         let root = root.filter(|it| !it.was_called() && !trunk(&it.dest));
         let root = distinct(root.map(|record| record.userfield.as_str()));
         if root.is_empty() {
@@ -312,16 +312,16 @@ impl Folding<'_, '_> {
 }
 
 /// The number of somebody who called in on this channel.
-fn caller(channel: &Channel<'_>) -> Option<(HeardNumber, &'static str)> {
-    let sources = channel.told.iter().map(|record| record.source.as_str());
-    let quoted = channel.told.iter().filter_map(|record| {
+fn caller(channel: &Channel<'_>) -> Option<(RawNumber, &'static str)> {
+    let sources = channel.own.iter().map(|record| record.source.as_str());
+    let quoted = channel.own.iter().filter_map(|record| {
         let (_, number) = record.caller_id.rsplit_once('<')?;
         number.split('>').next()
     });
     let mut texts = sources.chain(quoted).filter(|text| is_number(text));
     texts
         .next()
-        .map(|text| (HeardNumber::new(text, false), "the caller's number"))
+        .map(|text| (RawNumber::new(text, false), "the caller's number"))
 }
 
 fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::record::Record;
-use crate::call::HeardNumber;
+use crate::call::RawNumber;
 use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::{self, Endpoints, Party};
 use crate::units::{EventTime, Extension, UniqueId};
@@ -13,7 +13,7 @@ pub(super) struct Channel<'a> {
     pub(super) name: &'a str,
     pub(super) party: Party<'a>,
     /// The records told by this channel, and those that name it as destination, by their start.
-    pub(super) told: Vec<&'a Record>,
+    pub(super) own: Vec<&'a Record>,
     pub(super) reached: Vec<&'a Record>,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Channel<'a> {
     /// Somebody called in on it: it told a record before it was the destination of one, and not
     /// as the other side of a dialling.
     pub(super) fn came_in(&self) -> bool {
-        let Some(first) = self.told.first().filter(|first| !first.was_called()) else {
+        let Some(first) = self.own.first().filter(|first| !first.was_called()) else {
             return false;
         };
         self.reached
@@ -30,23 +30,23 @@ impl<'a> Channel<'a> {
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
-        self.told.iter().chain(&self.reached).copied()
+        self.own.iter().chain(&self.reached).copied()
     }
 
     /// The number that was dialled on this trunk channel.
-    pub(super) fn dialled(&self) -> Option<(HeardNumber, &'static str)> {
+    pub(super) fn dialled(&self) -> Option<(RawNumber, &'static str)> {
         let mut reached = self.reached.iter();
         if let Some(text) = reached.find_map(|it| in_dial_data(&it.data, self.name)) {
-            return Some((HeardNumber::new(text, true), "the data of Dial"));
+            return Some((RawNumber::new(text, true), "the data of Dial"));
         }
         let mut dst = self.reached.iter().map(|it| it.destination.as_str());
         let text = dst.find(|text| is_number(text))?;
-        Some((HeardNumber::new(text, false), "the record's destination"))
+        Some((RawNumber::new(text, false), "the record's destination"))
     }
 
     /// When it was answered, where the record of its beginning says so.
     pub(super) fn answered_at(&self) -> Option<EventTime> {
-        let births = self.told.iter().filter(|record| record.is_birth());
+        let births = self.own.iter().filter(|record| record.is_birth());
         births.filter_map(|record| record.answer).min()
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn channels<'a>(
     records.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut channels: Vec<Channel<'a>> = Vec::new();
     for record in &records {
-        for (name, told) in [(&record.channel, true), (&record.dest, false)] {
+        for (name, own) in [(&record.channel, true), (&record.dest, false)] {
             if name.is_empty() {
                 continue;
             }
@@ -69,14 +69,14 @@ pub(super) fn channels<'a>(
                 channels.push(Channel {
                     name,
                     party: party(name, endpoints),
-                    told: Vec::new(),
+                    own: Vec::new(),
                     reached: Vec::new(),
                 });
                 channels.len() - 1
             });
             let place = &mut channels[at];
-            if told {
-                place.told.push(record);
+            if own {
+                place.own.push(record);
             } else {
                 place.reached.push(record);
             }
@@ -110,6 +110,6 @@ fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
         Party::Plumbing => agent().map_or(Party::Plumbing, |agent| {
             Party::Extension(Extension::new(agent))
         }),
-        real @ (Party::Trunk(_) | Party::Extension(_) | Party::Stranger) => real,
+        real @ (Party::Trunk(_) | Party::Extension(_) | Party::Outsider) => real,
     }
 }

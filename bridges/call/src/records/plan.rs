@@ -73,8 +73,8 @@ fn oldest(records: &[&Record]) -> Option<UniqueId> {
 /// What a second customer's call is known by: the unique id of the customer's channel, which a
 /// record tells only of a channel that is not its destination.
 fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
-    let told = channel.told.iter();
-    let mut ids = told.filter_map(|record| UniqueId::new(record.uniqueid.as_str()));
+    let own = channel.own.iter();
+    let mut ids = own.filter_map(|record| UniqueId::new(record.uniqueid.as_str()));
     ids.next().or_else(|| {
         let start = channel.records().map(|record| record.start).min()?;
         UniqueId::new(format!("{}@{}", channel.name, start.floor_seconds()))
@@ -90,7 +90,7 @@ fn of_customers(
 ) -> BTreeSet<usize> {
     let root = oldest(records);
     let names: Vec<&str> = customers.iter().map(|&i| channels[i].name).collect();
-    let own = channels[customers[0]].told.first().and_then(|it| it.id());
+    let own = channels[customers[0]].own.first().and_then(|it| it.id());
     let own = own.filter(|own| Some(own) != root.as_ref());
     let is_own = |record: &Record| {
         names.contains(&record.channel.as_str())

@@ -91,8 +91,8 @@ impl Record {
         let lasted = cdr.duration_sec.map(|s| Duration::from_secs(s.into()));
         let born = birth(&cdr.uniqueid);
         let start = cdr.started_at.or(born);
-        let told = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
-        let start = start.unwrap_or_else(|| told.minus(lasted.unwrap_or_default()));
+        let reported = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
+        let start = start.unwrap_or_else(|| reported.minus(lasted.unwrap_or_default()));
         let end = end(cdr.ended_at, start, lasted.unwrap_or_default());
         let clip = |text: &str| units::clip(text, TEXT_BYTES_MAX);
         Some(Self {
@@ -176,8 +176,10 @@ impl Record {
     /// The id it belongs under: its linkedid, else its unique id, else one made of what it is
     /// known by.
     pub(super) fn id(&self) -> Option<UniqueId> {
-        let told = [&self.linkedid, &self.uniqueid];
-        told.into_iter().find_map(|id| UniqueId::new(id.as_str()))
+        let reported = [&self.linkedid, &self.uniqueid];
+        reported
+            .into_iter()
+            .find_map(|id| UniqueId::new(id.as_str()))
     }
 
     /// Made of channel, start and destination, for a record without any id.
@@ -203,13 +205,13 @@ fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
 }
 
 /// The end that was told; a record that lasted longer was told before its end.
-fn end(told: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
+fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
     let lasted = start.plus(lasted);
-    let told = told.unwrap_or(lasted).max(start);
-    if lasted > told.plus(BIRTH_SLACK) {
+    let reported = reported.unwrap_or(lasted).max(start);
+    if lasted > reported.plus(BIRTH_SLACK) {
         lasted
     } else {
-        told
+        reported
     }
 }
 
@@ -254,7 +256,7 @@ fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
             continue;
         };
         let leg = met(&mut legs, &id, at);
-        leg.hear(at, event, true);
+        leg.on_event(at, event, true);
         leg.linkedids.note(at, &event.channel.linkedid);
         describe_other(&mut legs, at, event);
     }

@@ -52,7 +52,7 @@ fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
     if !is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app) {
         return None;
     }
-    let own = dest.told.iter().filter(|own| own.app == record.app);
+    let own = dest.own.iter().filter(|own| own.app == record.app);
     own.map(|own| own.start).min()
 }
 

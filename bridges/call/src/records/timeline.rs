@@ -67,7 +67,7 @@ fn channel(
 ) -> Option<Channel> {
     let from = known.records().map(|record| record.start).min()?;
     let to = known.records().map(|record| record.end).max()?;
-    let own = known.told.iter().map(|record| record.uniqueid.as_str());
+    let own = known.own.iter().map(|record| record.uniqueid.as_str());
     // A destination has no unique id in a record: its name has to serve.
     let id = own.chain([known.name]).find_map(UniqueId::new)?;
     let (way, how) = if known.came_in() {

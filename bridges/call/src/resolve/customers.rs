@@ -38,7 +38,7 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
     let mut plans = by_customer(
         trunks,
         |i| legs[i].way == Way::CameIn,
-        |i| number::dialled(legs, i).map(|number| number.heard.text),
+        |i| number::dialled(legs, i).map(|number| number.raw.text),
         |customers| talk::talk(legs, customers),
     );
     if plans.is_empty() {

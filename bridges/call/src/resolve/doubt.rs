@@ -27,11 +27,11 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     // Who joins a conference may have come by a call of his own.
     let sure = |bridge: &str| long.is_none() || is_first(call, bridge);
     let waited = call.legs.values().any(rang_on);
-    let begun = |leg: &Leg, heard| is_begun(split(leg, heard).0);
-    let unbridged = |leg: &Leg| waited && leg.blinds.iter().all(|&heard| begun(leg, heard));
+    let begun = |leg: &Leg, seen| is_begun(split(leg, seen).0);
+    let unbridged = |leg: &Leg| waited && leg.blinds.iter().all(|&seen| begun(leg, seen));
     let well_told = |leg: &Leg| match leg.traits {
         Some(_) => went_on(call, leg),
-        None => is_well_told(leg, &sure, &unbridged),
+        None => is_well_reported(leg, &sure, &unbridged),
     };
     if let Some(blind) = long.or(call.gaps.blinds.first())
         && (call.conference || !legs.all(well_told))
@@ -61,8 +61,8 @@ fn words(call: &OpenCall, blind: &Blind) -> String {
 }
 
 /// What is told of a channel before a gap, and after it.
-fn split(leg: &Leg, heard: usize) -> (&[Fact], &[Fact]) {
-    leg.facts.split_at(heard.min(leg.facts.len()))
+fn split(leg: &Leg, seen: usize) -> (&[Fact], &[Fact]) {
+    leg.facts.split_at(seen.min(leg.facts.len()))
 }
 
 /// It was dialled before each gap, and that ended after it: nobody talked meanwhile, neither on it
@@ -72,8 +72,8 @@ fn rang_on(leg: &Leg) -> bool {
     let dialled = |facts| any(facts, |what| matches!(what, FactKind::Dialled { .. }));
     local_pair(leg.name()).is_none()
         && !leg.blinds.is_empty()
-        && leg.blinds.iter().all(|&heard| {
-            let (before, after) = split(leg, heard);
+        && leg.blinds.iter().all(|&seen| {
+            let (before, after) = split(leg, seen);
             dialled(before) && !ended(before) && ended(after)
         })
 }
@@ -95,7 +95,7 @@ fn is_first(call: &OpenCall, bridge: &str) -> bool {
 
 /// At each gap the channel was over; or in a bridge that it left after the gap; or it was plain how
 /// it came to be, and it entered after the gap what is for `sure` its first bridge.
-fn is_well_told(
+fn is_well_reported(
     leg: &Leg,
     sure: &impl Fn(&str) -> bool,
     unbridged: &impl Fn(&Leg) -> bool,
@@ -104,14 +104,14 @@ fn is_well_told(
     if !bridged && unbridged(leg) && has_hangup(&leg.facts) {
         return true;
     }
-    leg.blinds.iter().all(|&heard| {
-        let (before, after) = split(leg, heard);
+    leg.blinds.iter().all(|&seen| {
+        let (before, after) = split(leg, seen);
         if any(before, FactKind::is_end) {
             return true;
         }
-        let told = [Origin::Channel, Origin::Cel].into_iter();
-        let told = told.filter(|&origin| passages(&leg.facts, origin).next().is_some());
-        let mut goes_on = told.map(|origin| {
+        let origins = [Origin::Channel, Origin::Cel].into_iter();
+        let origins = origins.filter(|&origin| passages(&leg.facts, origin).next().is_some());
+        let mut goes_on = origins.map(|origin| {
             let last = passages(before, origin).last();
             match (last, passages(after, origin).next()) {
                 (Some(last), Some(next)) => {
@@ -130,8 +130,8 @@ fn is_well_told(
 /// after each gap: the link was told before it, or nobody had answered by its end, or there was no
 /// other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
-    let over = |heard| any(split(leg, heard).0, FactKind::is_end);
-    if leg.blinds.iter().all(|&heard| over(heard)) {
+    let over = |seen| any(split(leg, seen).0, FactKind::is_end);
+    if leg.blinds.iter().all(|&seen| over(seen)) {
         return true;
     }
     let Some(traits) = &leg.traits else {
@@ -148,7 +148,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         let anybody_else = call.legs.len() > 1;
         return traits.fresh && traits.answered.is_none() && anybody_else;
     };
-    let told = |by: &Leg, other: &UniqueId| {
+    let reports = |by: &Leg, other: &UniqueId| {
         let first = by.blinds.first().copied();
         let (before, _) = split(by, first.unwrap_or(by.facts.len()));
         before.iter().any(|fact| {
@@ -157,7 +157,8 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         })
     };
     call.legs.values().any(|by| {
-        let of_both = by.id == leg.id && told(by, with) || by.id == *with && told(by, &leg.id);
+        let of_both =
+            by.id == leg.id && reports(by, with) || by.id == *with && reports(by, &leg.id);
         of_both && by.blinds.len() == leg.blinds.len()
     })
 }
@@ -178,6 +179,6 @@ fn has_hangup(facts: &[Fact]) -> bool {
 }
 
 fn passages(facts: &[Fact], origin: Origin) -> impl Iterator<Item = Passage<'_>> {
-    let told = facts.iter().filter(move |fact| fact.origin == origin);
-    told.filter_map(|fact| fact.what.passage())
+    let own = facts.iter().filter(move |fact| fact.origin == origin);
+    own.filter_map(|fact| fact.what.passage())
 }

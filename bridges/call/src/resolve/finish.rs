@@ -3,7 +3,7 @@
 use super::customers::Plan;
 use super::view::View;
 use super::{employee, number, talk, timeline, variables};
-use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
+use crate::call::{Direction, FinishedCall, Grounds, RawNumber};
 use crate::facts::fact::FactKind;
 use crate::facts::open::OpenCall;
 use crate::settings::CLOCK_TOLERANCE;
@@ -36,7 +36,7 @@ pub(super) fn finish(
     for source in &variables {
         let name = &source.variable.name;
         let words = format!("{name} of this channel");
-        why.note(name, source.heard.first, source.leg.name, words);
+        why.note(name, source.seen.first, source.leg.name, words);
     }
     let number = number_of(legs, plan, main, &mut why);
     let shown_number = match plan.direction {
@@ -68,7 +68,7 @@ pub(super) fn finish(
             .or_else(|| call.of.is_set_back().then(set_back))
             .or_else(|| beginning_missed(legs, plan))
             .or_else(|| dialler_unobservable(legs, plan))
-            .or_else(|| stranger(legs, plan))
+            .or_else(|| outsider(legs, plan))
             .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
         live: call.times.live,
@@ -96,23 +96,18 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
             Way::Dialled => (number::dialled(legs, i), Carried::Out),
         };
         // Other numbers of a dialled channel may be those of whoever is calling.
-        let number = number.filter(|it| way == Carried::In || it.heard.from_dial_string);
+        let number = number.filter(|it| way == Carried::In || it.raw.from_dial_string);
         let line = leg.leg.traits.as_ref().map(|it| &it.line);
         match (number, line) {
-            (Some(number), Some(line)) => found.note_line(line, &number.heard.text),
-            (Some(number), None) => found.note(leg.name, &number.heard.text, way),
+            (Some(number), Some(line)) => found.note_line(line, &number.raw.text),
+            (Some(number), None) => found.note(leg.name, &number.raw.text, way),
             (None, _) => {}
         }
     }
     found.prefixes()
 }
 
-fn number_of(
-    legs: &[&View<'_>],
-    plan: &Plan,
-    main: usize,
-    why: &mut Grounds,
-) -> Option<HeardNumber> {
+fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Grounds) -> Option<RawNumber> {
     let customer = legs[main];
     let number = match plan.direction {
         Direction::Inbound => number::caller(customer),
@@ -129,15 +124,15 @@ fn number_of(
         return None;
     };
     why.note("clientPhone", number.at, customer.name, number.words);
-    Some(number.heard)
+    Some(number.raw)
 }
 
 /// What the channel shows in place of the number, where nothing tells what was dialled.
-fn shown_number(customer: &View<'_>, why: &mut Grounds) -> Option<HeardNumber> {
+fn shown_number(customer: &View<'_>, why: &mut Grounds) -> Option<RawNumber> {
     let number = number::shown(customer)?;
     why.0.retain(|because| because.value != "clientPhone");
     why.note("clientPhone", number.at, customer.name, number.words);
-    Some(number.heard)
+    Some(number.raw)
 }
 
 fn employee_of(
@@ -186,11 +181,11 @@ fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 
 /// Whoever began an outbound call came in from outside over what no trunk takes: it may be that
 /// customer's call, led on to somebody outside.
-fn stranger(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let mut own = plan.own.iter().map(|&i| legs[i]);
     let first = own.find(|leg| leg.party.is_real())?;
     let came = plan.direction == Direction::Outbound && first.way == Way::CameIn;
-    (came && first.party == Party::Stranger).then(|| {
+    (came && first.party == Party::Outsider).then(|| {
         format!(
             "it began with a call from outside on {}, which no --trunk takes: name its gateway, \
              address or profile as a trunk's endpoint",

@@ -40,7 +40,7 @@ impl Link {
 }
 
 /// The PBX tells of links, and of what each channel is beside its name.
-pub(super) fn is_told<'a>(mut legs: impl Iterator<Item = &'a Leg>) -> bool {
+pub(super) fn reports_links<'a>(mut legs: impl Iterator<Item = &'a Leg>) -> bool {
     legs.any(|leg| leg.traits.is_some())
 }
 
@@ -65,7 +65,7 @@ pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
         away.extend(aside.filter(|span| span.0 >= link.from).copied());
         let [a, b] = link.sides;
         let bridge = format!("{} + {}", own[a].id, own[b].id);
-        for (from, to) in without(heard(legs, link), away) {
+        for (from, to) in without(answered_span(legs, link), away) {
             for leg in link.sides {
                 for (at, enters) in [(from, true), (to, false)] {
                     let what = FactKind::passes(bridge.clone(), enters);
@@ -88,7 +88,7 @@ fn end(leg: &Leg) -> EventTime {
 
 /// All links in the order in which they began. A link ends with either's hang-up.
 fn links(legs: &[&Leg]) -> Vec<Link> {
-    let mut told: BTreeMap<[usize; 2], Vec<(EventTime, bool)>> = BTreeMap::new();
+    let mut reports: BTreeMap<[usize; 2], Vec<(EventTime, bool)>> = BTreeMap::new();
     for (i, leg) in legs.iter().enumerate() {
         for fact in &leg.facts {
             let Some((with, begins)) = fact.what.link() else {
@@ -97,22 +97,22 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
             let other = legs.iter().position(|leg| leg.id == *with);
             if let Some(other) = other.filter(|&other| other != i) {
                 let sides = [i.min(other), i.max(other)];
-                told.entry(sides).or_default().push((fact.at, begins));
+                reports.entry(sides).or_default().push((fact.at, begins));
             }
         }
     }
     for (i, leg) in legs.iter().enumerate() {
-        for (other, at) in told_later(legs, leg) {
+        for (other, at) in reported_later(legs, leg) {
             let sides = [i.min(other), i.max(other)];
-            told.entry(sides).or_default().push((at, true));
+            reports.entry(sides).or_default().push((at, true));
         }
     }
     let mut links = Vec::new();
-    for (sides, mut told) in told {
-        told.sort_unstable();
+    for (sides, mut reports) in reports {
+        reports.sort_unstable();
         let over = sides.map(|side| end(legs[side]));
         let over = over[0].min(over[1]);
-        let spans = spans(told).into_iter();
+        let spans = spans(reports).into_iter();
         let spans = spans.map(|(from, to)| (from, to.unwrap_or(over).min(over)));
         let lasting = spans.filter(|(from, to)| from < to);
         links.extend(lasting.map(|(from, to)| Link { sides, from, to }));
@@ -123,7 +123,7 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
 
 /// Links of the channel whose beginning was not heard, and which it told of after that: with whom,
 /// and since when.
-fn told_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
+fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let begun = |by: &Leg, at: EventTime| {
         by.facts.iter().any(|fact| {
             let near = fact.at.since(at).max(at.since(fact.at)) < AT_ONCE;
@@ -141,7 +141,7 @@ fn told_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
 }
 
 /// The part of a link in which both sides had answered.
-fn heard(legs: &[&Leg], link: &Link) -> Option<Span> {
+fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
     let mut from = link.from;
     for side in link.sides {
         if let Some(traits) = &legs[side].traits {
@@ -155,16 +155,16 @@ fn heard(legs: &[&Leg], link: &Link) -> Option<Span> {
 /// most until whoever it dialled for that has hung up.
 fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
     let of = |leg: &&Leg| {
-        let told = leg.facts.iter().filter_map(|fact| match fact.what {
+        let reports = leg.facts.iter().filter_map(|fact| match fact.what {
             FactKind::Consults { begins } => Some((fact.at, begins)),
             _ => None,
         });
-        let mut told: Vec<(EventTime, bool)> = told.collect();
-        told.sort_unstable();
+        let mut reports: Vec<(EventTime, bool)> = reports.collect();
+        reports.sort_unstable();
         let mut spans = Vec::new();
-        for (i, &(from, begins)) in told.iter().enumerate() {
+        for (i, &(from, begins)) in reports.iter().enumerate() {
             if begins {
-                let back = told[i + 1..].first().map(|&(at, _)| at);
+                let back = reports[i + 1..].first().map(|&(at, _)| at);
                 let gone = consulted_until(legs, leg, (from, back.unwrap_or(end(leg))));
                 let to = back.into_iter().chain(gone).min();
                 spans.push((from, to.unwrap_or(end(leg)).max(from)));

@@ -57,13 +57,13 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
         occupancy.hand_out(&occupancies, &mut legs);
     }
     let left = left(&occupancies);
-    for ((a, b), mut told) in links(&occupancies) {
+    for ((a, b), mut reports) in links(&occupancies) {
         let left = left.iter().filter(|(_, it)| [a, b].contains(it));
         for origin in [Origin::Channel, Origin::Cel] {
-            told.extend(left.clone().map(|&(at, _)| (at, origin, false)));
+            reports.extend(left.clone().map(|&(at, _)| (at, origin, false)));
         }
         for origin in [Origin::Channel, Origin::Cel] {
-            bridge(&occupancies, (a, b), &told, origin, &mut legs);
+            bridge(&occupancies, (a, b), &reports, origin, &mut legs);
         }
     }
     Some(Occupancies { legs, joined })
@@ -125,15 +125,15 @@ impl<'a> ChannelOccupancy<'a> {
             legs[who].facts.push(fact);
         }
         // The names themselves change places.
-        for (kind, heard) in self.leg.texts().into_iter().enumerate().skip(1) {
-            for stamped in heard.iter() {
+        for (kind, seen) in self.leg.texts().into_iter().enumerate().skip(1) {
+            for stamped in seen.iter() {
                 let leg = &mut legs[self.who(stamped.at)];
                 leg.texts_mut()[kind].note(stamped.at, &stamped.text);
             }
         }
         legs[self.sits[0].1].did.clone_from(&self.leg.did);
-        for heard in &self.leg.variables {
-            legs[self.who(heard.first)].variables.push(heard.clone());
+        for seen in &self.leg.variables {
+            legs[self.who(seen.first)].variables.push(seen.clone());
         }
         let ran = &self.leg.applications;
         for dial in &ran.dials {
@@ -173,8 +173,8 @@ fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize,
                 all.push((fact.at, i, to.as_str()));
             }
         }
-        let heard = occupancy.leg.names.iter();
-        all.extend(heard.map(|name| (name.at, i, name.text.as_str())));
+        let seen = occupancy.leg.names.iter();
+        all.extend(seen.map(|name| (name.at, i, name.text.as_str())));
     }
     all.sort_by_key(|&(at, ..)| at);
     all
@@ -219,10 +219,10 @@ fn change(
 }
 
 /// When a link of two places was told to begin or end, and by whom.
-type LinkTold = (EventTime, Origin, bool);
+type LinkReport = (EventTime, Origin, bool);
 
-fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
-    let mut links: BTreeMap<(usize, usize), Vec<LinkTold>> = BTreeMap::new();
+fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<LinkReport>> {
+    let mut links: BTreeMap<(usize, usize), Vec<LinkReport>> = BTreeMap::new();
     for (i, occupancy) in occupancies.iter().enumerate() {
         for fact in &occupancy.leg.facts {
             let Some((with, begins)) = fact.what.link() else {
@@ -230,8 +230,8 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<L
             };
             if let Some(other) = occupancy_of(occupancies, with).filter(|&other| other != i) {
                 let pair = (i.min(other), i.max(other));
-                let told = (fact.at, fact.origin, begins);
-                links.entry(pair).or_default().push(told);
+                let report = (fact.at, fact.origin, begins);
+                links.entry(pair).or_default().push(report);
             }
         }
     }
@@ -264,17 +264,18 @@ fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
 fn bridge(
     occupancies: &[ChannelOccupancy<'_>],
     (a, b): (usize, usize),
-    told: &[LinkTold],
+    reports: &[LinkReport],
     origin: Origin,
     legs: &mut [Leg],
 ) {
-    let told = told.iter().filter(|told| told.1 == origin);
-    let mut told: Vec<(EventTime, bool)> = told.map(|&(at, _, begins)| (at, begins)).collect();
-    told.sort_unstable();
+    let reports = reports.iter().filter(|report| report.1 == origin);
+    let mut reports: Vec<(EventTime, bool)> =
+        reports.map(|&(at, _, begins)| (at, begins)).collect();
+    reports.sort_unstable();
     let ends = [occupancies[a].ended, occupancies[b].ended];
     let hung_up = ends.into_iter().flatten().min();
     let name = format!("{} + {}", occupancies[a].leg.id, occupancies[b].leg.id);
-    for (from, to) in spans(told) {
+    for (from, to) in spans(reports) {
         let to = to.or(hung_up);
         for occupancy in [&occupancies[a], &occupancies[b]] {
             for (who, sat, until) in occupancy.spans() {

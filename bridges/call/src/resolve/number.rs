@@ -8,8 +8,8 @@
 //! ```
 
 use super::view::View;
-use crate::call::HeardNumber;
-use crate::facts::applications::DialHeard;
+use crate::call::RawNumber;
+use crate::facts::applications::SeenDial;
 use crate::facts::fact::FactKind;
 use crate::facts::leg::Stamped;
 use crate::trunk;
@@ -22,7 +22,7 @@ const DIAL_END_SLACK: Duration = Duration::from_millis(50);
 /// A number, and the event it was read in.
 #[derive(Clone, Debug)]
 pub(super) struct Number {
-    pub(super) heard: HeardNumber,
+    pub(super) raw: RawNumber,
     pub(super) at: EventTime,
     pub(super) words: &'static str,
 }
@@ -34,7 +34,7 @@ fn number(
     words: &'static str,
 ) -> Number {
     Number {
-        heard: HeardNumber::new(text, from_dial_string),
+        raw: RawNumber::new(text, from_dial_string),
         at,
         words,
     }
@@ -66,8 +66,8 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
         return Some(number(text, true, at, "the dial string"));
     }
-    let told = leg.leg.traits.as_ref().map(|it| &it.dialled);
-    if let Some(text) = told.filter(|text| is_number(text)) {
+    let dialled = leg.leg.traits.as_ref().map(|it| &it.dialled);
+    if let Some(text) = dialled.filter(|text| is_number(text)) {
         let words = "the number it was dialled with";
         return Some(number(text.as_str(), true, leg.leg.first, words));
     }
@@ -112,7 +112,7 @@ pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
 /// before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
     let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
-    let mut found: Vec<(&DialHeard, String)> = dials
+    let mut found: Vec<(&SeenDial, String)> = dials
         .filter_map(|dial| Some((dial, in_dial_data(&dial.data, leg.name)?)))
         .collect();
     found.sort_by_key(|(dial, _)| dial.first);

@@ -85,8 +85,8 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
 fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
     let mut steps = Vec::new();
     for (leg, it) in legs.iter().enumerate() {
-        for (fact, told) in it.facts.iter().enumerate() {
-            let Some(Passage { bridge, enters, .. }) = told.what.passage() else {
+        for (fact, seen) in it.facts.iter().enumerate() {
+            let Some(Passage { bridge, enters, .. }) = seen.what.passage() else {
                 continue;
             };
             let unnamed = Some("").filter(|_| bridge.is_empty());
@@ -95,7 +95,7 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
             };
             let peers = peers.split(',').filter(|peer| !peer.is_empty());
             steps.push(BridgeMove {
-                at: told.at,
+                at: seen.at,
                 leg,
                 fact,
                 enters,
@@ -111,7 +111,7 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
 struct Meeting<'l, 'a> {
     legs: &'l [&'a Leg],
     /// `Peer` is written.
-    told: bool,
+    has_peers: bool,
     groups: Vec<Group<'a>>,
     /// The bridge each channel is in, and the one it left last.
     sits: Vec<Option<usize>>,
@@ -124,7 +124,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     fn of(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
         Self {
             legs,
-            told: steps.iter().any(BridgeMove::names_peers),
+            has_peers: steps.iter().any(BridgeMove::names_peers),
             groups: Vec::new(),
             sits: vec![None; legs.len()],
             left: vec![None; legs.len()],
@@ -141,7 +141,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
                 self.both(step)
             } else if step.enters {
                 self.leave(step);
-                let found = if self.told {
+                let found = if self.has_peers {
                     self.by_peers(step)
                 } else {
                     self.by_time(step, &steps[at + 1..])

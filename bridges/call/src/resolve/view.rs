@@ -44,11 +44,11 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, told: SourceDetail) -> Self {
+    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, detail: SourceDetail) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
         let name = leg.name();
-        let (way, at, words, begun) = way(leg, &facts, told.numbers);
+        let (way, at, words, begun) = way(leg, &facts, detail.numbers);
         let end = end(leg, &facts);
         let (stays, waits) = stays(&facts, end);
         Self {
@@ -61,7 +61,7 @@ impl<'a> View<'a> {
             end,
             stays,
             waits,
-            timed: told.times,
+            timed: detail.times,
         }
     }
 
@@ -207,16 +207,16 @@ fn stays_in<'a>(
     origin: Origin,
     end: EventTime,
 ) -> (Vec<BridgeStay<'a>>, usize) {
-    let told = facts.iter().filter(|fact| fact.origin == origin);
-    let spans = spans(told.filter_map(|fact| {
+    let own = facts.iter().filter(|fact| fact.origin == origin);
+    let spans = spans(own.filter_map(|fact| {
         let passage = fact.what.passage().filter(|p| p.bridge == name)?;
         Some((fact.at, passage.enters))
     }));
-    let told = 2 * spans.len() - spans.iter().filter(|span| span.1.is_none()).count();
+    let events = 2 * spans.len() - spans.iter().filter(|span| span.1.is_none()).count();
     let stays = spans.into_iter().map(|(from, to)| BridgeStay {
         bridge: name,
         from,
         to: to.unwrap_or(end.max(from)),
     });
-    (stays.collect(), told)
+    (stays.collect(), events)
 }

@@ -154,7 +154,7 @@ pub(crate) fn party_of_line<'a>(
     line: Option<&LineTraits>,
     endpoints: &'a Endpoints,
 ) -> Party<'a> {
-    let Some(told) = line else {
+    let Some(known) = line else {
         return party(name, endpoints);
     };
     if is_plumbing(name) {
@@ -166,9 +166,9 @@ pub(crate) fn party_of_line<'a>(
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
     // A name shows whom the line carries, too: a caller, or a number dialled over a gateway.
-    match told.extension.as_str() {
+    match known.extension.as_str() {
         "" if user.is_empty() => Party::Plumbing,
-        "" if !told.gateway.is_empty() || is_outside(user) => Party::Stranger,
+        "" if !known.gateway.is_empty() || is_outside(user) => Party::Outsider,
         "" => Party::Extension(Extension::new(user)),
         extension => Party::Extension(Extension::new(extension)),
     }
@@ -178,8 +178,8 @@ pub(crate) fn party_of_line<'a>(
 mod tests {
     use super::*;
 
-    fn endpoints(told: &[(&str, &str)]) -> Endpoints {
-        let made = told
+    fn endpoints(known: &[(&str, &str)]) -> Endpoints {
+        let made = known
             .iter()
             .map(|&(trunk, pattern)| TrunkEndpoint::new(trunk, pattern));
         Endpoints::new(made.collect()).expect("no conflict")

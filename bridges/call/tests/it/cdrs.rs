@@ -20,7 +20,7 @@ fn assembler() -> Assembler {
 /// Tells all of a story at the same moment, as a backlog is read.
 fn tell_at(assembler: &mut Assembler, seconds: f64, story: &Story) {
     for (_, told) in &story.events {
-        assembler.hear(told, moment(seconds));
+        assembler.on_event(told, moment(seconds));
     }
 }
 
@@ -108,7 +108,7 @@ fn cdrs_without_a_call_make_room_for_others_and_end_with_the_longest_call() {
             userfield: "lead=4001".into(),
             ..Cdr::default()
         };
-        assembler.hear(&PbxEvent::Cdr(Box::new(cdr)), moment(0.0));
+        assembler.on_event(&PbxEvent::Cdr(Box::new(cdr)), moment(0.0));
     }
     assert_eq!(assembler.counts.cdr_unmatched, 10);
     assembler.tick(moment(13.0 * HOUR));

@@ -2,17 +2,17 @@
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
-use callbridge_call::event::Told;
+use callbridge_call::event::EventStamp;
 use callbridge_call::{EventTime, FinishedCall, PbxEvent};
 use std::time::Duration;
 
 /// The one call of these events, heard at these moments.
-fn heard(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> (FinishedCall, u64) {
+fn received(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> (FinishedCall, u64) {
     let mut assembler = assembler();
     let mut last = moment(0.0);
     for (i, (at, told)) in story.events.iter().enumerate() {
         last = arrival(i, *at);
-        assembler.hear(told, last);
+        assembler.on_event(told, last);
     }
     assembler.tick(last.plus(Duration::from_secs(10)));
     let mut calls = assembler.take_finished();
@@ -29,8 +29,8 @@ fn talk_of_four_seconds() -> Story {
 #[test]
 fn a_call_heard_within_five_seconds_of_its_time_is_live() {
     let story = talk_of_four_seconds();
-    let (near, _) = heard(&story, |_, at| at.plus(Duration::from_secs(5)));
-    let (far, clamped) = heard(&story, |_, at| at.plus(Duration::from_secs(6)));
+    let (near, _) = received(&story, |_, at| at.plus(Duration::from_secs(5)));
+    let (far, clamped) = received(&story, |_, at| at.plus(Duration::from_secs(6)));
     assert!(near.live && !far.live);
     assert_eq!(
         (seconds(&near), seconds(&far), clamped),
@@ -48,7 +48,7 @@ fn in_a_live_call_arrival_wins_over_a_clock_that_jumped() {
             event.at = event.at.map(|at| at.plus(Duration::from_secs(3600)));
         }
     }
-    let (call, clamped) = heard(&story, |_, at| at);
+    let (call, clamped) = received(&story, |_, at| at);
     assert_eq!((seconds(&call), clamped), ((4.0, 5.0), 2));
     assert_eq!(
         call.remarks,
@@ -62,7 +62,7 @@ fn in_a_live_call_a_line_that_stood_still_changes_nothing_where_events_are_numbe
     let events = story.events.len();
     for (number, (at, told)) in (1..).zip(&mut story.events) {
         if let PbxEvent::Channel(event) = told {
-            event.channel.told = Some(Told { number, at: *at });
+            event.channel.stamp = Some(EventStamp { number, at: *at });
         }
     }
     let stalls = |i, at: EventTime| {
@@ -72,14 +72,14 @@ fn in_a_live_call_a_line_that_stood_still_changes_nothing_where_events_are_numbe
             at.plus(Duration::from_secs(7))
         }
     };
-    let (call, clamped) = heard(&story, stalls);
+    let (call, clamped) = received(&story, stalls);
     assert_eq!((seconds(&call), call.live, clamped), ((4.0, 5.0), true, 0));
 }
 
 #[test]
 fn in_a_backlog_event_times_alone_count() {
     let story = talk_of_four_seconds();
-    let (call, clamped) = heard(&story, |i, _| moment(86_400.0 + 100.0 * i as f64));
+    let (call, clamped) = received(&story, |i, _| moment(86_400.0 + 100.0 * i as f64));
     assert_eq!(
         (seconds(&call), call.started, clamped),
         ((4.0, 5.0), moment(0.0), 0)
@@ -99,9 +99,9 @@ fn a_clock_set_back_by_a_day_tears_no_call() {
     other.channel.name = "PJSIP/105-0000ffff".into();
     other.channel.uniqueid = "1795999999.1".into();
     other.channel.linkedid = other.channel.uniqueid.clone();
-    assembler.hear(&PbxEvent::Channel(other), arrived);
+    assembler.on_event(&PbxEvent::Channel(other), arrived);
     for (_, told) in &story.events {
-        assembler.hear(told, arrived);
+        assembler.on_event(told, arrived);
     }
     assembler.finish_all(arrived);
     let calls = assembler.take_finished();
@@ -120,7 +120,7 @@ fn without_event_times_the_time_of_arrival_serves() {
             event.at = None;
         }
     }
-    let (call, _) = heard(&story, |_, at| at.plus(Duration::from_secs(1000)));
+    let (call, _) = received(&story, |_, at| at.plus(Duration::from_secs(1000)));
     assert_eq!(
         (seconds(&call), call.started, call.live),
         ((4.0, 5.0), moment(1000.0), true)
@@ -143,7 +143,7 @@ fn a_clock_set_back_in_a_call_of_a_file_leaves_it_incomplete_with_sound_figures(
         let hour = Duration::from_secs(3600);
         let mut assembler = assembler();
         for (at, event) in &story.events {
-            assembler.hear(event, at.plus(hour));
+            assembler.on_event(event, at.plus(hour));
         }
         assembler.finish_all(moment(10_000.0));
         let calls = assembler.take_finished();

@@ -55,13 +55,13 @@ fn a_restart_after_any_event_changes_nothing() {
 pub fn survives_restarts(story: &Story) -> usize {
     let mut whole = assembler();
     for (at, told) in &story.events {
-        whole.hear(told, *at);
+        whole.on_event(told, *at);
     }
     let expected = finish(&mut whole);
     for cut in 0..=story.events.len() {
         let (mut first, mut kept) = (assembler(), BTreeMap::new());
         for (at, told) in &story.events[..cut] {
-            first.hear(told, *at);
+            first.on_event(told, *at);
             keep(&mut first, &mut kept);
         }
         let mut calls = first.take_finished();
@@ -72,7 +72,7 @@ pub fn survives_restarts(story: &Story) -> usize {
         assert_eq!(first.open_calls(), second.open_calls());
         // The last events before the end are told again, as a broker does.
         for (at, told) in &story.events[cut.saturating_sub(2)..] {
-            second.hear(told, *at);
+            second.on_event(told, *at);
             keep(&mut second, &mut kept);
         }
         calls.extend(finish(&mut second));
@@ -110,14 +110,14 @@ fn an_assembler_knows_the_ids_of_its_open_calls_alone() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     assert!(assembler.knows(city.id()) && assembler.knows(phone.id()));
     assert!(!assembler.knows("1795000000.99"));
     let from = story.events.len();
     story.at(5.0).hangups(&[&phone, &city]);
     for (at, told) in &story.events[from..] {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     assembler.tick(moment(6.0));
     assert!(!assembler.knows(city.id()));
@@ -128,15 +128,15 @@ fn a_call_that_nothing_new_was_heard_of_is_not_written_again() {
     let (story, city, _) = answered_by_101();
     let mut assembler = assembler();
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     assert_eq!(assembler.take_changes().len(), 1);
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     let mut hold = Story::new();
     hold.at(2.0).seen(&city);
-    assembler.hear(&hold.events[0].1, moment(2.0));
+    assembler.on_event(&hold.events[0].1, moment(2.0));
     assert_eq!(assembler.take_changes(), []);
 }
 
@@ -147,7 +147,7 @@ fn a_call_that_came_and_went_between_two_takes_is_never_written() {
     story.at(0.0).born(&city, Ring).at(1.0).hangup(&city);
     let mut assembler = assembler();
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     assembler.tick(moment(2.0));
     assert_eq!(
@@ -183,7 +183,7 @@ fn a_call_holds_only_so_many_facts_and_is_incomplete_beyond() {
     story.at(9.0).hangups(&[&phone, &city]);
     let mut assembler = assembler();
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     let snapshot = assembler
         .take_changes()

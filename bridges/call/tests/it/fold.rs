@@ -55,7 +55,7 @@ fn folder() -> Folder {
 fn folded(rows: &[Row]) -> Vec<FinishedCall> {
     let mut folder = folder();
     for row in rows {
-        folder.hear(&cdr(row), at(row.4));
+        folder.on_cdr(&cdr(row), at(row.4));
     }
     folder.finish_all(at(100_000));
     folder.take_finished()
@@ -110,7 +110,7 @@ fn only_a_column_of_its_own_says_what_the_customer_dialled() {
             did: did.into(),
             ..cdr(&row)
         };
-        folder.hear(&record, at(30));
+        folder.on_cdr(&record, at(30));
         folder.finish_all(at(100_000));
         folder.take_finished().remove(0).did
     };
@@ -146,7 +146,7 @@ fn an_unanswered_record_with_billed_seconds_is_no_talk() {
     let mut row = cdr(&Row(CITY, ANNA, "Queue", 0, 15, Some(15), (0, 1)));
     row.disposition = "NO ANSWER".into();
     let mut folder = folder();
-    folder.hear(&row, at(15));
+    folder.on_cdr(&row, at(15));
     folder.finish_all(at(15));
     let call = folder.take_finished().remove(0);
     assert!(!call.answered);
@@ -166,7 +166,7 @@ fn a_call_of_an_unknown_zone_is_incomplete() {
     let mut row = cdr(&Row(CITY, ANNA, "Dial", 0, 60, Some(30), (0, 1)));
     row.zoneless = true;
     let mut folder = folder();
-    folder.hear(&row, at(60));
+    folder.on_cdr(&row, at(60));
     folder.finish_all(at(60));
     let why = folder.take_finished().remove(0).incomplete;
     assert!(why.expect("incomplete").contains("--pbx-timezone"));
@@ -185,7 +185,7 @@ fn records_without_any_id_are_known_by_channel_start_and_destination() {
         // The same name of another life of the PBX.
         Row(CITY, ANNA, "Dial", 9_000, 9_010, Some(5), (0, 1)),
     ] {
-        folder.hear(&bare(row), at(40));
+        folder.on_cdr(&bare(row), at(40));
     }
     folder.finish_all(at(10_000));
     let calls = folder.take_finished();
@@ -272,7 +272,7 @@ fn a_consultation_is_not_talk_of_the_customer_who_is_held() {
 #[test]
 fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
     let mut folder = folder();
-    folder.hear(
+    folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
         at(20),
     );
@@ -284,7 +284,7 @@ fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
     assert!(call.live);
     // Its caller is gone; what the customer does on with others is told too late.
     let late = cdr(&Row(CITY, BORIS, "Dial", 20, 90, Some(70), (0, 2)));
-    assert!(!folder.hear(&late, at(90)));
+    assert!(!folder.on_cdr(&late, at(90)));
 }
 
 #[test]
@@ -306,20 +306,20 @@ fn records_of_a_pbx_that_posts_in_batches_wait_for_the_next_batch() {
     };
     // The first batch could be a backlog; after the second, the third is expected.
     for (n, batch) in [(20, 300), (21, 600)] {
-        folder.hear(&other(n, batch - 100), at(batch));
+        folder.on_cdr(&other(n, batch - 100), at(batch));
         folder.tick(at(batch + 10));
         assert_eq!(folder.take_finished().len(), 1);
     }
     let early = Row(CITY, ANNA, "Dial", 880, 895, None, (880, 1));
-    folder.hear(&cdr(&early), at(901));
+    folder.on_cdr(&cdr(&early), at(901));
     folder.tick(at(1_100));
     assert!(
         folder.take_finished().is_empty(),
         "the rest may be in the next batch"
     );
     let rest = Row(CITY, BORIS, "Dial", 895, 899, Some(3), (880, 1));
-    folder.hear(&cdr(&rest), at(1_200));
-    folder.hear(&other(22, 1_000), at(1_200));
+    folder.on_cdr(&cdr(&rest), at(1_200));
+    folder.on_cdr(&other(22, 1_000), at(1_200));
     folder.tick(at(1_210));
     let calls = folder.take_finished();
     assert_eq!(calls.len(), 1);
@@ -335,7 +335,7 @@ fn records_of_a_pbx_that_posts_in_batches_wait_for_the_next_batch() {
 #[test]
 fn a_backlog_is_folded_when_no_record_came_for_the_wait() {
     let mut folder = folder();
-    folder.hear(
+    folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
         at(300),
     );
@@ -350,8 +350,8 @@ fn an_id_that_was_given_again_to_another_channel_is_another_call() {
     };
     let first = cdr(&Row(CITY, ANNA, "Dial", 0, 113, None, (0, 1)));
     let mut folder = folder();
-    folder.hear(&first, at(113));
-    folder.hear(&again, at(1_945));
+    folder.on_cdr(&first, at(113));
+    folder.on_cdr(&again, at(1_945));
     folder.finish_all(at(2_000));
     assert_eq!(folder.take_finished().len(), 2);
 }
@@ -366,7 +366,7 @@ fn a_record_told_before_its_end_lasts_as_long_as_it_says() {
         ..cdr(&Row(CITY, ANNA, "Dial", 0, 0, Some(38), (0, 1)))
     };
     let mut folder = folder();
-    folder.hear(&row, at(45));
+    folder.on_cdr(&row, at(45));
     folder.finish_all(at(45));
     let call = folder.take_finished().remove(0);
     assert_eq!((call.ended, call.talk), (at(45), Duration::from_secs(38)));
@@ -388,11 +388,11 @@ fn a_call_whose_first_channel_has_not_ended_waits_for_it() {
         None,
         (0, 3),
     ));
-    folder.hear(&half, at(5));
+    folder.on_cdr(&half, at(5));
     folder.tick(at(3_000));
     assert_eq!(folder.open_calls(), 1);
     let root = linked(Row(CITY, BORIS, "Queue", 0, 3_600, Some(3_590), (0, 1)));
-    folder.hear(&root, at(3_600));
+    folder.on_cdr(&root, at(3_600));
     folder.tick(at(3_610));
     let call = folder.take_finished().remove(0);
     assert_eq!(call.talk, Duration::from_secs(3_590));
@@ -406,7 +406,7 @@ fn waiting_records_survive_a_restart() {
         Row(CITY, BORIS, "Dial", 20, 60, Some(30), (0, 1)),
     ];
     let mut before = folder();
-    before.hear(&cdr(&rows[0]), at(20));
+    before.on_cdr(&cdr(&rows[0]), at(20));
     let kept = before.take_changes();
     assert_eq!(kept.len(), 1);
     let mut after = folder();
@@ -414,7 +414,7 @@ fn waiting_records_survive_a_restart() {
         let bytes = change.snapshot.as_deref().expect("open");
         after.restore(change.key, bytes).expect("restored");
     }
-    after.hear(&cdr(&rows[1]), at(60));
+    after.on_cdr(&cdr(&rows[1]), at(60));
     after.tick(at(70));
     let call = after.take_finished().remove(0);
     assert_eq!((call.started, call.talk), (at(0), Duration::from_secs(30)));
@@ -442,7 +442,7 @@ fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
         ));
         row.channel = format!("PJSIP/city-{n:08x}").into();
         row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
-        folder.hear(&row, at(n * 100 + 20));
+        folder.on_cdr(&row, at(n * 100 + 20));
         assert!(folder.open_calls() <= 3);
     }
     assert_eq!(folder.take_finished().len(), 7);
@@ -452,7 +452,7 @@ fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
 fn a_backlog_is_read_to_its_end_before_its_calls_are_folded() {
     let mut folder = folder();
     let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
-    folder.hear(&cdr(&root), at(50_000));
+    folder.on_cdr(&cdr(&root), at(50_000));
     // Hours of other calls; then the customer, whom Anna had transferred to Boris.
     for n in 0..20_u32 {
         let end = i64::from(n) * 100 + 100;
@@ -467,12 +467,12 @@ fn a_backlog_is_read_to_its_end_before_its_calls_are_folded() {
         ));
         other.channel = format!("PJSIP/gsm-{n:08x}").into();
         other.dest_channel = format!("PJSIP/103-{n:08x}").into();
-        folder.hear(&other, at(50_000 + i64::from(n)));
+        folder.on_cdr(&other, at(50_000 + i64::from(n)));
         folder.tick(at(50_000 + i64::from(n)));
     }
     assert!(folder.take_finished().is_empty());
     let rest = Row(CITY, BORIS, "Dial", 20, 2_000, Some(1_980), (0, 2));
-    folder.hear(&cdr(&rest), at(50_020));
+    folder.on_cdr(&cdr(&rest), at(50_020));
     folder.tick(at(50_030));
     let calls = folder.take_finished();
     assert_eq!(calls.len(), 21);

@@ -71,7 +71,7 @@ fn folder() -> Folder {
 fn folded(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
     let mut folder = Folder::new(settings());
     for record in records {
-        folder.hear(record, EventTime::from_seconds(1_700_010_000));
+        folder.on_cdr(record, EventTime::from_seconds(1_700_010_000));
     }
     folder.finish_all(EventTime::from_seconds(1_700_020_000));
     in_order(folder.take_finished())
@@ -93,7 +93,7 @@ proptest! {
         let mut calls = Vec::new();
         for (n, record) in (0_i64..).zip(&records) {
             let now = EventTime::from_seconds(1_700_000_300 + n * 20);
-            folder.hear(record, now);
+            folder.on_cdr(record, now);
             folder.tick(now);
             prop_assert!(folder.open_calls() <= 4);
             calls.extend(folder.take_finished());
@@ -127,7 +127,7 @@ proptest! {
         let cut = cut.min(records.len() - 1);
         let mut before = Folder::new(settings());
         for record in &records[..cut] {
-            before.hear(record, arrived);
+            before.on_cdr(record, arrived);
         }
         let mut after = Folder::new(settings());
         for change in before.take_changes() {
@@ -135,7 +135,7 @@ proptest! {
             after.restore(change.key, &bytes).expect("restored");
         }
         for record in &records[cut..] {
-            after.hear(record, arrived);
+            after.on_cdr(record, arrived);
         }
         after.finish_all(arrived);
         prop_assert_eq!(in_order(after.take_finished()), folded(&records));

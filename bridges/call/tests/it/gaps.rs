@@ -11,7 +11,7 @@ use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
 }
 
@@ -25,7 +25,7 @@ fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
-    assembler.hear(&PbxEvent::Mark(Mark::Shutdown), moment(7.0));
+    assembler.on_event(&PbxEvent::Mark(Mark::Shutdown), moment(7.0));
     let calls = finished(&mut assembler, 8.0);
     assert_eq!(seconds(&calls[0]), (6.0, 7.0));
     assert_eq!(calls[0].incomplete, None);
@@ -39,7 +39,7 @@ fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     assembler.lost(moment(2.0));
     assembler.back(moment(60.0));
     let uptime = Some(Duration::from_secs(20));
-    assembler.hear(&PbxEvent::Mark(Mark::FullyBooted { uptime }), moment(60.0));
+    assembler.on_event(&PbxEvent::Mark(Mark::FullyBooted { uptime }), moment(60.0));
     let calls = finished(&mut assembler, 61.0);
     assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
     assert_eq!(seconds(&calls[0]), (1.0, 2.0), "as far as it was heard");
@@ -62,7 +62,7 @@ fn a_channel_that_is_listed_no_more_has_ended_and_one_that_is_lives_on() {
         if listed {
             tell(&mut assembler, &list);
         }
-        assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(30.1));
+        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1));
         let calls = finished(&mut assembler, 31.0);
         assert_eq!(calls.len(), usize::from(!listed));
         assert_eq!(assembler.open_calls(), usize::from(listed));
@@ -80,7 +80,7 @@ fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
         assembler.back(moment(30.0));
         match way {
             0 => {}
-            1 => drop(assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(30.1))),
+            1 => drop(assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1))),
             _ => assembler.end_unheard(city.id()),
         }
         let calls = finished(&mut assembler, 600.0);
@@ -100,7 +100,7 @@ fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
         assembler.lost(moment(from));
         assembler.back(moment(until));
         tell(&mut assembler, &list);
-        assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(until));
+        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(until));
         list.events.clear();
     }
     let calls = finished(&mut assembler, 40.0);
@@ -114,11 +114,11 @@ fn a_cut_is_told_by_the_clock_of_the_events() {
         let mut assembler = assembler();
         for (at, told) in &story.events {
             let arrived = at.micros() as f64 / 1e6 - moment(0.0).micros() as f64 / 1e6;
-            assembler.hear(told, moment(arrived + off));
+            assembler.on_event(told, moment(arrived + off));
         }
         assembler.lost(moment(8.0 + off));
         assembler.back(moment(30.0 + off));
-        assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(30.1 + off));
+        assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1 + off));
         let calls = finished(&mut assembler, 60.0 + off);
         assert_eq!(seconds(&calls[0]), (7.0, 8.0), "{off}");
     }
@@ -208,7 +208,7 @@ fn a_call_that_rang_before_a_gap_and_is_answered_after_it_is_complete() {
 
 #[test]
 fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to_end() {
-    for heard in [true, false] {
+    for received in [true, false] {
         let city = customer(1);
         let phone = channel("PJSIP/101-00000002", 2).of(&city);
         let mut before = Story::new();
@@ -216,7 +216,7 @@ fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to
         before.dial(&city, &phone, "101");
         let mut after = Story::new();
         after.at(31.0);
-        if heard {
+        if received {
             let (by, status) = (Some(Box::new(city.0.clone())), "CANCEL".into());
             after.tell(&phone, Kind::DialEnd { by, status });
         }
@@ -228,7 +228,7 @@ fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to
         tell(&mut assembler, &after);
         let calls = finished(&mut assembler, 40.0);
         assert!(!calls[0].answered);
-        assert_eq!(calls[0].incomplete.is_none(), heard, "{calls:?}");
+        assert_eq!(calls[0].incomplete.is_none(), received, "{calls:?}");
     }
 }
 

@@ -195,7 +195,7 @@ fn where_a_recording_ends_the_end_of_a_linkedid_is_that_of_those_who_left_their_
         }
         let mut assembler = assembler();
         for (at, told) in &story.events {
-            assembler.hear(told, *at);
+            assembler.on_event(told, *at);
         }
         assembler.finish_all(moment(8.0));
         let calls = assembler.take_finished();

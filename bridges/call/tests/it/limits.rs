@@ -10,7 +10,7 @@ use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
 }
 
@@ -143,7 +143,7 @@ fn flooded(number: u32, texts: u32) -> Story {
 fn batch(assembler: &mut Assembler, story: &Story) {
     for part in story.events.chunks(64) {
         part.iter().for_each(|(at, told)| {
-            assembler.hear(told, *at);
+            assembler.on_event(told, *at);
         });
         assembler.take_changes();
     }
@@ -222,7 +222,7 @@ fn visits(
     let mut finished = Vec::new();
     for (at, told) in &story.events {
         assembler.tick(*at);
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
         finished.append(&mut assembler.take_finished());
     }
     finished
@@ -301,7 +301,7 @@ fn nobody_of_a_room_is_given_out_under_an_id_that_another_bears_later() {
     let mut calls = Vec::new();
     for (at, told) in &story.events {
         assembler.tick(*at);
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
         calls.append(&mut assembler.take_finished());
     }
     assembler.tick(moment(14.0 * HOUR));

@@ -2,7 +2,7 @@
 
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
-use callbridge_call::event::Told;
+use callbridge_call::event::EventStamp;
 use callbridge_call::{Assembler, EventTime, Mark, PbxEvent};
 
 const OURS: u64 = 1;
@@ -20,7 +20,7 @@ fn talk(assembler: &mut Assembler) -> [Channel; 2] {
     story.at(0.0).born(&city, Ring).born(&phone, Down);
     story.at(1.0).enter(&phone, "b1").enter(&city, "b1");
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     [city, phone]
 }
@@ -39,10 +39,10 @@ fn beats_by_number(
     let alive = Mark::Alive {
         process,
         at,
-        told: number.map(|number| Told { number, at }),
+        stamp: number.map(|number| EventStamp { number, at }),
         began: Some(began),
     };
-    assembler.hear(&PbxEvent::Mark(alive), at);
+    assembler.on_event(&PbxEvent::Mark(alive), at);
 }
 
 fn three_beats(assembler: &mut Assembler) {
@@ -74,7 +74,7 @@ fn a_process_that_says_no_more_that_it_lives_has_its_calls_given_out_until_then(
     let mut end = Story::new();
     end.at(5000.0).hangups(&[&phone, &city]);
     for (at, told) in &end.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
     assembler.tick(moment(5001.0));
     let calls = assembler.take_finished();
@@ -132,9 +132,9 @@ fn tells(assembler: &mut Assembler, story: &Story, from: u64) {
     for (number, (at, told)) in (from..).zip(&story.events) {
         let mut told = told.clone();
         if let PbxEvent::Channel(event) = &mut told {
-            event.channel.told = Some(Told { number, at: *at });
+            event.channel.stamp = Some(EventStamp { number, at: *at });
         }
-        assembler.hear(&told, *at);
+        assembler.on_event(&told, *at);
     }
 }
 

@@ -81,7 +81,7 @@ fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     let mut assembler = assembler();
     let off = Duration::from_secs(if late { 86_400 } else { 0 });
     for (i, (at, told)) in story.events.iter().enumerate() {
-        assembler.hear(told, at.plus(off));
+        assembler.on_event(told, at.plus(off));
         let changes = if i % 8 == 0 {
             assembler.take_changes()
         } else {
@@ -155,7 +155,7 @@ proptest! {
             let settle = Duration::from_secs(3600);
             let mut assembler = Assembler::new(Settings { settle, ..settings() });
             for (at, told) in events {
-                assembler.hear(told, *at);
+                assembler.on_event(told, *at);
             }
             assembler.tick(moment(14.0 * 3600.0));
             let mut calls = assembler.take_finished();

@@ -2,7 +2,7 @@
 //! and more of others.
 
 use callbridge_call::{
-    Decision, Direction, EventTime, Extension, FinishedCall, HeardNumber, Knowledge, Patience,
+    Decision, Direction, EventTime, Extension, FinishedCall, Knowledge, Patience, RawNumber,
     Reconciler, UniqueId, Variable,
 };
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         direction: Direction::Inbound,
         answered: talk > 0,
         trunk: Some("city".to_owned()),
-        number: Some(HeardNumber {
+        number: Some(RawNumber {
             text: "998901110001".to_owned(),
             from_dial_string: false,
         }),
@@ -63,17 +63,20 @@ fn by_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> F
     }
 }
 
-/// What becomes of it: told by the file while `heard` is a letter, or is held.
-fn filled(told: FinishedCall, heard: FinishedCall, letter: bool) -> Vec<FinishedCall> {
+/// What becomes of it: told by the file while `received` is a letter, or is held.
+fn filled(told: FinishedCall, received: FinishedCall, letter: bool) -> Vec<FinishedCall> {
     let mut reconciler = Reconciler::new(Patience::CDR);
     if !letter {
-        assert!(reconciler.heard(heard.clone(), BEGAN).is_none(), "held");
+        assert!(
+            reconciler.on_primary(received.clone(), BEGAN).is_none(),
+            "held"
+        );
     }
-    reconciler.told(told, BEGAN.plus(Duration::from_secs(60)));
+    reconciler.on_second(told, BEGAN.plus(Duration::from_secs(60)));
     let mut known = |_: &UniqueId| match letter {
         true => Knowledge::Finished {
             incomplete: true,
-            call: Some(Box::new(heard.clone())),
+            call: Some(Box::new(received.clone())),
         },
         false => Knowledge::Unknown,
     };
@@ -89,14 +92,14 @@ fn filled(told: FinishedCall, heard: FinishedCall, letter: bool) -> Vec<Finished
 #[test]
 fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
     for letter in [true, false] {
-        let heard = by_events(Some("101"), 5, &[("LEAD_ID", "4005")]);
-        let told = filled(by_records(None, 0), heard.clone(), letter);
+        let received = by_events(Some("101"), 5, &[("LEAD_ID", "4005")]);
+        let told = filled(by_records(None, 0), received.clone(), letter);
         let [call] = &told[..] else {
             panic!("{told:?}");
         };
-        assert_eq!(call.variables, heard.variables, "letter: {letter}");
-        assert_eq!(call.userfields, heard.userfields);
-        assert_eq!(call.employee, heard.employee);
+        assert_eq!(call.variables, received.variables, "letter: {letter}");
+        assert_eq!(call.userfields, received.userfields);
+        assert_eq!(call.employee, received.employee);
         assert!(call.answered && call.live && call.incomplete.is_none());
         assert_eq!(call.talk, Duration::from_secs(5));
         assert_eq!(call.ended, BEGAN.plus(Duration::from_secs(20)));
@@ -110,13 +113,13 @@ fn the_number_that_was_dialled_is_known_by_either_account() {
         call.did = did.map(str::to_owned);
         call
     };
-    for (told, heard, known) in [
+    for (told, received, known) in [
         (None, Some("7001"), Some("7001")),
         (Some("7002"), Some("7001"), Some("7002")),
         (Some("7002"), None, Some("7002")),
     ] {
-        let heard = dialled(by_events(Some("101"), 5, &[]), heard);
-        let told = filled(dialled(by_records(None, 0), told), heard, true);
+        let received = dialled(by_events(Some("101"), 5, &[]), received);
+        let told = filled(dialled(by_records(None, 0), told), received, true);
         assert_eq!(told[0].did.as_deref(), known);
     }
 }
@@ -128,8 +131,12 @@ fn a_talk_that_was_heard_is_not_overruled_by_an_account_that_knows_of_none() {
         ..by_records(None, 0)
     };
     for letter in [true, false] {
-        let heard = by_events(Some("101"), 7, &[]);
-        assert_eq!(filled(told.clone(), heard, letter), [], "letter: {letter}");
+        let received = by_events(Some("101"), 7, &[]);
+        assert_eq!(
+            filled(told.clone(), received, letter),
+            [],
+            "letter: {letter}"
+        );
         // One that was not heard to talk is told by the file.
         let rang = by_events(Some("101"), 0, &[]);
         assert!(!filled(told.clone(), rang, letter)[0].answered);
@@ -146,13 +153,13 @@ proptest! {
         let name = |n: u8| format!("10{n}");
         let (heard_by, told_by) = (heard_by.map(name), told_by.map(name));
         let variables: Vec<_> = names.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-        let heard = by_events(heard_by.as_deref(), heard_talk, &variables);
+        let received = by_events(heard_by.as_deref(), heard_talk, &variables);
         let told = by_records(told_by.as_deref(), told_talk);
-        let calls = filled(told.clone(), heard.clone(), letter);
+        let calls = filled(told.clone(), received.clone(), letter);
         prop_assert_eq!(calls.len(), 1);
         let call = &calls[0];
-        prop_assert_eq!(&call.variables, &heard.variables);
-        prop_assert_eq!(call.answered, heard.answered || told.answered);
+        prop_assert_eq!(&call.variables, &received.variables);
+        prop_assert_eq!(call.answered, received.answered || told.answered);
         prop_assert!(call.talk <= call.ended.since(call.started));
         // What the records tell of a talk stands.
         if told.answered {
@@ -161,9 +168,9 @@ proptest! {
         if told.answered && told.employee.is_some() {
             prop_assert_eq!(&call.employee, &told.employee);
             prop_assert_eq!(&call.employees_in_order, &told.employees_in_order);
-        } else if heard.answered {
-            prop_assert_eq!(&call.employee, &told.employee.or(heard.employee));
-            prop_assert_eq!(&call.employees_in_order, &heard.employees_in_order);
+        } else if received.answered {
+            prop_assert_eq!(&call.employee, &told.employee.or(received.employee));
+            prop_assert_eq!(&call.employees_in_order, &received.employees_in_order);
         }
         prop_assert_eq!((call.started, call.ended), (told.started, told.ended));
     }

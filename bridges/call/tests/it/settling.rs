@@ -9,7 +9,7 @@ use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
     for (at, told) in &story.events {
-        assembler.hear(told, *at);
+        assembler.on_event(told, *at);
     }
 }
 
@@ -68,7 +68,7 @@ fn a_file_settles_by_the_times_in_it() {
         story.at(f64::from(number) * 10.0).born(&city, Ring);
         story.at(f64::from(number) * 10.0 + 5.0).hangup(&city);
         for (_, told) in &story.events {
-            assembler.hear(told, moment(1e7));
+            assembler.on_event(told, moment(1e7));
             most_open = most_open.max(assembler.open_calls());
         }
     }
@@ -93,7 +93,7 @@ fn an_older_call_of_a_backlog_settles_by_its_own_times() {
     story.at(5.3).born(&second, Down).at(6.0).hangup(&second);
     let mut assembler = assembler();
     for (_, told) in &story.events {
-        assembler.hear(told, moment(1e7));
+        assembler.on_event(told, moment(1e7));
     }
     assembler.finish_all(moment(1e7));
     let calls = assembler.take_finished();
@@ -379,7 +379,7 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
     for (told, (_, event)) in story.events.iter().rev().enumerate() {
         now = now.plus(Duration::from_millis(if told == 6 { 1000 } else { 1 }));
         assembler.tick(now);
-        assembler.hear(event, now);
+        assembler.on_event(event, now);
     }
     assembler.tick(now.plus(Duration::from_secs(1)));
     let calls = assembler.take_finished();
@@ -409,12 +409,12 @@ fn a_hangup_that_comes_before_its_channel_is_kept_however_slow_the_machine_is() 
     let hangup = story.events.remove(hangup.expect("it hangs up"));
     let mut assembler = assembler();
     let (begun, went_on) = (moment(86_400.0), moment(86_400.0 + 3_600.0));
-    assembler.hear(&hangup.1, begun);
+    assembler.on_event(&hangup.1, begun);
     for now in [moment(86_401.0), went_on] {
         assembler.tick(now);
     }
     for (_, told) in story.events.iter().rev() {
-        assembler.hear(told, went_on);
+        assembler.on_event(told, went_on);
     }
     assembler.tick(went_on.plus(Duration::from_secs(1)));
     let calls = assembler.take_finished();
@@ -479,7 +479,7 @@ fn calls_of_a_file_in_reverse_order_are_whole() {
     }
     let mut assembler = assembler();
     for (at, event) in story.events.iter().rev() {
-        assembler.hear(event, at.plus(Duration::from_secs(3600)));
+        assembler.on_event(event, at.plus(Duration::from_secs(3600)));
     }
     assembler.finish_all(moment(4000.0));
     let calls = assembler.take_finished();

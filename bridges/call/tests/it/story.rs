@@ -270,7 +270,7 @@ fn run(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     let mut now = moment(0.0);
     for (arrived, told) in events {
         now = now.max(*arrived);
-        assembler.hear(told, now);
+        assembler.on_event(told, now);
     }
     assembler.tick(now.plus(Duration::from_secs(1)));
     assert_eq!(assembler.open_calls(), 0, "open calls");

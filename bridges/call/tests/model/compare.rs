@@ -69,7 +69,7 @@ fn earlier() -> PbxEvent<'static> {
 fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
     let mut assembler = assembler();
     let mut now = moment(0);
-    assembler.hear(&earlier(), now);
+    assembler.on_event(&earlier(), now);
     let mut arrivals = arrivals(story);
     if let Some(overtakes) = story.arrival.overtakes {
         let hangups = arrivals.iter().enumerate().filter(|(_, (_, told))| {
@@ -78,12 +78,12 @@ fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
         let hangups: Vec<usize> = hangups.map(|(at, _)| at).collect();
         let (_, overtaking) = arrivals.remove(hangups[overtakes % hangups.len()]);
         now = arrivals[0].0;
-        assembler.hear(&overtaking, now.minus(WHILE));
+        assembler.on_event(&overtaking, now.minus(WHILE));
         assembler.tick(now);
     }
     for (at, told) in arrivals {
         now = now.max(at);
-        assembler.hear(&told, now);
+        assembler.on_event(&told, now);
         assembler.tick(now);
     }
     assembler.tick(now.plus(Duration::from_secs(2)));

@@ -64,7 +64,7 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
         linked: BTreeMap::new(),
         told: Vec::new(),
     };
-    story.deeds.iter().for_each(|deed| teller.hear(deed));
+    story.deeds.iter().for_each(|deed| teller.on_event(deed));
     teller.told
 }
 
@@ -87,7 +87,7 @@ fn rooms(story: &Deeds) -> BTreeSet<Br> {
 }
 
 impl Teller<'_> {
-    fn hear(&mut self, deed: &Deed) {
+    fn on_event(&mut self, deed: &Deed) {
         let (at, channel) = (deed.at, deed.channel);
         match deed.act {
             Act::Born => {

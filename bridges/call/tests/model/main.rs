@@ -39,15 +39,15 @@ fn the_assembler_tells_of_every_story_what_truly_happened() {
         Err(_) => 2_000,
     };
     let met: RefCell<BTreeMap<&str, u32>> = RefCell::default();
-    let (calls, heard, failed) = (RefCell::new(0), RefCell::new(0), RefCell::new(None));
+    let (calls, received, failed) = (RefCell::new(0), RefCell::new(0), RefCell::new(None));
     let mut runner = TestRunner::new(Config { cases, ..config });
     let result = runner.run(&story::stories(), |story| {
-        *heard.borrow_mut() += 1;
+        *received.borrow_mut() += 1;
         for &what in &story.traits {
             *met.borrow_mut().entry(what).or_default() += 1;
         }
         let told = compare::differences(&story).map_err(|words| {
-            failed.borrow_mut().get_or_insert(*heard.borrow());
+            failed.borrow_mut().get_or_insert(*received.borrow());
             TestCaseError::fail(words)
         })?;
         *calls.borrow_mut() += told;

@@ -86,26 +86,26 @@ fn instants(story: &Deeds) -> Vec<Instant> {
 /// Whom a channel hears in an instant: those in its bridge, and those beyond the Local channels
 /// that are there.
 fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
-    let mut heard = BTreeSet::from([channel]);
+    let mut received = BTreeSet::from([channel]);
     loop {
-        let before = heard.len();
-        for a in heard.clone() {
+        let before = received.len();
+        for a in received.clone() {
             for (&b, &(bridge, _)) in &instant.place {
                 let here = instant.place.get(&a).map(|&(bridge, _)| bridge);
                 if here == Some(bridge) && !story.bridges[bridge].is_holding() {
-                    heard.insert(b);
+                    received.insert(b);
                 }
             }
             if let Role::Local { other, .. } = story.channels[a].role
                 && instant.place.contains_key(&a)
                 && instant.place.contains_key(&other)
             {
-                heard.insert(other);
+                received.insert(other);
             }
         }
-        if heard.len() == before {
-            heard.remove(&channel);
-            return heard;
+        if received.len() == before {
+            received.remove(&channel);
+            return received;
         }
     }
 }
@@ -173,8 +173,8 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     for instant in instants.iter().filter(|instant| instant.to > instant.from) {
         let mut now: BTreeSet<Ch> = BTreeSet::new();
         for &customer in customers {
-            let heard = hears(story, instant, customer).into_iter();
-            now.extend(heard.filter(|&ch| is_real(story, ch) && !customers.contains(&ch)));
+            let received = hears(story, instant, customer).into_iter();
+            now.extend(received.filter(|&ch| is_real(story, ch) && !customers.contains(&ch)));
         }
         if !now.is_empty() {
             talk.total += instant.to - instant.from;

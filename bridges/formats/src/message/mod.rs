@@ -1,10 +1,10 @@
 //! A finished call as a JSON message, so that any PBX can be a source: read and written.
 //!
 //! In comes one message, `application/vnd.callbridge.call+json; version=1`; out goes a
-//! [`ToldCall`](callbridge_call::ToldCall), or a [`WrongCall`](callbridge_call::WrongCall) that
-//! names each field that is wrong and what it may be. The other way a finished call becomes such a
-//! message, which reads back as the same call. Nothing here knows a clock: whether a start lies in
-//! the future is for whoever judges the call. `docs/call-message.md` describes the message.
+//! [`ReportedCall`](callbridge_call::ReportedCall), or a [`WrongCall`](callbridge_call::WrongCall)
+//! that names each field that is wrong and what it may be. The other way a finished call becomes
+//! such a message, which reads back as the same call. Nothing here knows a clock: whether a start
+//! lies in the future is for whoever judges the call. `docs/call-message.md` describes the message.
 //!
 //! | module | what lives there |
 //! |---|---|

@@ -5,7 +5,7 @@ use crate::message::kind::{VERSION, newer_words};
 use crate::message::syntax::{Broken, FieldValues, fields};
 use crate::message::{MessageKind, value};
 use callbridge_call::{
-    Direction, EventTime, Extension, FinishedCall, GivenIds, HeardNumber, Linkedid, ToldCall,
+    Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, RawNumber, ReportedCall,
     WrongCall,
 };
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Publisher<'a> {
 ///
 /// # Errors
 /// Each field that is wrong, and what it may be.
-pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
+pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ReportedCall, WrongCall> {
     let fault = |it| MessageKind::Call.version_fault(it);
     if let Some(words) = by.content_type.and_then(fault) {
         return Err(unnamed(words));
@@ -40,7 +40,7 @@ pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
         return Err(reading.refuse());
     }
     match reading.call() {
-        Some(told) if reading.faults.is_empty() => Ok(told),
+        Some(reported) if reading.faults.is_empty() => Ok(reported),
         Some(_) | None => Err(reading.refuse()),
     }
 }
@@ -118,7 +118,7 @@ impl MessageReading<'_> {
         self.right(field, one(value))
     }
 
-    fn call(&mut self) -> Option<ToldCall> {
+    fn call(&mut self) -> Option<ReportedCall> {
         let pbx = self.must(MessageField::Pbx, value::pbx);
         let id = self.must(MessageField::Id, value::id);
         let direction = self.must(MessageField::Direction, value::direction);
@@ -141,7 +141,7 @@ impl MessageReading<'_> {
         let (started, linkedid): (EventTime, Linkedid) = (started?, Linkedid::new(id?)?);
         let incomplete = incomplete.unwrap_or_default();
         let in_order = in_order.unwrap_or_default().into_iter();
-        Some(ToldCall {
+        Some(ReportedCall {
             pbx: pbx?,
             call: FinishedCall {
                 linkedid,
@@ -176,12 +176,12 @@ impl MessageReading<'_> {
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.must(MessageField::DurationSec, value::seconds);
         let answered = self.must(MessageField::Answered, value::answer);
-        let told = self.fields.get(&MessageField::TalkSec);
-        let told = told.is_some_and(|it| !it.is_null());
+        let reported = self.fields.get(&MessageField::TalkSec);
+        let reported = reported.is_some_and(|it| !it.is_null());
         let talk = self.may(MessageField::TalkSec, value::seconds);
         let (whole, answered) = (whole?, answered?);
         let wrong = match (answered, talk) {
-            (_, None) if told => return None,
+            (_, None) if reported => return None,
             (true, None) => "it is missing, and answered is true".to_owned(),
             (true, Some(Duration::ZERO)) => "it is 0, and answered is true".to_owned(),
             (false, Some(talk)) if talk > Duration::ZERO => {
@@ -194,7 +194,7 @@ impl MessageReading<'_> {
     }
 
     /// The customer's number. Who leaves it out names the lead; a hidden number is `null`.
-    fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<HeardNumber> {
+    fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<RawNumber> {
         let with_customer = direction.is_some_and(|it| it != Direction::Internal);
         if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
             self.wrong(MessageField::Phone, "it is missing, and no leadId is given");
@@ -202,7 +202,7 @@ impl MessageReading<'_> {
         }
         let text = self.may(MessageField::Phone, value::phone)?;
         // As in a dial string, no dial prefix stands before a number that is valid as it is.
-        Some(HeardNumber::new(text, true))
+        Some(RawNumber::new(text, true))
     }
 }
 

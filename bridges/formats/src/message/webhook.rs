@@ -36,7 +36,7 @@ pub struct WebhookMessage {
     pub call: Option<CompletedCall>,
     /// What is told of a lead, of a `LEAD_…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lead: Option<LeadTold>,
+    pub lead: Option<LeadMessage>,
 }
 
 /// A call that is in the journal.
@@ -84,7 +84,7 @@ pub struct CallEcho {
 /// What is told of a lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LeadTold {
+pub struct LeadMessage {
     /// The lead; of a merge the one that is left.
     pub id: i64,
     /// When it was so, in epoch seconds.
@@ -109,12 +109,12 @@ pub struct LeadTold {
     pub merged: Vec<i64>,
     /// Contacts of which something is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub contacts: Vec<ContactTold>,
+    pub contacts: Vec<ContactMessage>,
 }
 
 /// What is told of a contact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContactTold {
+pub struct ContactMessage {
     /// Whose phones they are; left out where the CRM names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<i64>,
@@ -186,13 +186,13 @@ impl WebhookMessage {
         }
         let call_leads = self.call.as_ref().map_or(0, |call| call.leads.len());
         too_many("call.leads", call_leads, ENTRIES_MAX)
-            .or_else(|| self.lead.as_ref().and_then(LeadTold::fault))
+            .or_else(|| self.lead.as_ref().and_then(LeadMessage::fault))
     }
 }
 
-impl LeadTold {
+impl LeadMessage {
     fn fault(&self) -> Option<String> {
-        let phones = |it: &ContactTold| it.now.len().max(it.before.len());
+        let phones = |it: &ContactMessage| it.now.len().max(it.before.len());
         let most = self.contacts.iter().map(phones).max().unwrap_or(0);
         too_many("lead.merged", self.merged.len(), ENTRIES_MAX)
             .or_else(|| too_many("lead.contacts", self.contacts.len(), ENTRIES_MAX))
@@ -226,11 +226,11 @@ mod tests {
         }
     }
 
-    fn of_lead(contacts: Vec<ContactTold>) -> WebhookMessage {
+    fn of_lead(contacts: Vec<ContactMessage>) -> WebhookMessage {
         WebhookMessage {
             kind: "LEAD_MERGED".to_owned(),
             call: None,
-            lead: Some(LeadTold {
+            lead: Some(LeadMessage {
                 id: 4001,
                 at: 1_795_151_317,
                 phone: Some(String::new()),
@@ -245,8 +245,8 @@ mod tests {
         }
     }
 
-    fn contact(phones: usize) -> ContactTold {
-        ContactTold {
+    fn contact(phones: usize) -> ContactMessage {
+        ContactMessage {
             contact: Some(7),
             name: None,
             now: vec!["+998901110001".to_owned(); phones],

@@ -42,10 +42,10 @@ fn value_of(
         MessageField::Direction => json!(call.direction.word()),
         MessageField::Trunk => json!(call.trunk),
         MessageField::Phone => {
-            let heard = call.number.as_ref().map(|number| number.text.as_str());
+            let raw = call.number.as_ref().map(|number| number.text.as_str());
             // What is no number stays behind: it names nobody, and would be refused.
-            let heard = heard.filter(|text| value::phone(&json!(text)).is_ok());
-            json!(settled.phone.or(heard))
+            let raw = raw.filter(|text| value::phone(&json!(text)).is_ok());
+            json!(settled.phone.or(raw))
         }
         MessageField::Did => json!(call.did.as_ref()?),
         MessageField::StartedAt => json!(epoch(call.started)),

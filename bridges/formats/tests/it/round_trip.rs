@@ -1,7 +1,7 @@
 //! What is written reads back as the same call.
 
 use callbridge_call::{
-    Direction, EventTime, Extension, FinishedCall, GivenIds, HeardNumber, Linkedid, Variable,
+    Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, RawNumber, Variable,
 };
 use callbridge_formats::message::{Publisher, ResolvedIds, read, write};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn call() -> FinishedCall {
         direction: Direction::Inbound,
         answered: true,
         trunk: Some("city".to_owned()),
-        number: Some(HeardNumber {
+        number: Some(RawNumber {
             text: "+998901110001".to_owned(),
             from_dial_string: true,
         }),
@@ -123,7 +123,7 @@ fn a_hidden_number_and_what_is_no_number_go_out_as_null() {
     let mut hidden = call();
     hidden.given = Some(GivenIds::default());
     for text in [None, Some("*8"), Some("anonymous")] {
-        hidden.number = text.map(|text| HeardNumber {
+        hidden.number = text.map(|text| RawNumber {
             text: text.to_owned(),
             from_dial_string: false,
         });

@@ -10,11 +10,11 @@ struct Line {
     sent: Vec<String>,
 }
 
-fn shown(heard: &Heard<'_>) -> String {
+fn shown(heard: &FrameMeaning<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match heard {
-        Heard::Nothing => String::new(),
-        Heard::Message {
+        FrameMeaning::Nothing => String::new(),
+        FrameMeaning::Message {
             bytes,
             restarted,
             last_of_list,
@@ -46,7 +46,7 @@ impl Line {
         let mut reader = FrameReader::default();
         reader.buffer().push(bytes.as_bytes());
         while let Some(FrameRead::Frame(frame)) = reader.next().expect("frames") {
-            let heard = shown(&self.dialogue.hear(frame));
+            let heard = shown(&self.dialogue.on_frame(frame));
             if !heard.is_empty() {
                 self.told.push(heard);
             }

@@ -15,7 +15,7 @@ fn surveyed(answers: [&str; 5]) -> SwitchFacts {
     let mut survey = Survey::new("long and secret");
     for answer in answers {
         assert!(!survey.is_answered());
-        survey.hear(answer.as_bytes());
+        survey.on_answer(answer.as_bytes());
     }
     assert!(survey.is_answered());
     survey.facts()

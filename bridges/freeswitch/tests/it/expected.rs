@@ -148,15 +148,15 @@ pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(DecoderSettings::default());
     let mut assembler = Assembler::new(settings());
     for message in messages {
-        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        let Decoded::Event { received, .. } = decoder.decode(message) else {
             panic!("{}", String::from_utf8_lossy(message));
         };
-        let PbxEvent::Channel(event) = &heard.told else {
+        let PbxEvent::Channel(event) = &received.event else {
             continue;
         };
         let at = event.at.expect("a time");
         assembler.tick(at);
-        assembler.hear(&heard.told, at);
+        assembler.on_event(&received.event, at);
     }
     let begin = EventTime::from_seconds(crate::switch::BEGIN.cast_signed());
     assembler.tick(begin.plus(Duration::from_millis(millis)));
@@ -177,15 +177,15 @@ pub fn finished_but_for(
             assembler.lost(now);
         }
         match decoder.decode(message) {
-            Decoded::Event { heard, .. } => {
-                if let PbxEvent::Channel(event) = &heard.told {
+            Decoded::Event { received, .. } => {
+                if let PbxEvent::Channel(event) = &received.event {
                     now = now.max(event.at.unwrap_or(now));
                 }
                 if at == missed.end && !missed.is_empty() {
                     assembler.back(now);
                 }
                 if !missed.contains(&at) {
-                    assembler.hear(&heard.told, now);
+                    assembler.on_event(&received.event, now);
                 }
             }
             Decoded::Skipped => {}
@@ -210,14 +210,14 @@ pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
     let mut folder = Folder::new(settings());
     let mut now = EventTime::from_seconds(0);
     for file in files {
-        let Decoded::Event { heard, .. } = decoder.decode_cdr(file) else {
+        let Decoded::Event { received, .. } = decoder.decode_cdr(file) else {
             panic!("{}", String::from_utf8_lossy(file));
         };
-        let PbxEvent::Cdr(cdr) = &heard.told else {
-            panic!("{:?}", heard.told);
+        let PbxEvent::Cdr(cdr) = &received.event else {
+            panic!("{:?}", received.event);
         };
         now = now.max(cdr.ended_at.unwrap_or(now));
-        folder.hear(cdr, now);
+        folder.on_cdr(cdr, now);
     }
     folder.finish_all(now);
     let mut calls = folder.take_finished();
@@ -255,10 +255,10 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
     faults
 }
 
-type Told = Vec<(&'static str, String)>;
+type EventStamp = Vec<(&'static str, String)>;
 
 /// What a finished call says in words.
-fn told(call: &FinishedCall) -> Told {
+fn told(call: &FinishedCall) -> EventStamp {
     let number = call.number.as_ref().map(|number| &number.text);
     let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
     let lead = call.variables.iter().find(|it| it.name == "lead_id");
@@ -282,7 +282,7 @@ fn told(call: &FinishedCall) -> Told {
 
 impl ExpectedCall {
     /// The same, as it was.
-    fn told(&self) -> Told {
+    fn told(&self) -> EventStamp {
         let lead = self.lead_id.map(|it| it.to_string());
         vec![
             ("linkedid", self.linkedid.clone()),

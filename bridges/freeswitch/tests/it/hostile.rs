@@ -13,11 +13,11 @@ fn decoded(message: &[u8]) -> String {
 
 fn channel(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(DecoderSettings::default());
-    let Decoded::Event { heard, .. } = decoder.decode(message) else {
+    let Decoded::Event { received, .. } = decoder.decode(message) else {
         panic!("{}", String::from_utf8_lossy(message));
     };
-    let PbxEvent::Channel(event) = &heard.told else {
-        panic!("{:?}", heard.told);
+    let PbxEvent::Channel(event) = &received.event else {
+        panic!("{:?}", received.event);
     };
     look(event);
 }
@@ -100,10 +100,10 @@ fn each_event_names_its_switch() {
     let message = br#"{"FreeSWITCH-Switchname":"pbx2","Event-Name":"CHANNEL_ANSWER",
         "Unique-ID":"a"}"#;
     let mut decoder = Decoder::new(DecoderSettings::default());
-    let Decoded::Event { heard, .. } = decoder.decode(message) else {
+    let Decoded::Event { received, .. } = decoder.decode(message) else {
         panic!("no event");
     };
-    assert_eq!(heard.server.as_deref(), Some("pbx2"));
+    assert_eq!(received.server.as_deref(), Some("pbx2"));
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn only_the_variables_that_rules_name_are_kept() {
     let mut decoder = Decoder::new(DecoderSettings { variables });
     let message = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a",
         "variable_lead_id":"7","variable_x":"1"}"#;
-    let Decoded::Event { heard, .. } = decoder.decode(message) else {
+    let Decoded::Event { received, .. } = decoder.decode(message) else {
         panic!("no event");
     };
-    let PbxEvent::Channel(event) = &heard.told else {
-        panic!("{:?}", heard.told);
+    let PbxEvent::Channel(event) = &received.event else {
+        panic!("{:?}", received.event);
     };
     assert_eq!(event.channel.variables, [("lead_id".into(), "7".into())]);
 }
@@ -162,11 +162,11 @@ fn a_restart_between_any_two_events_loses_nothing() {
         let mut held = std::collections::BTreeMap::new();
         let mut now = EventTime::from_seconds(0);
         for message in &messages {
-            if let Decoded::Event { heard, .. } = decoder.decode(message) {
-                if let PbxEvent::Channel(event) = &heard.told {
+            if let Decoded::Event { received, .. } = decoder.decode(message) {
+                if let PbxEvent::Channel(event) = &received.event {
                     now = now.max(event.at.unwrap_or(now));
                 }
-                assembler.hear(&heard.told, now);
+                assembler.on_event(&received.event, now);
             }
             finished.extend(assembler.take_finished());
             for change in assembler.take_changes() {
@@ -222,9 +222,9 @@ proptest! {
         let mut assembler = Assembler::new(settings());
         let mut now = EventTime::from_seconds(1_795_211_000);
         for message in split(&bytes) {
-            if let Decoded::Event { heard, .. } = decoder.decode(&message) {
+            if let Decoded::Event { received, .. } = decoder.decode(&message) {
                 now = now.plus(std::time::Duration::from_millis(10));
-                assembler.hear(&heard.told, now);
+                assembler.on_event(&received.event, now);
             }
             let _ = decoder.decode_cdr(&message);
         }

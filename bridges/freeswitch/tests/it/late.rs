@@ -56,13 +56,13 @@ fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Ve
                 assembler.tick(now);
             }
         }
-        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        let Decoded::Event { received, .. } = decoder.decode(message) else {
             continue;
         };
-        if let PbxEvent::Channel(event) = &heard.told {
+        if let PbxEvent::Channel(event) = &received.event {
             now = now.max(event.at.unwrap_or(now)).max(back.unwrap_or(now));
         }
-        assembler.hear(&heard.told, now);
+        assembler.on_event(&received.event, now);
         assembler.tick(now);
     }
     assembler.tick(now.plus(Duration::from_secs(2)));
@@ -140,11 +140,11 @@ fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     later["Event-Name"] = "CHANNEL_CREATE".into();
     let later = serde_json::to_vec(&later).expect("JSON");
     for message in messages.iter().chain([&later]) {
-        if let Decoded::Event { heard, .. } = decoder.decode(message) {
-            if let PbxEvent::Channel(event) = &heard.told {
+        if let Decoded::Event { received, .. } = decoder.decode(message) {
+            if let PbxEvent::Channel(event) = &received.event {
                 now = now.max(event.at.unwrap_or(now));
             }
-            assembler.hear(&heard.told, now);
+            assembler.on_event(&received.event, now);
             assembler.tick(now);
         }
     }

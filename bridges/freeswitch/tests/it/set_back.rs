@@ -89,8 +89,8 @@ fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     for (arrived, body) in arrivals {
         now = EventTime::from_micros(arrived.cast_signed());
         assembler.tick(now);
-        if let Decoded::Event { heard, .. } = decoder.decode(body) {
-            assembler.hear(&heard.told, now);
+        if let Decoded::Event { received, .. } = decoder.decode(body) {
+            assembler.on_event(&received.event, now);
         }
     }
     for _ in 0..8 {

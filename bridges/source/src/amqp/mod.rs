@@ -84,7 +84,7 @@ impl<'a> Consumer<'a> {
     async fn line(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
         tokio::select! {
             () = self.verdicts.paused(false) => {}
-            () = stop.told() => return None,
+            () = stop.requested() => return None,
         }
         let login = login(self.source, &context.access);
         let settings = &context.access.settings;
@@ -95,7 +95,7 @@ impl<'a> Consumer<'a> {
         let (line, prefetch) = (login.open_limited(self.turn, &bodies), settings.prefetch);
         let opened = tokio::select! {
             opened = open(line, &login, self.source, prefetch) => opened,
-            () = stop.told() => return None,
+            () = stop.requested() => return None,
         };
         let (connection, target, channel) = match opened {
             Ok(opened) => opened,
@@ -218,7 +218,7 @@ impl Session<'_> {
                     let delivery = self.delivered(delivery)?;
                     replaced = tokio::select! {
                         took = self.take(context, delivery) => took?,
-                        () = stop.told() => continue,
+                        () = stop.requested() => continue,
                     };
                 }
                 judged = self.verdicts.next() => self.answer(&judged).await?,
@@ -227,13 +227,13 @@ impl Session<'_> {
                 }
                 () = tokio::time::sleep_until(quiet), if self.source.is_stream => again = true,
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
-                () = stop.told() => {
+                () = stop.requested() => {
                     self.drain(context).await?;
                     return Ok(());
                 }
             }
             if let Some(why) = replaced {
-                context.line.tell(Item::Replaced { why }).await?;
+                context.line.report(Item::Replaced { why }).await?;
                 (*self.place, *self.is_replaced) = (None, true);
                 again = true;
             }
@@ -350,9 +350,9 @@ impl Session<'_> {
         cut_from: Option<u64>,
     ) -> Result<(), Error> {
         let bytes = bytes::Bytes::from(delivery.data);
-        let told = self.source.format.tells_whole_calls();
+        let whole_calls = self.source.format.carries_whole_calls();
         let (properties, login) = (&delivery.properties, &self.source.broker.user);
-        let publisher = told.then(|| {
+        let publisher = whole_calls.then(|| {
             let mut publisher = stream::publisher(properties, login);
             publisher.cut_from = cut_from;
             Box::new(publisher)

@@ -98,7 +98,7 @@ impl RecordFolder {
     }
 
     /// What there is to see now.
-    pub(crate) fn look(&mut self) -> Vec<Sight> {
+    pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.see(&mut sights) {
             let why = opening::words(&error);

@@ -16,7 +16,7 @@ fn put(folder: &Path, name: &str, text: &str, second: u64) {
 fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
     let (mut texts, mut last) = (Vec::new(), None);
     for _ in 0..4 {
-        for sight in folder.look() {
+        for sight in folder.poll() {
             match sight {
                 Sight::Frames(frames) => {
                     for (cut, position) in frames {
@@ -56,10 +56,10 @@ fn a_file_that_comes_within_one_step_of_the_disks_clock_is_seen() {
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
     let mut folder = opened(dir.path(), From::Start, None);
-    let [Sight::Open, Sight::Frames(_)] = &folder.look()[..] else {
+    let [Sight::Open, Sight::Frames(_)] = &folder.poll()[..] else {
         panic!("the first leg")
     };
-    assert!(matches!(&folder.look()[..], [Sight::End(_)]));
+    assert!(matches!(&folder.poll()[..], [Sight::End(_)]));
     put(dir.path(), "b.json", "{\"n\":2}", 1_000);
     let of_folder = File::open(dir.path()).expect("open");
     of_folder
@@ -128,7 +128,7 @@ fn a_file_that_is_written_to_while_it_waits_is_given_once_and_whole() {
     };
     noticed(&mut folder, "whole.json", "{\"n\":1}");
     noticed(&mut folder, "half.json", "{\"n\":");
-    let sights = folder.look();
+    let sights = folder.poll();
     let [Sight::Frames(frames)] = &sights[..] else {
         panic!("{sights:?}")
     };
@@ -217,7 +217,7 @@ fn a_file_that_is_being_written_is_waited_for_and_one_that_is_too_long_is_passed
         1_001,
     );
     let mut folder = opened(dir.path(), From::Start, None);
-    let [Sight::Open, Sight::Frames(frames)] = &folder.look()[..] else {
+    let [Sight::Open, Sight::Frames(frames)] = &folder.poll()[..] else {
         panic!("the long one alone")
     };
     assert!(frames.len() == 1 && frames[0].0.is_empty());
@@ -233,7 +233,7 @@ fn what_is_no_folder_is_said() {
     put(dir.path(), "f", "{}", 1);
     for (name, words) in [("f", "this is not a folder"), ("none", "no such file")] {
         let mut folder = opened(&dir.path().join(name), From::Start, None);
-        let [Sight::Trouble(why)] = &folder.look()[..] else {
+        let [Sight::Trouble(why)] = &folder.poll()[..] else {
             panic!("a trouble")
         };
         assert!(why.contains(words), "{why}");

@@ -1,7 +1,7 @@
 //! Follows a file through everything that is done to one: written on, renamed, truncated, copied
 //! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
 
-use super::opened::{Looked, Opened, is_same};
+use super::opened::{Opened, ReadOutcome, is_same};
 use crate::FilePosition;
 use crate::url::{Format, From};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ impl Follower {
 
     /// Looks at the disk once. `End`, `Wait` or `Trouble` at the end of the list means that there
     /// is nothing more to be had now.
-    pub(crate) fn look(&mut self) -> Vec<Sight> {
+    pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.step(&mut sights) {
             // A file that fails while it is read is opened again where it was.
@@ -100,13 +100,13 @@ impl Follower {
         let Some(current) = &mut self.current else {
             return Ok(());
         };
-        match current.look()? {
-            Looked::More(frames) => {
+        match current.poll()? {
+            ReadOutcome::More(frames) => {
                 self.lingered = 0;
                 sights.push(Sight::Frames(frames));
             }
-            Looked::End => self.at_end(sights)?,
-            Looked::Replaced => self.replaced(sights)?,
+            ReadOutcome::End => self.at_end(sights)?,
+            ReadOutcome::Replaced => self.replaced(sights)?,
         }
         Ok(())
     }

@@ -28,11 +28,11 @@ enum End {
     /// There has been nothing since then.
     Seen(Instant),
     /// That was told.
-    Told,
+    Reported,
 }
 
 /// Looks at the disk for what there is to see now, and waits for nothing.
-type Look = Box<dyn FnMut() -> Vec<Sight> + Send>;
+type ReadStep = Box<dyn FnMut() -> Vec<Sight> + Send>;
 
 /// A file for each record, in a folder: said by a slash at the end, or by what stands there.
 fn is_folder(path: &Path, format: Format) -> bool {
@@ -42,7 +42,7 @@ fn is_folder(path: &Path, format: Format) -> bool {
 
 /// A file, or a folder of them, and how it is followed.
 pub(crate) struct Tail {
-    look: Option<Look>,
+    poll: Option<ReadStep>,
     verdicts: VerdictReader,
 }
 
@@ -71,15 +71,15 @@ impl Tail {
         start: Option<FilePosition>,
         verdicts: VerdictReader,
     ) -> Self {
-        let look: Look = if is_folder(&path, format) {
+        let poll: ReadStep = if is_folder(&path, format) {
             let mut folder = RecordFolder::new(path, from, start);
-            Box::new(move || folder.look())
+            Box::new(move || folder.poll())
         } else {
             let mut follower = Follower::new(path, format, from, start);
-            Box::new(move || follower.look())
+            Box::new(move || follower.poll())
         };
         Self {
-            look: Some(look),
+            poll: Some(poll),
             verdicts,
         }
     }
@@ -88,7 +88,7 @@ impl Tail {
     pub(crate) async fn run(mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
         tokio::select! {
             gone = self.follow(context) => gone,
-            () = stop.told() => Ok(()),
+            () = stop.requested() => Ok(()),
         }
     }
 
@@ -96,19 +96,19 @@ impl Tail {
         let mut end = End::Unseen;
         loop {
             self.verdicts.paused(false).await;
-            let Some(mut look) = self.look.take() else {
+            let Some(mut poll) = self.poll.take() else {
                 return Ok(());
             };
             // The disk may hang; a live line's thread must not hang with it.
-            let looked = tokio::task::spawn_blocking(move || (look(), look));
-            let Ok((sights, look)) = looked.await else {
+            let looked = tokio::task::spawn_blocking(move || (poll(), poll));
+            let Ok((sights, poll)) = looked.await else {
                 return Ok(());
             };
-            self.look = Some(look);
+            self.poll = Some(poll);
             let mut wait = false;
             for sight in sights {
                 wait = matches!(sight, Sight::End(_) | Sight::Wait | Sight::Trouble(_));
-                self.tell(context, sight, &mut end).await?;
+                self.report(context, sight, &mut end).await?;
             }
             if wait {
                 tokio::time::sleep(context.access.settings.poll_every).await;
@@ -116,7 +116,7 @@ impl Tail {
         }
     }
 
-    async fn tell(
+    async fn report(
         &mut self,
         context: &mut Context,
         sight: Sight,
@@ -144,7 +144,7 @@ impl Tail {
             Sight::End(position) => {
                 let now = Instant::now();
                 let since = match *end {
-                    End::Told => return Ok(()),
+                    End::Reported => return Ok(()),
                     End::Unseen => now,
                     End::Seen(since) => since,
                 };
@@ -152,8 +152,8 @@ impl Tail {
                 if now.duration_since(since) < context.access.settings.idle_after {
                     return Ok(());
                 }
-                *end = End::Told;
-                line.tell(Item::Idle { position }).await
+                *end = End::Reported;
+                line.report(Item::Idle { position }).await
             }
         }
     }

@@ -80,7 +80,7 @@ pub(super) struct Opened {
 }
 
 /// What a look at an open file gave.
-pub(super) enum Looked {
+pub(super) enum ReadOutcome {
     /// These bytes were new, and made these frames (perhaps none yet).
     More(Vec<(Bytes, FilePosition)>),
     /// Nothing new.
@@ -160,21 +160,21 @@ impl Opened {
     }
 
     /// Reads the next piece.
-    pub(super) fn look(&mut self) -> io::Result<Looked> {
+    pub(super) fn poll(&mut self) -> io::Result<ReadOutcome> {
         let metadata = self.file.metadata()?;
         let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         if self.seen != Some(now) && !self.is_still_itself(metadata.len())? {
-            return Ok(Looked::Replaced);
+            return Ok(ReadOutcome::Replaced);
         }
         if metadata.len() == self.read {
             self.seen = Some(now);
-            return Ok(Looked::End);
+            return Ok(ReadOutcome::End);
         }
         let mut chunk = vec![0; CHUNK_BYTES];
         let read = read_at(&self.file, &mut chunk, self.read)?;
         chunk.truncate(read);
         if chunk.is_empty() {
-            return Ok(Looked::End);
+            return Ok(ReadOutcome::End);
         }
         if self.head.len() < HEAD_BYTES_MAX {
             let missing = (HEAD_BYTES_MAX - self.head.len()).min(read);
@@ -187,7 +187,7 @@ impl Opened {
         while let Some(record) = self.framer.next().map(kept) {
             frames.push((record, self.position()));
         }
-        Ok(Looked::More(frames))
+        Ok(ReadOutcome::More(frames))
     }
 
     fn is_still_itself(&self, length: u64) -> io::Result<bool> {

@@ -48,7 +48,7 @@ impl Desk {
         let mut quiet = 0;
         while quiet < 8 {
             quiet += 1;
-            for sight in self.follower.look() {
+            for sight in self.follower.poll() {
                 match sight {
                     Sight::Frames(frames) => {
                         quiet = 0;

@@ -237,7 +237,7 @@ impl SourceUrl {
     /// It is a stream of finished calls, which others may read, too.
     pub fn is_stream_of_calls(&self) -> bool {
         match &self.transport {
-            Transport::Amqp(source) => source.is_stream && source.format.tells_whole_calls(),
+            Transport::Amqp(source) => source.is_stream && source.format.carries_whole_calls(),
             _ => false,
         }
     }

@@ -87,7 +87,7 @@ impl SourceUrl {
             "file" => url.file(),
             _ => Transport::Amqp(url.queue_source()),
         };
-        if transport.format().tells_whole_calls() && pbx.is_some() {
+        if transport.format().carries_whole_calls() && pbx.is_some() {
             url.needless(
                 "pbx=",
                 "each message of format=call names its own PBX: remove it",

@@ -27,7 +27,7 @@ async fn mark(stage: &mut Stage) -> Mark {
     loop {
         match stage.next().await {
             Item::Mark { mark, .. } => return mark,
-            Item::Comes => {}
+            Item::EventsFlow => {}
             other => panic!("{other:?} instead of a mark"),
         }
     }
@@ -169,7 +169,7 @@ async fn another_process_of_the_switch_is_told_before_its_first_event() {
     let of = |core: &str| format!(r#"{{"Event-Name":"HEARTBEAT","Core-UUID":"{core}"}}"#);
     switch.subscribed(1).await;
     switch.event(&of("one")).await;
-    assert_eq!(stage.next().await, Item::Comes);
+    assert_eq!(stage.next().await, Item::EventsFlow);
     assert_eq!(stage.text().await, of("one"));
     switch.cuts().await;
     assert!(stage.down().await.contains("closed"));

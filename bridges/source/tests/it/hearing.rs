@@ -2,7 +2,7 @@
 
 use crate::listener::{Line, Listener, action, id, say};
 use crate::stage::{Stage, settings};
-use callbridge_asterisk::hearing::MissingRight;
+use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_source::{Item, Settings};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
     let mut frames = Vec::new();
     loop {
         match stage.next().await {
-            Item::Lacks(lack) => return (lack, frames),
+            Item::MissingRight(lack) => return (lack, frames),
             Item::Frame(frame) => frames.push(String::from_utf8_lossy(&frame.bytes).into_owned()),
             other => panic!("{other:?}"),
         }
@@ -82,7 +82,7 @@ async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
     say(&mut line, denied.as_bytes()).await;
     loop {
         match stage.next().await {
-            Item::Lacks(lack) => break assert_eq!(lack, MissingRight::List),
+            Item::MissingRight(lack) => break assert_eq!(lack, MissingRight::List),
             Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
             other => panic!("{other:?}"),
         }
@@ -95,7 +95,7 @@ async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
     loop {
         match stage.next().await {
             Item::Frame(_) => {}
-            Item::Lacks(MissingRight::Filter) => return told,
+            Item::MissingRight(MissingRight::Filter) => return told,
             other => told.push(other),
         }
     }
@@ -118,8 +118,8 @@ async fn a_filter_that_lets_nothing_through_is_noticed_by_a_birth_and_done_witho
             .starts_with("Action: CoreShowChannels")
     );
     let told = unfiltered(&mut stage).await;
-    assert_eq!(told[0], Item::Lacks(MissingRight::System));
-    assert_eq!(told[1], Item::Lacks(MissingRight::Calls(1)));
+    assert_eq!(told[0], Item::MissingRight(MissingRight::System));
+    assert_eq!(told[1], Item::MissingRight(MissingRight::Calls(1)));
     let Item::Down { why, .. } = &told[2] else {
         panic!("{told:?}")
     };
@@ -230,7 +230,7 @@ async fn an_event_of_our_own_is_told_of_when_it_does_not_come_back_and_when_it_d
     say(&mut line, event.as_bytes()).await;
     loop {
         match stage.next().await {
-            Item::Comes => break,
+            Item::EventsFlow => break,
             Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
             other => panic!("{other:?}"),
         }

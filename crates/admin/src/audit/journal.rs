@@ -14,7 +14,7 @@
 //! The filter has no upper bound and no published order, so that whoever says that a record is not
 //! there has read every page. Nothing is missing by an answer that contradicts itself.
 
-mod look;
+mod pass;
 
 use crate::audit::journal_page::JournalAnswer;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
@@ -22,7 +22,7 @@ use callbridge_crm::{FilterPage, Page, PageSize, ShownCall};
 use callbridge_model::CallUuid;
 use callbridge_model::status::BudgetStatus;
 use callbridge_spool::{JournaledCall, SentValues};
-use look::PageLook;
+use pass::JournalPass;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -104,7 +104,7 @@ impl JournalFindings {
 /// What is asked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchStage {
-    Look,
+    Pass,
     /// The page after the last one of a look, which has to be empty.
     Beyond,
     /// The first page without a range, or the last one of so many.
@@ -118,12 +118,12 @@ enum SearchStage {
 #[derive(Debug)]
 pub struct JournalSearch {
     /// Those that no page has shown.
-    sought: BTreeMap<CallUuid, (usize, JournaledCall)>,
+    missing: BTreeMap<CallUuid, (usize, JournaledCall)>,
     findings: JournalFindings,
     stage: SearchStage,
     /// The look is the second one, or was the last one before the proof.
     is_second: bool,
-    look: PageLook,
+    pass: JournalPass,
     /// Where the range of the look begins: all its pages are of one range.
     since: Option<EpochSeconds>,
     size: PageSize,
@@ -139,21 +139,21 @@ impl JournalSearch {
     /// For these calls of the file, by their places in it.
     pub fn new(calls: impl IntoIterator<Item = (usize, JournaledCall)>, now: EventTime) -> Self {
         let mut findings = JournalFindings::default();
-        let mut sought = BTreeMap::new();
+        let mut missing = BTreeMap::new();
         let ripe_before = now.minus(TOO_NEW);
         for (place, call) in calls {
             match call.since.is_none_or(|since| since <= ripe_before) {
-                true => drop(sought.insert(call.uuid, (place, call))),
+                true => drop(missing.insert(call.uuid, (place, call))),
                 false => findings.reading.too_new += 1,
             }
         }
-        findings.reading.asked = sought.len() as u64;
+        findings.reading.asked = missing.len() as u64;
         let mut search = Self {
-            sought,
+            missing,
             findings,
-            stage: SearchStage::Look,
+            stage: SearchStage::Pass,
             is_second: false,
-            look: PageLook::default(),
+            pass: JournalPass::default(),
             since: None,
             size: PageSize::LARGEST,
             ranged: true,
@@ -161,7 +161,7 @@ impl JournalSearch {
             anew: false,
             failures: 0,
         };
-        match search.sought.is_empty() {
+        match search.missing.is_empty() {
             true => search.unread("no call of the file is to be looked for in it"),
             false => search.begin(false),
         }
@@ -171,7 +171,7 @@ impl JournalSearch {
     /// The page to ask for; `None` when it is over.
     pub fn next(&self) -> Option<FilterPage> {
         let page = match self.stage {
-            SearchStage::Look | SearchStage::Beyond => self.look.page,
+            SearchStage::Pass | SearchStage::Beyond => self.pass.page,
             SearchStage::Proof { last } => last.unwrap_or(1),
             SearchStage::Over => return None,
         };
@@ -193,12 +193,12 @@ impl JournalSearch {
 
     /// The pages that are still to be read of how many, as far as is known.
     pub fn pages(&self) -> Option<(u32, u32)> {
-        let total = self.look.total?;
-        Some((total.saturating_sub(self.look.page - 1), total))
+        let total = self.pass.total?;
+        Some((total.saturating_sub(self.pass.page - 1), total))
     }
 
     /// An answer came.
-    pub fn heard(&mut self, answer: JournalAnswer) {
+    pub fn on_answer(&mut self, answer: JournalAnswer) {
         if !matches!(answer, JournalAnswer::Barred { asked: false, .. }) {
             self.findings.reading.requests += 1;
         }
@@ -211,13 +211,13 @@ impl JournalSearch {
             JournalAnswer::TooLarge { why } => match self.size.smaller() {
                 Some(size) => {
                     self.size = size;
-                    self.look_anew();
+                    self.restart_pass();
                 }
                 None => self.unread(format!("the CRM refuses pages of any size ({why})")),
             },
             JournalAnswer::Refused { .. } if self.ranged => {
                 self.ranged = false;
-                self.look_anew();
+                self.restart_pass();
             }
             JournalAnswer::Refused { why } => {
                 self.unread(format!("the CRM refuses to show pages of it ({why})"));
@@ -244,28 +244,28 @@ impl JournalSearch {
             let since = call.since.map(EventTime::floor_seconds);
             call.started.min(since.unwrap_or(call.started)).get()
         };
-        let starts = self.sought.values().map(|(_, call)| first(call));
+        let starts = self.missing.values().map(|(_, call)| first(call));
         let first = starts.min().map(|first| first.saturating_sub(MARGIN_SEC));
         self.since = first.map(EpochSeconds::new);
-        self.look = PageLook::default();
-        (self.stage, self.is_second) = (SearchStage::Look, is_second);
+        self.pass = JournalPass::default();
+        (self.stage, self.is_second) = (SearchStage::Pass, is_second);
     }
 
-    fn look_anew(&mut self) {
-        let is_looking = matches!(self.stage, SearchStage::Look | SearchStage::Beyond);
-        self.begin(is_looking && self.is_second);
+    fn restart_pass(&mut self) {
+        let is_in_pass = matches!(self.stage, SearchStage::Pass | SearchStage::Beyond);
+        self.begin(is_in_pass && self.is_second);
     }
 
     fn page(&mut self, page: &Page) {
         match self.stage {
-            SearchStage::Look => {}
-            SearchStage::Beyond if page.rows == 0 => return self.look_is_over(),
+            SearchStage::Pass => {}
+            SearchStage::Beyond if page.rows == 0 => return self.end_pass(),
             // It has grown meanwhile.
-            SearchStage::Beyond if page.total >= Some(self.look.page) => {
-                self.stage = SearchStage::Look;
+            SearchStage::Beyond if page.total >= Some(self.pass.page) => {
+                self.stage = SearchStage::Pass;
             }
             SearchStage::Beyond => {
-                let last = self.look.page - 1;
+                let last = self.pass.page - 1;
                 return self.doubt(format!(
                     "it says that page {last} is its last, and page {} holds records",
                     last + 1
@@ -274,30 +274,30 @@ impl JournalSearch {
             SearchStage::Proof { last } => return self.proof(page, last.is_some()),
             SearchStage::Over => return,
         }
-        if let Some(words) = self.look.contradiction(page) {
+        if let Some(words) = self.pass.contradiction(page) {
             return self.doubt(words);
         }
         self.take(&page.shown);
-        if self.sought.is_empty() {
+        if self.missing.is_empty() {
             return self.over();
         }
-        if page.total.unwrap_or(self.look.page) > PAGES_MAX {
+        if page.total.unwrap_or(self.pass.page) > PAGES_MAX {
             return self.unread(format!(
                 "since the first of these calls it has more than {PAGES_MAX} pages; audit later \
                  calls alone (--from)"
             ));
         }
-        if !self.look.goes_on(page) {
-            return self.look_is_over();
+        if !self.pass.goes_on(page) {
+            return self.end_pass();
         }
-        if self.look.is_beyond() {
+        if self.pass.is_beyond() {
             self.stage = SearchStage::Beyond;
         }
     }
 
     /// Whoever says first that something is missing may be wrong: pages move while they are read.
-    fn look_is_over(&mut self) {
-        if !self.is_second && self.look.read > 1 {
+    fn end_pass(&mut self) {
+        if !self.is_second && self.pass.read > 1 {
             return self.begin(true);
         }
         match (self.proven, self.ranged) {
@@ -312,7 +312,7 @@ impl JournalSearch {
         if page
             .shown
             .iter()
-            .any(|call| self.sought.contains_key(&call.uuid))
+            .any(|call| self.missing.contains_key(&call.uuid))
         {
             // The range hides what is there.
             self.ranged = false;
@@ -342,12 +342,12 @@ impl JournalSearch {
             return self.unread(format!("its pages contradict each other: {words}"));
         }
         self.anew = true;
-        self.look_anew();
+        self.restart_pass();
     }
 
     fn take(&mut self, shown: &[ShownCall]) {
         for row in shown {
-            let Some((place, call)) = self.sought.remove(&row.uuid) else {
+            let Some((place, call)) = self.missing.remove(&row.uuid) else {
                 continue;
             };
             self.proven = true;
@@ -360,7 +360,7 @@ impl JournalSearch {
 
     fn over(&mut self) {
         self.stage = SearchStage::Over;
-        let missing = std::mem::take(&mut self.sought);
+        let missing = std::mem::take(&mut self.missing);
         self.findings.missing = missing.into_values().collect();
         self.findings.reading.missing = self.findings.missing.len() as u64;
         self.findings.reading.read = true;

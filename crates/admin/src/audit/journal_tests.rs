@@ -106,7 +106,7 @@ fn read(mut search: JournalSearch, journal: &mut Journal) -> JournalFindings {
     while let Some(query) = search.next() {
         assert!(journal.asked.len() < 60, "it ends: {:?}", journal.asked);
         let answer = journal.answer(query);
-        search.heard(answer);
+        search.on_answer(answer);
     }
     search.findings()
 }
@@ -178,7 +178,7 @@ fn one_page_is_one_look_and_a_full_one_is_only_believed_to_be_the_last_when_it_i
         assert_eq!(query.page, 1 + at % 2, "once more from the start");
         let first = (query.page - 1) * 100;
         let rows: Vec<u32> = (first..first + 100).filter(|n| *n < 149).collect();
-        lies.heard(JournalAnswer::Page {
+        lies.on_answer(JournalAnswer::Page {
             page: page(&rows, query.page, Some(1)),
             ours: 1,
         });
@@ -194,7 +194,7 @@ fn a_page_that_moved_while_it_was_read_hides_nothing_in_the_second_look() {
     let mut journal = Journal::of(0..250);
     let mut search = search(250);
     let first = journal.answer(search.next().expect("a page"));
-    search.heard(first);
+    search.on_answer(first);
     // One of the first page is deleted: what was to stand on the second now stands on the first.
     journal.calls.remove(3);
     let findings = read(search, &mut journal);
@@ -233,7 +233,7 @@ fn nothing_is_missing_by_pages_that_contradict_each_other() {
         for _ in 0..2 {
             for page in [page(&others(200), 1, Some(3)), second.clone()] {
                 assert!(search.next().is_some(), "{words}");
-                search.heard(JournalAnswer::Page { page, ours: 9 });
+                search.on_answer(JournalAnswer::Page { page, ours: 9 });
             }
         }
         assert!(search.next().is_none(), "{words}");
@@ -266,7 +266,7 @@ fn sizes_and_ranges_that_are_refused_are_left() {
 #[test]
 fn whoever_may_not_or_cannot_ask_says_so() {
     let mut barred = search(10);
-    barred.heard(JournalAnswer::Barred {
+    barred.on_answer(JournalAnswer::Barred {
         why: "no daemon runs here".to_owned(),
         asked: false,
     });
@@ -278,12 +278,12 @@ fn whoever_may_not_or_cannot_ask_says_so() {
     while failing.next().is_some() {
         rests.push(failing.rest().as_secs());
         let why = "503".to_owned();
-        failing.heard(JournalAnswer::Failed { why });
+        failing.on_answer(JournalAnswer::Failed { why });
     }
     assert_eq!(rests, [0, 2, 4, 8]);
     assert!(why(&failing.findings()).contains("503"));
     let mut large = search(10);
-    large.heard(JournalAnswer::Page {
+    large.on_answer(JournalAnswer::Page {
         page: page(&(200..300).collect::<Vec<_>>(), 1, Some(PAGES_MAX + 1)),
         ours: 100,
     });
@@ -314,7 +314,7 @@ fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
     assert_eq!(missing(&read(search(3), &mut emptied)), [0, 1, 2]);
     // The range hides them: without it they are there.
     let mut hidden = search(3);
-    hidden.heard(JournalAnswer::Page {
+    hidden.on_answer(JournalAnswer::Page {
         page: page(&[], 1, Some(0)),
         ours: 0,
     });

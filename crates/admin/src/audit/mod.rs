@@ -57,7 +57,7 @@ impl FileCall {
         let own = std::iter::once(call.linkedid.as_str());
         let others = call.also_known_as.iter().map(|id| id.as_str());
         let others = others.filter(|id| *id != call.linkedid.as_str());
-        let heard = call.number.as_ref().map(|number| number.text.clone());
+        let raw = call.number.as_ref().map(|number| number.text.clone());
         let phone = record.client_phone.as_ref();
         Self {
             asked: AuditedCall {
@@ -67,7 +67,7 @@ impl FileCall {
             },
             linkedid: call.linkedid.as_str().to_owned(),
             started: call.started,
-            phone: phone.map(|phone| phone.as_str().to_owned()).or(heard),
+            phone: phone.map(|phone| phone.as_str().to_owned()).or(raw),
             outcome: judged.outcome,
             unmatched: call
                 .unmatched

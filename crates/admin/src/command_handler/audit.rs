@@ -138,7 +138,7 @@ async fn send_again(
     let act = Op::act(row, who, why, at);
     let again = Step::SendAgain {
         why: format!("{why}; sent again"),
-        told: None,
+        generation: None,
     };
     let step = Op::step(row, again, at);
     match handler.spool.write(vec![act, step]).await {

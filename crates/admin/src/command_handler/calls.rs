@@ -125,11 +125,11 @@ impl CommandHandler {
         let page = |store: &Store, seen| {
             callbridge_spool::tables::listed::moved_since(store, seen, MOVES_PAGE)
         };
-        let told = |call: Listed| {
+        let item = |call: Listed| {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
             news.then(|| item(call))
         };
-        super::follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
+        super::follow::follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     async fn follow_internal(
@@ -139,8 +139,8 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
-        let told = |call: Listed| filter.takes(&call).then(|| item(call));
-        super::follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
+        let item = |call: Listed| filter.takes(&call).then(|| item(call));
+        super::follow::follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     /// One call by an id, or the newest of a number with the ids of the others.
@@ -281,7 +281,7 @@ mod tests {
         let people = callbridge_mapping::People::default();
         let judged = callbridge_mapping::judge(&call, "pbx1", &rules, &people, call.ended);
         let mut under_way = BTreeSet::new();
-        let mut told = |state| {
+        let mut item = |state| {
             let call = Listed {
                 id: RowId(7),
                 state: Some(state),
@@ -290,12 +290,12 @@ mod tests {
             };
             is_news(&call, &mut under_way)
         };
-        assert!(told(State::Ready));
-        assert!(!told(State::Sending));
-        assert!(!told(State::Ready), "a request that failed is no news");
-        assert!(!told(State::Submitted));
-        assert!(told(State::Journaled));
-        assert!(told(State::Dead));
-        assert!(told(State::Ready), "a letter that is sent again is");
+        assert!(item(State::Ready));
+        assert!(!item(State::Sending));
+        assert!(!item(State::Ready), "a request that failed is no news");
+        assert!(!item(State::Submitted));
+        assert!(item(State::Journaled));
+        assert!(item(State::Dead));
+        assert!(item(State::Ready), "a letter that is sent again is");
     }
 }

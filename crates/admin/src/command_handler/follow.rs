@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// One who follows is told at most this often.
-const TOLD_EVERY: Duration = Duration::from_millis(500);
+const LOG_EVERY: Duration = Duration::from_millis(500);
 
 /// Tells of each thing that came after `seen`, and of each that comes.
 ///
@@ -39,15 +39,15 @@ where
             let Some((things, after)) = read.await? else {
                 return Err(Refusal::new(69, too_many).into());
             };
-            for told in things.into_iter().filter_map(&mut item) {
-                line.item(told).await?;
+            for item in things.into_iter().filter_map(&mut item) {
+                line.item(item).await?;
             }
             if after == seen {
                 break;
             }
             seen = after;
         }
-        tokio::time::sleep(TOLD_EVERY).await;
+        tokio::time::sleep(LOG_EVERY).await;
         if changed.changed().await.is_err() {
             return Ok(()); // the daemon ends
         }

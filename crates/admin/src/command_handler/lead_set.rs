@@ -191,9 +191,9 @@ impl CommandHandler {
             Ok(_) => return Err(unfit()),
             Err(error) => return Err(failed(error, "the CRM's fields (crm-field)")),
         };
-        let told = Box::new(LeadOutcome::Catalogue(read.clone()));
+        let outcome = Box::new(LeadOutcome::Catalogue(read.clone()));
         self.spool
-            .write(vec![Op::Lead(LeadChange::Request { told, at: now })])
+            .write(vec![Op::Lead(LeadChange::Request { outcome, at: now })])
             .await?;
         Ok(read)
     }

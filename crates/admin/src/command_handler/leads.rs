@@ -278,7 +278,7 @@ fn holders(found: &Finding) -> Vec<Value> {
         };
         json!({
             "leadId": holder.lead, "now": holder.now, "state": state, "since": holder.since,
-            "until": until, "told": holder.told.word(), "words": holder.words(),
+            "until": until, "told": holder.source.word(), "words": holder.words(),
         })
     };
     found.holders.iter().map(one).collect()

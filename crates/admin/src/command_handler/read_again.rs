@@ -27,18 +27,18 @@ pub(super) async fn read_again(
     let Some(message) = stored.await?.and_then(|letter| letter.bytes) else {
         return Ok(Err("it is gone".to_owned()));
     };
-    let told = match read_again::call(&message) {
-        Ok(told) => told,
+    let reported = match read_again::call(&message) {
+        Ok(reported) => reported,
         Err(why) => return Ok(Err(why)),
     };
     let now = clock::now().wall;
-    let mut call = told.call.clone();
+    let mut call = reported.call.clone();
     call.live = false;
-    let judged = journal::judge(&call, &told.pbx, &handler.rules, &handler.people(), now);
+    let judged = journal::judge(&call, &reported.pbx, &handler.rules, &handler.people(), now);
     let (uuid, record) = (judged.record.uuid, judged.record.clone());
     let asked = handler.spool.read(move |store| {
-        let may = read_again::may_tell(store, &told, &message)?;
-        Ok((may, read_again::rebuilt(store, &told, uuid, &message)?))
+        let may = read_again::may_report(store, &reported, &message)?;
+        Ok((may, read_again::rebuilt(store, &reported, uuid, &message)?))
     });
     let (may, remade) = asked.await?;
     if let Err(why) = may {

@@ -2,8 +2,8 @@
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
-    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Mark, Origin, PbxEvent, Settings,
-    Timing, ToldCall, UniqueId, WrongCall,
+    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Mark, Origin, PbxEvent, ReportedCall,
+    Settings, Timing, UniqueId, WrongCall,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::Trunks;
@@ -55,17 +55,17 @@ impl MessageCounts {
 
 /// What is told of a recording, in its order: a call with its PBX (`--pbx-id`, or a `server_name`
 /// below it where one recording tells of several), or a message that is no call that can be.
-pub type Told = Result<ToldCall, WrongCall>;
+pub type ReadCall = Result<ReportedCall, WrongCall>;
 
 /// A recording being read.
 pub struct Reading {
     rules: Rules,
     framer: Framer,
-    hearing: Hearing,
+    decoding: Decoding,
 }
 
 /// All behind the framer, which lends its messages from its own buffer.
-struct Hearing {
+struct Decoding {
     decoder: Decoder,
     pbxes: BTreeMap<String, PbxReading>,
     /// The first `server_name`: that is the PBX itself.
@@ -73,7 +73,7 @@ struct Hearing {
     counts: MessageCounts,
     now: EventTime,
     /// Of messages, each of which is a call.
-    told: Vec<Told>,
+    calls: Vec<ReadCall>,
 }
 
 impl Reading {
@@ -84,18 +84,18 @@ impl Reading {
             cel_columns: rules.cel_columns.clone(),
             variables: Some(rules.trunks.variables()),
         };
-        let hearing = Hearing {
+        let decoding = Decoding {
             decoder: Decoder::new(rules.format, settings),
             pbxes: BTreeMap::new(),
             server: None,
             counts: MessageCounts::default(),
             now: EventTime::from_seconds(0),
-            told: Vec::new(),
+            calls: Vec::new(),
         };
         Self {
             framer: Framer::new(rules.format),
             rules,
-            hearing,
+            decoding,
         }
     }
 
@@ -108,12 +108,12 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn filled(&mut self, bytes: usize) -> Result<Vec<Told>, Conflict> {
+    pub fn filled(&mut self, bytes: usize) -> Result<Vec<ReadCall>, Conflict> {
         self.framer.buffer().filled(bytes);
         while let Some(frame) = self.framer.next() {
-            self.hearing.hear(frame, &self.rules)?;
+            self.decoding.on_frame(frame, &self.rules)?;
         }
-        Ok(self.hearing.finished())
+        Ok(self.decoding.finished())
     }
 
     /// The recording ends here: the calls finished by its last events. In rows that a PBX writes
@@ -122,50 +122,50 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn finish(&mut self, now: EventTime) -> Result<Vec<Told>, Conflict> {
+    pub fn finish(&mut self, now: EventTime) -> Result<Vec<ReadCall>, Conflict> {
         while let Some(frame) = self.framer.finish() {
-            self.hearing.hear(frame, &self.rules)?;
+            self.decoding.on_frame(frame, &self.rules)?;
         }
-        let end = self.hearing.now;
-        for pbx in self.hearing.pbxes.values_mut() {
+        let end = self.decoding.now;
+        for pbx in self.decoding.pbxes.values_mut() {
             pbx.assembler.finish_all(end);
             pbx.folder.finish_all(end);
             if self.rules.format.is_cel() {
                 pbx.assembler.tick(end.max(now));
             }
         }
-        Ok(self.hearing.finished())
+        Ok(self.decoding.finished())
     }
 
     /// The calls that go on at the recording's end, for all that is known, as they are told so far.
     /// To be asked once all is read.
-    pub fn under_way(&mut self) -> Vec<ToldCall> {
-        let end = self.hearing.now;
-        for pbx in self.hearing.pbxes.values_mut() {
+    pub fn under_way(&mut self) -> Vec<ReportedCall> {
+        let end = self.decoding.now;
+        for pbx in self.decoding.pbxes.values_mut() {
             pbx.end_before(None, end);
             pbx.assembler.finish_all(end);
         }
-        self.hearing.finished().into_iter().flatten().collect()
+        self.decoding.finished().into_iter().flatten().collect()
     }
 
     /// What became of its messages so far.
     pub fn counts(&self) -> MessageCounts {
-        self.hearing.counts
+        self.decoding.counts
     }
 
     /// Its calls come whole, and name their trunks.
     pub fn is_of_messages(&self) -> bool {
-        self.rules.format.tells_whole_calls()
+        self.rules.format.carries_whole_calls()
     }
 
     /// The latest time that it told.
     pub fn now(&self) -> EventTime {
-        self.hearing.now
+        self.decoding.now
     }
 
     /// Calls whose end was not told so far.
     pub fn open_calls(&self) -> usize {
-        let pbxes = self.hearing.pbxes.values();
+        let pbxes = self.decoding.pbxes.values();
         pbxes.map(|pbx| pbx.assembler.open_calls()).sum()
     }
 }
@@ -208,37 +208,37 @@ impl PbxReading {
     /// unheard; with `None` all that are left.
     fn end_before(&mut self, began: Option<EventTime>, now: EventTime) {
         let mark = PbxEvent::Mark(Mark::Restarted { began });
-        self.assembler.hear(&mark, now);
+        self.assembler.on_event(&mark, now);
     }
 
-    fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
-        if let PbxEvent::Channel(event) = told {
+    fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
+        if let PbxEvent::Channel(event) = event {
             self.look_for_restart(event, arrived);
         }
         self.assembler.timing(Timing { kept: true, order });
-        self.assembler.hear(told, arrived);
-        if let PbxEvent::Cdr(cdr) = told {
+        self.assembler.on_event(event, arrived);
+        if let PbxEvent::Cdr(cdr) = event {
             let ids = [&cdr.uniqueid, &cdr.linkedid];
-            if !ids.iter().any(|id| self.assembler.has_heard(id)) {
-                self.folder.hear(cdr, arrived);
+            if !ids.iter().any(|id| self.assembler.has_seen(id)) {
+                self.folder.on_cdr(cdr, arrived);
             }
         }
     }
 
     fn take_finished(&mut self) -> Vec<FinishedCall> {
         let mut calls = self.assembler.take_finished();
-        let heard = |call: &FinishedCall| {
+        let is_received = |call: &FinishedCall| {
             let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-            ids.any(|id| self.assembler.has_heard(id.as_str()))
+            ids.any(|id| self.assembler.has_seen(id.as_str()))
         };
         let folded = self.folder.take_finished().into_iter();
-        calls.extend(folded.filter(|call| !heard(call)));
+        calls.extend(folded.filter(|call| !is_received(call)));
         calls
     }
 }
 
-impl Hearing {
-    fn hear(&mut self, frame: Frame<'_>, rules: &Rules) -> Result<(), Conflict> {
+impl Decoding {
+    fn on_frame(&mut self, frame: Frame<'_>, rules: &Rules) -> Result<(), Conflict> {
         let message = match frame {
             Frame::Message(message) => message,
             Frame::TooLong { .. } => {
@@ -246,7 +246,7 @@ impl Hearing {
                 return Ok(());
             }
         };
-        let heard = match self.decoder.decode(message) {
+        let received = match self.decoder.decode(message) {
             Decoded::Skipped => {
                 self.counts.skipped += 1;
                 return Ok(());
@@ -255,21 +255,21 @@ impl Hearing {
                 self.counts.unreadable += 1;
                 return Ok(());
             }
-            Decoded::Call(told) => {
-                match told.is_ok() {
+            Decoded::Call(call) => {
+                match call.is_ok() {
                     true => self.counts.read += 1,
                     false => self.counts.unreadable += 1,
                 }
-                self.told.push(told.map(|it| *it).map_err(|it| *it));
+                self.calls.push(call.map(|it| *it).map_err(|it| *it));
                 return Ok(());
             }
-            Decoded::Event { heard, repaired } => {
+            Decoded::Event { received, repaired } => {
                 self.counts.read += 1;
                 self.counts.repaired += u64::from(repaired);
-                heard
+                received
             }
         };
-        let pbx = pbx_of(&rules.pbx, heard.server.as_deref(), &mut self.server);
+        let pbx = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
         if !self.pbxes.contains_key(&pbx) {
             let endpoints = rules.trunks.endpoints(&pbx)?;
             let settings = Settings {
@@ -280,27 +280,27 @@ impl Hearing {
             };
             self.pbxes.insert(pbx.clone(), PbxReading::new(settings));
         }
-        let order = heard.told.order_after(self.now);
+        let order = received.event.order_after(self.now);
         self.counts.timeless += u64::from(order.is_some());
-        let told_at = order.or_else(|| time_of(&heard.told));
-        self.now = self.now.max(told_at.unwrap_or(self.now));
-        let arrived = told_at.unwrap_or(self.now);
+        let event_at = order.or_else(|| time_of(&received.event));
+        self.now = self.now.max(event_at.unwrap_or(self.now));
+        let arrived = event_at.unwrap_or(self.now);
         if let Some(pbx) = self.pbxes.get_mut(&pbx) {
-            pbx.hear(&heard.told, arrived, order);
+            pbx.on_event(&received.event, arrived, order);
         }
         Ok(())
     }
 
-    fn finished(&mut self) -> Vec<Told> {
-        let mut told = std::mem::take(&mut self.told);
+    fn finished(&mut self) -> Vec<ReadCall> {
+        let mut read = std::mem::take(&mut self.calls);
         for (pbx, reading) in &mut self.pbxes {
             let calls = reading.take_finished().into_iter();
-            told.extend(calls.map(|call| {
+            read.extend(calls.map(|call| {
                 let pbx = pbx.clone();
-                Ok(ToldCall { pbx, call })
+                Ok(ReportedCall { pbx, call })
             }));
         }
-        told
+        read
     }
 }
 
@@ -318,8 +318,8 @@ fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String
 }
 
 /// The time that is told beside the event.
-fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
-    match told {
+fn time_of(event: &PbxEvent<'_>) -> Option<EventTime> {
+    match event {
         PbxEvent::Channel(event) => event.at,
         PbxEvent::Cdr(cdr) => cdr.at.or(cdr.ended_at),
         PbxEvent::Mark(_) => None,

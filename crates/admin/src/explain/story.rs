@@ -177,12 +177,12 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
 /// Every event that matters, by time: how long after the beginning, and what happened on which
 /// channel, as [`block`] tells it.
 pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
-    let told = |line: StoryLine| {
+    let line = |line: StoryLine| {
         let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
         let words = format!("{} {channel}: {}", label(line.channel), line.words);
         (times.after(line.at), words)
     };
-    lines(timeline).into_iter().map(told).collect()
+    lines(timeline).into_iter().map(line).collect()
 }
 
 fn covers(talk: &TalkSpan, at: EventTime) -> bool {
@@ -312,7 +312,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         };
         let new = line(moment.at, rank, i, words);
         // Each side of a Local channel may tell of the same end.
-        let again = |told: &StoryLine| told.rank == 4 && told.words == new.words;
+        let again = |line: &StoryLine| line.rank == 4 && line.words == new.words;
         if !all.iter().any(again) {
             all.push(new);
         }

@@ -227,11 +227,11 @@ impl Explained<'_> {
             .as_ref()
             .map(|phone| phone.as_str());
         let mut row = self.own("clientPhone", &or_none(phone));
-        if let Some(heard) = self.call.number.as_ref().filter(|_| phone.is_none()) {
+        if let Some(raw) = self.call.number.as_ref().filter(|_| phone.is_none()) {
             let country = self.trunk().and_then(|trunk| trunk.country);
             row.words = match country {
-                Some(country) => format!("`{}` is not a telephone number in {country}", heard.text),
-                None => format!("`{}`: whose number is it? Give --country", heard.text),
+                Some(country) => format!("`{}` is not a telephone number in {country}", raw.text),
+                None => format!("`{}`: whose number is it? Give --country", raw.text),
             };
             row.words = safe(&row.words);
         }

@@ -168,7 +168,7 @@ impl Claim {
 
     /// A message of the queue has come.
     pub fn received(&mut self, now: Duration, delivered: Delivered) -> Receipt {
-        self.look(now);
+        self.check(now);
         let ours = delivered.tick.and_then(|tick| {
             let mut ours = self.ours.iter().rev();
             ours.find(|it| it.tick == tick).copied()
@@ -212,7 +212,7 @@ impl Claim {
             self.begin_anew();
         }
         if let (Some(tick), Some(turn)) = (delivered.tick, delivered.turn) {
-            self.succession.heard(turn, delivered.redelivered);
+            self.succession.on_tick(turn, delivered.redelivered);
             if let Some(slots) = &delivered.slots {
                 let window = self.terms.window;
                 self.succession.offered(now, (tick, turn), slots, window);
@@ -238,7 +238,7 @@ impl Claim {
     }
 
     /// Lapses, where nothing that counts came for too long.
-    pub fn look(&mut self, now: Duration) {
+    pub fn check(&mut self, now: Duration) {
         if now >= self.proven_until && self.began.is_some() {
             self.begin_anew();
         }

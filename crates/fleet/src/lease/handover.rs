@@ -44,7 +44,7 @@ impl Handover {
     }
 
     /// Whether it could send at this moment since boot.
-    pub fn look(&mut self, now: Duration, is_able: bool) {
+    pub fn check(&mut self, now: Duration, is_able: bool) {
         match is_able {
             true => self.unable_since = None,
             false => drop(self.unable_since.get_or_insert(now)),
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn a_turn_is_given_away_after_two_minutes_to_one_that_can_send_and_not_again_within_fifteen() {
         let mut handover = Handover::default();
-        handover.look(10 * S, false);
-        handover.look(100 * S, false);
+        handover.check(10 * S, false);
+        handover.check(100 * S, false);
         assert!(!handover.is_due(129 * S, true), "it may pass");
         assert!(!handover.is_due(500 * S, false), "nobody else can, either");
         assert!(handover.is_due(501 * S, true));
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn whoever_could_send_meanwhile_begins_anew() {
         let mut handover = Handover::default();
-        handover.look(10 * S, false);
-        handover.look(120 * S, true);
-        handover.look(125 * S, false);
+        handover.check(10 * S, false);
+        handover.check(120 * S, true);
+        handover.check(125 * S, false);
         assert!(!handover.is_due(240 * S, true));
         assert!(handover.is_due(245 * S, true));
     }

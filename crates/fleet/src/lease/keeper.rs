@@ -38,7 +38,7 @@ const LAST_WITHIN: Duration = Duration::from_secs(1);
 const OTHERS_MAX: usize = 16;
 const OTHERS_FOR: Duration = Duration::from_secs(10);
 /// Between two looks when nothing happens.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Another node is tried soon: a holder that lost its line has ten seconds.
 const AGAIN: Bounds = Bounds {
     first: Duration::from_millis(500),
@@ -234,7 +234,7 @@ impl LeaseKeeper {
     async fn looking_while(&mut self, waiting: impl Future<Output = ()>) {
         let mut waiting = std::pin::pin!(waiting);
         loop {
-            let wake = self.look();
+            let wake = self.check();
             tokio::select! {
                 () = &mut waiting => return,
                 () = sleep_until(wake) => {}
@@ -255,7 +255,7 @@ impl LeaseKeeper {
         let mut fed = Instant::now();
         self.gives_away = false;
         while fed.elapsed() < UNFED_MAX {
-            let wake = self.look();
+            let wake = self.check();
             if self.gives_away {
                 return None;
             }
@@ -311,7 +311,7 @@ impl LeaseKeeper {
 
     async fn delivered(&mut self, line: &LeaseLine, delivery: &Delivery) -> Result<(), Error> {
         // before anything that waited in the line while the machine stood still counts
-        self.look();
+        self.check();
         let mut tick = Tick::read(&delivery.data);
         let now = clock::now().boot;
         let delivered = Delivered {
@@ -343,7 +343,7 @@ impl LeaseKeeper {
                 self.others.insert(tick.from, (now, tick.able));
             }
         }
-        self.look();
+        self.check();
         match receipt.ack_through {
             Some(tag) => line.acknowledge(tag).await,
             None => Ok(()),
@@ -351,17 +351,17 @@ impl LeaseKeeper {
     }
 
     /// Gives or ends leave, shows how it stands, and says when to look again.
-    fn look(&mut self) -> Instant {
+    fn check(&mut self) -> Instant {
         self.pulse.beat();
         let now = clock::now();
         if self.offset.has_jumped(now.offset()) {
             self.claim.clock_jumped(now.boot);
         }
         self.offset = now.offset();
-        self.claim.look(now.boot);
+        self.claim.check(now.boot);
         self.others
             .retain(|_, (last, _)| now.boot < *last + OTHERS_FOR);
-        self.handover.look(now.boot, *self.able.borrow());
+        self.handover.check(now.boot, *self.able.borrow());
         self.hand_over(now.boot);
         self.permit.set(now, self.claim.leave(now.boot));
         let phase = self.claim.phase(now.boot);
@@ -388,12 +388,14 @@ impl LeaseKeeper {
                 shown.state = phase;
                 shown.since = now.wall.floor_seconds().get();
                 shown.silent_until = silent_until;
-                tell(shown, self.claim.silent_until(), now.boot);
+                log_change(shown, self.claim.silent_until(), now.boot);
             }
             *shown != before
         });
         let next = self.claim.next_change(now.boot);
-        let wait = next.map_or(LOOK_EVERY, |at| at.saturating_sub(now.boot).min(LOOK_EVERY));
+        let wait = next.map_or(CHECK_EVERY, |at| {
+            at.saturating_sub(now.boot).min(CHECK_EVERY)
+        });
         Instant::now() + wait.max(Duration::from_millis(1))
     }
 
@@ -428,7 +430,7 @@ impl LeaseKeeper {
 }
 
 /// The log's line of a change.
-fn tell(lease: &Lease, silent_until: Option<Duration>, now: Duration) {
+fn log_change(lease: &Lease, silent_until: Option<Duration>, now: Duration) {
     let name = &lease.name;
     match lease.state {
         LeasePhase::Standby => {

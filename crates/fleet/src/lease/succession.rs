@@ -55,7 +55,7 @@ impl Succession {
     }
 
     /// Another's tick of this turn came.
-    pub(crate) fn heard(&mut self, turn: TurnId, redelivered: bool) {
+    pub(crate) fn on_tick(&mut self, turn: TurnId, redelivered: bool) {
         if redelivered && self.before != Before::One(turn) {
             self.before = match self.before {
                 Before::Nobodys => Before::One(turn),

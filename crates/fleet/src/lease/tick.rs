@@ -66,12 +66,12 @@ impl SlotAges {
 
     /// When they ended by the clock of whoever has heard of them at this moment, or later: by
     /// `room` more, for two clocks run apart.
-    pub fn ended(&self, heard: Duration, room: Duration) -> Vec<Duration> {
+    pub fn ended(&self, received: Duration, room: Duration) -> Vec<Duration> {
         let ended = |age: &i64| {
             let span = Duration::from_millis(age.unsigned_abs());
             match age {
-                0.. => (heard + room).saturating_sub(span),
-                _ => heard + room + span,
+                0.. => (received + room).saturating_sub(span),
+                _ => received + room + span,
             }
         };
         self.ended_ms.iter().map(ended).collect()
@@ -149,8 +149,8 @@ mod tests {
         let ended = [at(450_000), at(499_999), at(505_000)];
         let ages = SlotAges::new(window, &ended, now).expect("few");
         assert_eq!(ages.ended_ms, [49_999, 0, -5_001]);
-        let heard = ages.ended(at(7_000), at(1_200));
-        assert_eq!(heard, [Duration::ZERO, at(8_200), at(13_201)]);
+        let received = ages.ended(at(7_000), at(1_200));
+        assert_eq!(received, [Duration::ZERO, at(8_200), at(13_201)]);
         let many = vec![now; SLOTS_MAX + 1];
         assert_eq!(SlotAges::new(window, &many, now), None);
         let full = Tick {

@@ -171,9 +171,9 @@ impl Process {
         Some(Duration::from_micros(u64::try_from(micros).expect("small")))
     }
 
-    fn look(&mut self, now: Duration) {
+    fn check(&mut self, now: Duration) {
         let own = self.clock(now);
-        self.claim.look(own);
+        self.claim.check(own);
         self.leave = self.claim.leave(own);
     }
 }
@@ -428,7 +428,7 @@ impl LeaseModel {
         if !self.processes[at].connected {
             self.connect(now, at);
         }
-        self.processes[at].look(now);
+        self.processes[at].check(now);
         if self.processes[at].next_tick <= now {
             self.next_id += 1;
             let id = TickId::from_number(self.next_id);
@@ -460,7 +460,7 @@ impl LeaseModel {
                 let last = process.going.back().map_or(when, |(last, _)| *last);
                 process.going.push_back((when.max(last), through));
             }
-            process.look(now);
+            process.check(now);
         }
         let consumer = self.consumer(at);
         while let Some(through) = due(&mut self.processes[at].going, now) {

@@ -17,9 +17,9 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
+use super::fact::{FactSource, FactUpdate, What};
 use super::news::{ContactPhones, LeadNews};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
-use super::told::{FactSource, Told, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ pub struct Fact {
     /// Since when.
     pub at: EpochSeconds,
     /// What told it.
-    pub told: FactSource,
+    pub source: FactSource,
     /// None: the slot is empty.
     pub phones: BTreeSet<Phone>,
     /// What the slot's contact is called, and since when.
@@ -74,8 +74,8 @@ pub struct Fact {
 
 impl Fact {
     fn holds_over(&self, other: &Self) -> bool {
-        let order = |fact: &Self| (fact.at, fact.told.rank(), fact.phones.len());
-        (order(self), &self.phones, self.told) > (order(other), &other.phones, other.told)
+        let order = |fact: &Self| (fact.at, fact.source.rank(), fact.phones.len());
+        (order(self), &self.phones, self.source) > (order(other), &other.phones, other.source)
     }
 }
 
@@ -117,7 +117,7 @@ impl Entry {
     /// Takes in what was told of this very lead. What is told of the leads merged into it is for
     /// their own entries: [`Entry::merge`].
     pub fn learn(&mut self, news: &LeadNews) {
-        let told = news.what.told();
+        let source = news.what.source();
         match news.what {
             What::Deleted => self.life.deleted = self.life.deleted.max(Some(news.at)),
             What::Created
@@ -132,9 +132,9 @@ impl Entry {
             self.life.whole = self.life.whole.max(Some(news.at));
         }
         let first = match &news.phone {
-            Told::Untold => None,
-            Told::None => Some(BTreeSet::new()),
-            Told::Is(phone) => Some([phone.clone()].into()),
+            FactUpdate::Unchanged => None,
+            FactUpdate::None => Some(BTreeSet::new()),
+            FactUpdate::Is(phone) => Some([phone.clone()].into()),
         };
         if let Some(phones) = first {
             let at = news.at;
@@ -143,7 +143,7 @@ impl Entry {
                 Slot::SNAPSHOT,
                 Fact {
                     at,
-                    told,
+                    source,
                     phones,
                     name,
                 },
@@ -160,18 +160,18 @@ impl Entry {
                 self.take_from(slot, phone, news.at);
             }
             let at = news.at;
-            let name = Known::told(&contact.name, at, told, FactSource::PropertiesUpdated);
+            let name = Known::updated(&contact.name, at, source, FactSource::PropertiesUpdated);
             self.set(
                 slot,
                 Fact {
                     at,
-                    told,
+                    source,
                     phones,
                     name,
                 },
             );
         }
-        self.profile.learn(&news.profile, news.at, told);
+        self.profile.learn(&news.profile, news.at, source);
         self.forget_before_the_whole();
         self.forget_names();
     }

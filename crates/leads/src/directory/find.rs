@@ -1,8 +1,8 @@
 //! A number looked up: who has it, who had it, and which lead that gives.
 
 use super::entry::{Life, Slot};
+use super::fact::FactSource;
 use super::merges::{Root, root};
-use super::told::FactSource;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ pub struct Holder {
     /// Since when it was known to have the number, and what told it.
     pub since: EpochSeconds,
     /// What told it.
-    pub told: FactSource,
+    pub source: FactSource,
     /// How it stands.
     pub standing: Standing,
 }
@@ -109,7 +109,7 @@ pub fn find<S: PhoneIndex>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error
         let end = life(now)?;
         let mut leads: BTreeMap<LeadId, Holder> = BTreeMap::new();
         for (root, row) in &family {
-            let Some((since, told)) = row.held else {
+            let Some((since, source)) = row.held else {
                 continue;
             };
             let standing = if end.is_deleted() {
@@ -121,7 +121,7 @@ pub fn find<S: PhoneIndex>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error
                 lead: row.lead,
                 now,
                 since,
-                told,
+                source,
                 standing,
             };
             let best = leads.entry(row.lead).or_insert_with(|| holder.clone());

@@ -1,8 +1,8 @@
 //! News taken in, wherever the entries are kept.
 
 use super::entry::Entry;
+use super::fact::What;
 use super::news::LeadNews;
-use super::told::What;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ pub fn learn<L: Ledger>(ledger: &mut L, news: &LeadNews) -> Result<Learned, L::E
             changed.put(ledger, *lead, &old, &new)?;
         }
     }
-    changed.told(ledger)
+    changed.finish(ledger)
 }
 
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Changed {
         Ok(())
     }
 
-    fn told<L: Ledger>(mut self, ledger: &mut L) -> Result<Learned, L::Error> {
+    fn finish<L: Ledger>(mut self, ledger: &mut L) -> Result<Learned, L::Error> {
         if !self.any {
             return Ok(Learned::Nothing);
         }

@@ -83,7 +83,7 @@ impl PhoneIndex for Remembered {
             for (slot, fact) in &entry.slots {
                 if fact.phones.contains(phone) {
                     let held = slots.entry(*slot).or_insert_with(|| row(*slot));
-                    held.held = Some((fact.at, fact.told));
+                    held.held = Some((fact.at, fact.source));
                 }
             }
             for ((slot, of), at) in &entry.gone {

@@ -11,7 +11,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`news`] | what was told of one lead, and contacts' phones read from texts |
-//! | [`told`] | which event or answer told a fact, and whether any did |
+//! | [`fact`] | which event or answer told a fact, and whether any did |
 //! | [`entry`] | all that is known of one lead, and what holds of two facts |
 //! | [`profile`] | name, responsible employee and stage |
 //! | [`merges`] | chains of merges, and loops cut |
@@ -24,6 +24,7 @@
 
 pub mod backfill;
 pub mod entry;
+pub mod fact;
 pub mod find;
 pub mod learn;
 pub mod memory;
@@ -31,13 +32,12 @@ pub mod merges;
 pub mod news;
 pub mod profile;
 pub mod rows;
-pub mod told;
 pub mod words;
 
+pub use fact::{FactSource, FactUpdate, What};
 pub use find::{Finding, Holder, Standing};
 pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews};
 pub use profile::LeadProfile;
-pub use told::{FactSource, Told, What};
 
 #[cfg(test)]
 mod tests;

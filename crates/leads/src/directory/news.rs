@@ -1,7 +1,7 @@
 //! What the CRM told of one lead: an event's or a row's facts, without its JSON.
 
+use super::fact::{FactUpdate, What};
 use super::profile::{Name, ProfileNews};
-use super::told::{Told, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::number::e164;
 use callbridge_model::{Country, LeadId, Phone};
@@ -44,7 +44,7 @@ impl LeadNews {
 }
 
 /// The first phone of the main contact.
-pub type FirstPhone = Told<Phone>;
+pub type FirstPhone = FactUpdate<Phone>;
 
 impl FirstPhone {
     /// Of a snapshot, whose `phone` is null or left out where there is none (§2.5, §6.5).
@@ -76,7 +76,7 @@ pub struct ContactPhones {
     /// Whose; `None` of all contacts of a row that names none.
     pub contact: Option<ContactId>,
     /// What it is called.
-    pub name: Told<Name>,
+    pub name: FactUpdate<Name>,
     /// Its phones now; none where the contact is gone.
     pub now: Vec<Phone>,
     /// Its phones before.
@@ -94,7 +94,7 @@ impl ContactPhones {
     ) -> Self {
         Self {
             contact,
-            name: Told::from(to.and_then(name_in)),
+            name: FactUpdate::from(to.and_then(name_in)),
             now: to.map(|text| phones_in(text, country)).unwrap_or_default(),
             before: from
                 .map(|text| phones_in(text, country))

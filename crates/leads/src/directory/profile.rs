@@ -8,7 +8,7 @@
 //!
 //! [`forget_until`]: ProfileFacts::forget_until
 
-use super::told::{FactSource, Told};
+use super::fact::{FactSource, FactUpdate};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{EmployeeId, is_hostile};
 use serde::Serialize;
@@ -110,11 +110,16 @@ pub struct Known<T> {
 
 impl<T: Clone + Ord> Known<T> {
     /// What was told, by an event or answer; `own` is the event of the very fact.
-    pub fn told(told: &Told<T>, at: EpochSeconds, by: FactSource, own: FactSource) -> Option<Self> {
-        let fact = match told {
-            Told::Untold => return None,
-            Told::None => None,
-            Told::Is(value) => Some(value.clone()),
+    pub fn updated(
+        update: &FactUpdate<T>,
+        at: EpochSeconds,
+        by: FactSource,
+        own: FactSource,
+    ) -> Option<Self> {
+        let fact = match update {
+            FactUpdate::Unchanged => return None,
+            FactUpdate::None => None,
+            FactUpdate::Is(value) => Some(value.clone()),
         };
         let rank = by.rank() * 2 + u8::from(by == own);
         Some(Self { at, rank, fact })
@@ -125,26 +130,26 @@ impl<T: Clone + Ord> Known<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileNews {
     /// The lead's own name.
-    pub name: Told<Name>,
+    pub name: FactUpdate<Name>,
     /// The employee in charge.
-    pub responsible: Told<Responsible>,
+    pub responsible: FactUpdate<Responsible>,
     /// The name of its stage.
-    pub stage: Told<Name>,
+    pub stage: FactUpdate<Name>,
 }
 
 impl ProfileNews {
     /// Of a lead's object, as in events (§2.5); rows that leave a fact out do not tell it.
     pub fn of(lead: &Value) -> Self {
         let text = |key: &str| match lead.get(key) {
-            Some(Value::String(text)) => Told::from(Name::new(text)),
-            Some(Value::Null) => Told::None,
-            Some(_) | None => Told::Untold,
+            Some(Value::String(text)) => FactUpdate::from(Name::new(text)),
+            Some(Value::Null) => FactUpdate::None,
+            Some(_) | None => FactUpdate::Unchanged,
         };
         let id = match lead.get("responsibleId") {
-            Some(Value::Null) => Told::None,
-            Some(Value::Number(id)) => Told::from(id.as_i64().and_then(EmployeeId::new)),
-            Some(Value::String(id)) => Told::from(id.parse().ok().and_then(EmployeeId::new)),
-            Some(_) | None => Told::Untold,
+            Some(Value::Null) => FactUpdate::None,
+            Some(Value::Number(id)) => FactUpdate::from(id.as_i64().and_then(EmployeeId::new)),
+            Some(Value::String(id)) => FactUpdate::from(id.parse().ok().and_then(EmployeeId::new)),
+            Some(_) | None => FactUpdate::Unchanged,
         };
         let name = lead["responsibleName"].as_str().and_then(Name::new);
         Self {
@@ -156,11 +161,11 @@ impl ProfileNews {
 
     /// Of an event's snapshot, where what would be null may be left out (§6.5).
     pub fn of_snapshot(lead: &Value) -> Self {
-        let told = Self::of(lead);
+        let news = Self::of(lead);
         Self {
-            responsible: told.responsible.or_none(),
-            stage: told.stage.or_none(),
-            ..told
+            responsible: news.responsible.or_none(),
+            stage: news.stage.or_none(),
+            ..news
         }
     }
 }
@@ -178,12 +183,12 @@ pub struct ProfileFacts {
 
 impl ProfileFacts {
     /// Takes in what was told at this second by such an event or answer.
-    pub fn learn(&mut self, told: &ProfileNews, at: EpochSeconds, by: FactSource) {
-        let name = Known::told(&told.name, at, by, FactSource::PropertiesUpdated);
+    pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: FactSource) {
+        let name = Known::updated(&news.name, at, by, FactSource::PropertiesUpdated);
         self.name = self.name.take().max(name);
-        let responsible = Known::told(&told.responsible, at, by, FactSource::Assigned);
+        let responsible = Known::updated(&news.responsible, at, by, FactSource::Assigned);
         self.responsible = self.responsible.take().max(responsible);
-        let stage = Known::told(&told.stage, at, by, FactSource::StageChanged);
+        let stage = Known::updated(&news.stage, at, by, FactSource::StageChanged);
         self.stage = self.stage.take().max(stage);
     }
 

@@ -39,13 +39,13 @@ fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
 
 /// Whatever their order: news told backwards, and twice, give the same.
 fn shown(history: &[LeadNews], id: i64) -> String {
-    let told = |order: &mut dyn Iterator<Item = &LeadNews>| {
+    let update = |order: &mut dyn Iterator<Item = &LeadNews>| {
         let mut directory = Remembered::default();
         order.for_each(|news| drop(directory.learn(news)));
         directory
     };
-    let directory = told(&mut history.iter());
-    let backwards = told(&mut history.iter().rev().chain(history));
+    let directory = update(&mut history.iter());
+    let backwards = update(&mut history.iter().rev().chain(history));
     assert_eq!(directory, backwards);
     let it = directory.profile(lead(id));
     let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -152,8 +152,8 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
         7,
         Some("[901110001]"),
     );
-    row.contacts[0].name = Told::Untold;
-    (row.phone, row.profile) = (FirstPhone::Untold, ProfileNews::default());
+    row.contacts[0].name = FactUpdate::Unchanged;
+    (row.phone, row.profile) = (FirstPhone::Unchanged, ProfileNews::default());
     history.push(contact(change(50), 7, Some("Anna [+998901110001]")));
     history.push(row);
     assert_eq!(shown(&history, 1), "Anna, 15 Employee 15, New");
@@ -162,12 +162,12 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
 #[test]
 fn a_name_from_before_all_contacts_were_told_counts_no_more_in_any_order() {
     let phone = "A [+998901110001]";
-    let told = event(1, 10, What::Created, snapshot("Deal", 15, "New"));
+    let update = event(1, 10, What::Created, snapshot("Deal", 15, "New"));
     let whole = contact(event(1, 30, What::Filter, json!({})), 8, Some(phone));
     let mut again = contact(event(1, 40, What::Filter, json!({})), 7, Some(phone));
-    again.contacts[0].name = Told::Untold;
+    again.contacts[0].name = FactUpdate::Unchanged;
     let history = [
-        contact(told, 7, Some("Anna [+998901110001]")),
+        contact(update, 7, Some("Anna [+998901110001]")),
         LeadNews {
             whole: true,
             ..whole
@@ -222,9 +222,12 @@ fn what_is_no_name_and_no_employee_is_not_told() {
     assert_eq!(ProfileNews::of(&odd), ProfileNews::default());
     assert_eq!(ProfileNews::of(&json!("x")), ProfileNews::default());
     let text = ProfileNews::of(&json!({"responsibleId": "15"}));
-    assert!(matches!(text.responsible, Told::Is(it) if it.id.get() == 15));
+    assert!(matches!(text.responsible, FactUpdate::Is(it) if it.id.get() == 15));
     let nobody = ProfileNews::of(&json!({"responsibleId": 0, "name": "\u{7}"}));
-    assert_eq!((nobody.responsible, nobody.name), (Told::None, Told::None));
+    assert_eq!(
+        (nobody.responsible, nobody.name),
+        (FactUpdate::None, FactUpdate::None)
+    );
 }
 
 /// News of one lead: each has a second of its own.
@@ -242,11 +245,11 @@ fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
                     7..10 => What::StageChanged,
                     _ => What::PropertiesUpdated,
                 };
-                let told = match kind {
+                let update = match kind {
                     11 => json!({"name": format!("N{name}")}),
                     _ => snapshot(&format!("N{name}"), who, &format!("S{stage}")),
                 };
-                let news = event(1, at, what, told);
+                let news = event(1, at, what, update);
                 match kind {
                     10 => contact(news, 7, Some(&format!("C{name} [+998901110001]"))),
                     _ => news,
@@ -270,13 +273,13 @@ proptest! {
         let living = &history[last.map_or(0, |at| at + 1)..];
         let own = living.last().map(|news| &news.profile);
         let of_contact = living.iter().rev().find_map(|news| match &news.contacts.first()?.name {
-            Told::Is(name) => Some(name),
-            Told::Untold | Told::None => None,
+            FactUpdate::Is(name) => Some(name),
+            FactUpdate::Unchanged | FactUpdate::None => None,
         });
-        fn is<T>(told: &Told<T>) -> Option<&T> {
-            match told {
-                Told::Is(it) => Some(it),
-                Told::Untold | Told::None => None,
+        fn is<T>(update: &FactUpdate<T>) -> Option<&T> {
+            match update {
+                FactUpdate::Is(it) => Some(it),
+                FactUpdate::Unchanged | FactUpdate::None => None,
             }
         }
         let text = |name: Option<&Name>| name.map(|it| it.as_str().to_owned());
@@ -284,8 +287,8 @@ proptest! {
         let responsible = own.and_then(|own| is(&own.responsible));
         // A snapshot without a phone ends the main contact's.
         let phone = living.last().map(|news| news.phone.clone());
-        let has_phone = matches!(phone, Some(Told::Is(_)));
-        let only = of_contact.filter(|_| has_phone || phone == Some(Told::None));
+        let has_phone = matches!(phone, Some(FactUpdate::Is(_)));
+        let only = of_contact.filter(|_| has_phone || phone == Some(FactUpdate::None));
         prop_assert_eq!(found.name, text(only.or_else(|| own.and_then(|own| is(&own.name)))));
         prop_assert_eq!(found.responsible, responsible.map(|it| it.id));
         prop_assert_eq!(

@@ -15,9 +15,9 @@
 //! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
 //! `value`.
 
+use super::fact::{FactUpdate, What};
 use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, phones_of};
 use super::profile::{Name, ProfileNews};
-use super::told::{Told, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
@@ -86,7 +86,7 @@ pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
     let updated = seconds("updatedTimestamp");
     let at = updated.or_else(|| seconds("createdTimestamp"));
     let (phone, contacts, whole) = phones(row, country);
-    let has_phones = phone != FirstPhone::Untold || !contacts.is_empty() || whole;
+    let has_phones = phone != FirstPhone::Unchanged || !contacts.is_empty() || whole;
     let news = lead.zip(at).map(|(lead, at)| LeadNews {
         lead,
         at,
@@ -107,14 +107,14 @@ pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
 /// What a row tells of phones, and whether that is all of them.
 fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
     let phone = match row.get("phone") {
-        None => FirstPhone::Untold,
+        None => FirstPhone::Unchanged,
         Some(value) => FirstPhone::of(text(value).as_deref(), country),
     };
     let mut contacts = Vec::new();
     if row.get("phones").is_some_and(Value::is_array) {
         let named = of_contact(row, None, country);
         contacts.extend(named.map(|phones| ContactPhones {
-            name: Told::Untold,
+            name: FactUpdate::Unchanged,
             ..phones
         }));
     }
@@ -164,8 +164,8 @@ fn of_contact(
     Some(ContactPhones {
         contact: id,
         name: match contact.get("name").and_then(Value::as_str) {
-            Some(name) => Told::from(Name::new(name)),
-            None => Told::Untold,
+            Some(name) => FactUpdate::from(Name::new(name)),
+            None => FactUpdate::Unchanged,
         },
         now: phones_of(texts.iter().map(String::as_str), country),
         before: Vec::new(),
@@ -184,7 +184,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
                 known.now.extend(contact.now);
                 // nobody says whose the name would be
                 if known.name != contact.name {
-                    known.name = Told::Untold;
+                    known.name = FactUpdate::Unchanged;
                 }
             }
             None => each.push(contact),
@@ -228,7 +228,7 @@ mod tests {
             return format!("nothing, phones {}", row.has_phones);
         };
         let first = match &news.phone {
-            FirstPhone::Untold => "untold".to_owned(),
+            FirstPhone::Unchanged => "untold".to_owned(),
             FirstPhone::None => "none".to_owned(),
             FirstPhone::Is(phone) => phone.masked(),
         };

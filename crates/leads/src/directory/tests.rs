@@ -27,7 +27,7 @@ fn created(id: i64, at: i64, n: i64) -> LeadNews {
 fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
     let all = |phones: &[i64]| phones.iter().map(|n| phone(*n)).collect();
     news.contacts.push(ContactPhones {
-        name: Told::Untold,
+        name: FactUpdate::Unchanged,
         contact: ContactId::new(id),
         now: all(now),
         before: all(before),
@@ -40,7 +40,7 @@ fn merged(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
     news(into, at, What::Merged { from }, first)
 }
 
-fn told(history: &[LeadNews]) -> Remembered {
+fn source(history: &[LeadNews]) -> Remembered {
     let mut directory = Remembered::default();
     for news in history {
         directory.learn(news);
@@ -56,8 +56,8 @@ fn leads(directory: &Remembered, n: i64) -> Vec<i64> {
 /// Whatever their order: news told backwards give the same.
 fn both_ways(history: &[LeadNews]) -> Remembered {
     let backwards: Vec<LeadNews> = history.iter().rev().cloned().collect();
-    let directory = told(history);
-    assert_eq!(directory, told(&backwards));
+    let directory = source(history);
+    assert_eq!(directory, source(&backwards));
     directory
 }
 
@@ -140,7 +140,7 @@ fn phones_of_merged_leads_are_the_survivors_in_any_order() {
     for n in [2, 3, 4] {
         assert_eq!(leads(&directory, n), [3], "phone {n}");
     }
-    let late = told(&[
+    let late = source(&[
         merged(3, 30, None, &[2]),
         merged(2, 20, None, &[1]),
         created(1, 10, 1),
@@ -204,7 +204,7 @@ fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
         created(2, 11, 2),
         merged(2, 20, Some(2), &[1]),
     ];
-    let mut directory = told(&first);
+    let mut directory = source(&first);
     let set = |phones: &[i64]| Learned::Phones(phones.iter().map(|n| phone(*n)).collect());
     assert_eq!(directory.learn(&created(1, 10, 1)), Learned::Nothing);
     assert_eq!(
@@ -221,11 +221,11 @@ fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
     );
 }
 
-fn any_name() -> impl Strategy<Value = Told<Name>> {
+fn any_name() -> impl Strategy<Value = FactUpdate<Name>> {
     prop_oneof![
-        2 => Just(Told::Untold),
-        1 => Just(Told::None),
-        3 => "[a-c]".prop_map(|name| Told::from(Name::new(&name))),
+        2 => Just(FactUpdate::Unchanged),
+        1 => Just(FactUpdate::None),
+        3 => "[a-c]".prop_map(|name| FactUpdate::from(Name::new(&name))),
     ]
 }
 
@@ -295,7 +295,7 @@ proptest! {
             (Just(history), Just(twice).prop_shuffle())
         }),
     ) {
-        let (ordered, shuffled) = (told(&ordered), told(&shuffled));
+        let (ordered, shuffled) = (source(&ordered), source(&shuffled));
         prop_assert_eq!(&ordered, &shuffled);
     }
 

@@ -45,7 +45,7 @@ impl Finding {
 impl Holder {
     /// `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`
     pub fn words(&self) -> String {
-        let (lead, told, since) = (self.lead, self.told.word(), moment(self.since));
+        let (lead, source, since) = (self.lead, self.source.word(), moment(self.since));
         let merged = if self.lead == self.now {
             String::new()
         } else {
@@ -56,7 +56,7 @@ impl Holder {
             Standing::Deleted(at) => format!(", deleted {}", moment(at)),
             Standing::GaveUp(at) => format!(", had it until {}", moment(at)),
         };
-        format!("lead {lead} ({told}, {since}){merged}{end}")
+        format!("lead {lead} ({source}, {since}){merged}{end}")
     }
 }
 

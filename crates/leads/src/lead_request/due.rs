@@ -100,12 +100,12 @@ impl DueRequests {
         if due <= now || due > now.plus(DAILY + CLOCK_SLACK) {
             return true;
         }
-        self.look_at(due);
+        self.add_due(due);
         false
     }
 
     /// One more falls due at this moment.
-    pub fn look_at(&mut self, due: EventTime) {
+    pub fn add_due(&mut self, due: EventTime) {
         self.next = self.next.into_iter().chain([due]).min();
     }
 

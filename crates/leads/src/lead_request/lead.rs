@@ -89,7 +89,7 @@ pub enum LeadChange {
     /// It leaves, or has its answer.
     Request {
         /// What is told.
-        told: Box<LeadOutcome>,
+        outcome: Box<LeadOutcome>,
         /// Now.
         at: EventTime,
     },
@@ -106,9 +106,9 @@ pub enum LeadChange {
 }
 
 impl LeadChange {
-    fn request(told: LeadOutcome, at: EventTime) -> Self {
-        let told = Box::new(told);
-        Self::Request { told, at }
+    fn request(outcome: LeadOutcome, at: EventTime) -> Self {
+        let outcome = Box::new(outcome);
+        Self::Request { outcome, at }
     }
 }
 
@@ -205,7 +205,7 @@ pub fn launched(
     lead_request: &LeadRequest,
     write: Option<FieldWrite>,
 ) -> Vec<LeadChange> {
-    let told = match (lead_request, write) {
+    let outcome = match (lead_request, write) {
         (LeadRequest::FieldWrite(lead), Some(write)) => LeadOutcome::Writes(*lead, write),
         (LeadRequest::FieldWrite(_), None) => LeadOutcome::Back(lead_request.clone()),
         (LeadRequest::LookUp(_) | LeadRequest::Catalogue | LeadRequest::FieldPoll(_), _) => {
@@ -213,30 +213,30 @@ pub fn launched(
         }
         (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return Vec::new(),
     };
-    vec![LeadChange::request(told, now)]
+    vec![LeadChange::request(outcome, now)]
 }
 
 /// Judges the answer to a lead request that was sent with this token.
 pub fn settle(
     now: EventTime,
     lead_request: &LeadRequest,
-    heard: &ApiResult,
+    result: &ApiResult,
     token: &TokenFingerprint,
 ) -> Settled {
-    let (sort, why) = sort(heard);
-    let settled = |told, done, words| Settled {
-        changes: vec![LeadChange::request(told, now)],
+    let (sort, why) = sort(result);
+    let settled = |outcome, done, words| Settled {
+        changes: vec![LeadChange::request(outcome, now)],
         done,
         words,
     };
-    let well = |told| settled(told, true, String::new());
-    let ended = |told| settled(told, true, why.clone());
-    let open = |told| settled(told, false, why.clone());
+    let well = |outcome| settled(outcome, true, String::new());
+    let ended = |outcome| settled(outcome, true, why.clone());
+    let open = |outcome| settled(outcome, false, why.clone());
     let again = || open(LeadOutcome::Again(lead_request.clone(), why.clone()));
     let rest = |kind| ended(LeadOutcome::Rest(kind, lead_request.clone(), why.clone()));
     // The errors of a write that was not taken may name an item (§7.5).
     let refused = |lead: LeadId, else_blames| {
-        let errors = match heard {
+        let errors = match result {
             Ok(ApiReply::Status(WriteStatus::Failed { errors, .. }))
             | Err(ApiError::Rejected { errors, .. }) => errors,
             Ok(_) | Err(_) => &Value::Null,
@@ -250,9 +250,9 @@ pub fn settle(
     };
     match (lead_request, sort) {
         (LeadRequest::Backfill(page), _) => {
-            let (page, answer) = (*page, Box::new(heard.clone()));
+            let (page, answer) = (*page, Box::new(result.clone()));
             unjudged(
-                heard,
+                result,
                 vec![LeadChange::Backfill {
                     page,
                     answer,
@@ -261,7 +261,7 @@ pub fn settle(
             )
         }
         // whoever asked hears the answer itself
-        (LeadRequest::Asked(..), _) => unjudged(heard, Vec::new()),
+        (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
         (_, Sort::Stopped) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
             Sort::Success => well(LeadOutcome::Written(poll.lead)),
@@ -321,8 +321,8 @@ fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
 /// merged into.
 fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
-    let told = row.and_then(|row| rows::read(row, What::Read, None).lead);
-    match told.filter(|told| *told != lead) {
+    let outcome = row.and_then(|row| rows::read(row, What::Read, None).lead);
+    match outcome.filter(|outcome| *outcome != lead) {
         Some(survivor) => LeadOutcome::MergedInto(lead, survivor),
         None => LeadOutcome::LookedUp(lead, Finding::LeadExists),
     }

@@ -20,9 +20,9 @@ fn poll() -> LeadRequest {
     })
 }
 
-fn told(mut settled: Settled) -> LeadOutcome {
+fn outcome(mut settled: Settled) -> LeadOutcome {
     match settled.changes.pop() {
-        Some(LeadChange::Request { told, .. }) if settled.changes.is_empty() => *told,
+        Some(LeadChange::Request { outcome, .. }) if settled.changes.is_empty() => *outcome,
         other => panic!("one request: {other:?}"),
     }
 }
@@ -30,7 +30,7 @@ fn told(mut settled: Settled) -> LeadOutcome {
 fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
     let settled = settle(now(), lead_request, answer, &TokenFingerprint::of("token"));
     let done = settled.done;
-    let told = match told(settled) {
+    let outcome = match outcome(settled) {
         LeadOutcome::LookedUp(_, finding) => finding.word().to_owned(),
         LeadOutcome::MergedInto(_, survivor) => format!("merged into {survivor}"),
         LeadOutcome::Catalogue(catalogue) => format!("unread: {:?}", catalogue.unread),
@@ -44,7 +44,7 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
         LeadOutcome::Granted => "granted".to_owned(),
         LeadOutcome::Sent(..) | LeadOutcome::Writes(..) => "sent".to_owned(),
     };
-    format!("{told}{}", if done { "" } else { " (again)" })
+    format!("{outcome}{}", if done { "" } else { " (again)" })
 }
 
 fn answers() -> Vec<ApiResult> {
@@ -146,8 +146,8 @@ fn a_catalogue_that_cannot_be_read_says_why() {
         serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}),
     ));
     let none = TokenFingerprint::none();
-    let told = told(settle(now(), &LeadRequest::Catalogue, &fields, &none));
-    assert!(matches!(told, LeadOutcome::Catalogue(it) if it.whole && it.fields.len() == 1));
+    let outcome = outcome(settle(now(), &LeadRequest::Catalogue, &fields, &none));
+    assert!(matches!(outcome, LeadOutcome::Catalogue(it) if it.whole && it.fields.len() == 1));
     let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
     assert!(word(&LeadRequest::Catalogue, &none).contains("no fields in the answer"));
 }
@@ -155,12 +155,12 @@ fn a_catalogue_that_cannot_be_read_says_why() {
 #[test]
 fn a_look_up_that_is_answered_with_another_lead_tells_the_survivor() {
     let look_up = LeadRequest::LookUp(lead());
-    let told = |id| {
+    let outcome = |id| {
         let body = serde_json::json!({"data": {"id": id, "name": "N"}, "accept": true});
         word(&look_up, &Ok(ApiReply::Data(body)))
     };
-    assert_eq!(told(lead().get()), "lead_exists");
-    assert_eq!(told(9_999), "merged into 9999");
+    assert_eq!(outcome(lead().get()), "lead_exists");
+    assert_eq!(outcome(9_999), "merged into 9999");
 }
 
 #[test]

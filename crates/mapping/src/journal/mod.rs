@@ -8,11 +8,11 @@
 //! |---|---|
 //! | [`figures`] | uuid, start, duration, talk |
 //! | [`retry`] | a dead letter judged anew |
-//! | `told` | a call that came whole, as a message |
+//! | `words` | a call that came whole, as a message |
 
 pub mod figures;
 pub mod retry;
-mod told;
+mod words;
 
 pub use retry::{BY_HAND, EmployeeWish, Wish, remap};
 
@@ -69,7 +69,7 @@ pub fn judge(
     people: &People,
     now: EventTime,
 ) -> Judged {
-    let trunk = told::trunk_of(call, pbx, rules);
+    let trunk = words::trunk_of(call, pbx, rules);
     let figures = Figures::of(call, now);
     let phone = phone_of(call, trunk).or_else(|| shown_to_a_lead(call, trunk, people));
     let mut remarks = call.remarks.clone();
@@ -182,7 +182,7 @@ fn left_out(
 /// Faults of the call itself; they come before the question of who it was.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     if call.given.is_some() {
-        return told::wrong_figures(call, figures, now);
+        return words::wrong_figures(call, figures, now);
     }
     let faults = [
         (Reason::InvalidEpoch, &figures.wrong_start),
@@ -213,7 +213,7 @@ pub(crate) fn who(
     let given = call.given.unwrap_or_default();
     let Some(trunk) = trunk else {
         let name = record.trunk.as_deref().unwrap_or("?");
-        let words = told::unknown_trunk(call, record).unwrap_or_else(|| {
+        let words = words::unknown_trunk(call, record).unwrap_or_else(|| {
             format!("no --trunk is called {name} any more, so no rule gives a lead")
         });
         let no_lead = Some((Reason::NoLead, words));
@@ -228,7 +228,7 @@ pub(crate) fn who(
     let by_rules = || match people.lead_of(call, record.client_phone.as_ref(), trunk) {
         LeadAnswer::One(lead, why) => (Some((lead, why)), None),
         LeadAnswer::None(why) => {
-            let words = told::without_lead(call, trunk, record, why);
+            let words = words::without_lead(call, trunk, record, why);
             (None, Some((Reason::NoLead, words)))
         }
         LeadAnswer::Two(_, _, why) => (None, Some((Reason::AmbiguousLead, why))),
@@ -252,7 +252,7 @@ pub(crate) fn who(
             trunk.name
         ),
     });
-    let left_to_others = told::leaves_lead_to_others(trunk, rules);
+    let left_to_others = words::leaves_lead_to_others(trunk, rules);
     Who {
         lead_id,
         lead_from,

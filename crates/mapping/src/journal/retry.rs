@@ -68,7 +68,7 @@ pub fn remap(
     now: EventTime,
 ) -> Judged {
     let trunk = match call.given {
-        Some(_) => super::told::trunk_of(call, &old.pbx, rules),
+        Some(_) => super::words::trunk_of(call, &old.pbx, rules),
         None => {
             let name = old.trunk.as_deref();
             name.and_then(|name| rules.trunks.find(&old.pbx, name))

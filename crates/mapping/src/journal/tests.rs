@@ -1,7 +1,7 @@
 use super::*;
 use crate::people::files::Watched;
 use crate::trunk::Trunk;
-use callbridge_call::{EpochSeconds, Extension, HeardNumber};
+use callbridge_call::{EpochSeconds, Extension, RawNumber};
 use callbridge_model::CallUuid;
 use callbridge_testkit::sample::call;
 use std::time::Duration;
@@ -316,7 +316,7 @@ fn a_number_that_a_called_channel_shows_is_the_customers_only_where_a_lead_has_i
     std::fs::write(&file, "phone,leadId\n998901110005,4005\n").expect("written");
     let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
     let judged = |shown: &str| {
-        let number = HeardNumber {
+        let number = RawNumber {
             text: shown.to_owned(),
             from_dial_string: false,
         };

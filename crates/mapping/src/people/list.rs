@@ -88,10 +88,10 @@ impl LeadList {
             Ok(())
         })?;
         rows.sort_unstable();
-        let told = rows.len();
+        let given = rows.len();
         rows.dedup();
         rows.shrink_to_fit();
-        about.repeated = told - rows.len();
+        about.repeated = given - rows.len();
         about.rows = rows.len();
         let list = Self { rows };
         list.note_doubtful(bytes, country, &mut about)?;

@@ -35,7 +35,7 @@ pub fn meant(extension: &str) -> Option<String> {
 }
 
 /// Holds the lists of the trunks against the extensions of the newest calls.
-pub fn look(rules: &Rules, people: &People, met: &[Met]) -> Employees {
+pub fn compare(rules: &Rules, people: &People, met: &[Met]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
         let entries = people
@@ -125,7 +125,7 @@ mod tests {
             met("city", "102", 30),
             met("other", "102", 40),
         ];
-        let found = look(&rules, &People::default(), &calls);
+        let found = compare(&rules, &People::default(), &calls);
         assert_eq!((found.calls, found.matched), (3, 1));
         assert_eq!(found.unmatched, ["103", "1O1"]);
         let doubtful = &found.doubtful[0];
@@ -146,10 +146,10 @@ mod tests {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
             ..Rules::default()
         };
-        let found = look(&rules, &People::default(), &[met("bare", "109", 10)]);
+        let found = compare(&rules, &People::default(), &[met("bare", "109", 10)]);
         assert_eq!((found.calls, found.unlisted.len()), (0, 1));
         // An extension that is really called so is no mistake.
-        let real = look(&rules, &People::default(), &[met("city", "1O1", 10)]);
+        let real = compare(&rules, &People::default(), &[met("city", "1O1", 10)]);
         assert!(real.doubtful.is_empty(), "{real:?}");
     }
 }

@@ -33,7 +33,7 @@ pub struct BadRow {
 }
 
 impl BadRow {
-    fn told(&self, cell: &str) -> String {
+    fn describe(&self, cell: &str) -> String {
         let Self { line, words, .. } = self;
         match cell {
             "" => format!("line {line}: {words}"),
@@ -43,13 +43,13 @@ impl BadRow {
 
     /// The same for a log: of a number its last four digits.
     pub fn masked(&self) -> String {
-        self.told(&masked(&self.cell))
+        self.describe(&masked(&self.cell))
     }
 }
 
 impl fmt::Display for BadRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(&self.cell))
+        f.write_str(&self.describe(&self.cell))
     }
 }
 
@@ -187,7 +187,7 @@ pub(super) fn each_row(
     let mut row = csv::StringRecord::new();
     loop {
         let before = reader.position().line();
-        let told = match reader.read_record(&mut row) {
+        let read = match reader.read_record(&mut row) {
             Ok(false) => return Ok(()),
             Ok(true) => {
                 let line = row.position().map_or(before, |at| line_of(bytes, at));
@@ -208,7 +208,7 @@ pub(super) fn each_row(
                 Err((line, refused("", words)))
             }
         };
-        if let Err((line, RowFault { cell, words })) = told {
+        if let Err((line, RowFault { cell, words })) = read {
             about.note(BadRow { line, cell, words });
         }
     }
@@ -253,8 +253,8 @@ mod tests {
             cell: cell.to_owned(),
             words: "is wrong".to_owned(),
         };
-        let told = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
-        insta::assert_snapshot!(told.join("\n"), @r"
+        let describe = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
+        insta::assert_snapshot!(describe.join("\n"), @r"
         line 3: `+··· ·· ···-00-01` is wrong
         line 3: `101` is wrong
         line 3: `x` is wrong

@@ -36,17 +36,17 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
         endpoint: endpoint.to_owned(),
         ..defaults.clone()
     };
-    let mut told: Vec<String> = Vec::new();
+    let mut given: Vec<String> = Vec::new();
     for piece in pieces {
         let Some((key, value)) = piece.split_once('=') else {
             faults.push(format!("`{piece}` is not key=value; keys are {KEYS}"));
             continue;
         };
-        if told.iter().any(|other| other == key) {
+        if given.iter().any(|other| other == key) {
             faults.push(format!("`{key}` is given twice"));
             continue;
         }
-        told.push(key.to_owned());
+        given.push(key.to_owned());
         if let Err(fault) = set(&mut trunk, key, value.trim()) {
             faults.push(fault);
         }
@@ -125,9 +125,9 @@ pub fn is_name(text: &str) -> bool {
 
 /// `UZ`
 pub fn country(text: &str) -> Result<Country, String> {
-    let told =
+    let unknown =
         || format!("`{text}` is not a country code: two letters of ISO 3166 are expected, as `UZ`");
-    Country::parse(text).ok_or_else(told)
+    Country::parse(text).ok_or_else(unknown)
 }
 
 /// `9`

@@ -28,7 +28,7 @@ type Finder = fn(&Status, &mut Vec<Todo>);
 const FINDERS: &[Finder] = &[
     pause,
     sources,
-    super::hearing::hearing,
+    super::silent_sources::silent_sources,
     formats,
     daemons,
     trunks,

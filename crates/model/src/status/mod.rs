@@ -6,7 +6,7 @@
 //! | [`verdict`] | whether all is well, and what waits for a person, by kind |
 //! | [`fleet`] | collectors and senders around one stream |
 //! | [`findings`] | what is found in the shape: one function for each part |
-//! | [`hearing`] | lines that are let in, and what they lack |
+//! | [`silent_sources`] | lines that are let in, and what they lack |
 //! | [`journal`] | what the CRM's journal shows of our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`lease`] | the lease of `--standby` |
@@ -16,24 +16,24 @@
 
 pub mod findings;
 pub mod fleet;
-pub mod hearing;
 pub mod journal;
 pub mod lead_fields;
 pub mod lease;
 pub mod other_reader;
 pub mod people;
+pub mod silent_sources;
 pub mod text;
 pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
 pub use fleet::{FleetMember, FleetStatus, FleetTable, LastWord};
-pub use hearing::{Lacking, MissingRight};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
 pub use lease::{Lease, LeasePhase};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
+pub use silent_sources::{Lacking, MissingRight};
 use std::collections::BTreeMap;
 pub use text::seconds_in_words;
 pub use trunks::TrunkStatus;
@@ -340,7 +340,7 @@ pub struct SwitchName {
 
 impl SourceStatus {
     /// This switch told on it.
-    pub fn hear_switch(&mut self, name: &str, pbx: &str) {
+    pub fn note_switch(&mut self, name: &str, pbx: &str) {
         const SWITCHES_MAX: usize = 64;
         let known = self.switches.iter().any(|it| it.name == name);
         if !known && self.switches.len() < SWITCHES_MAX {

@@ -14,14 +14,14 @@ const GAPS_MAX: usize = 5;
 
 /// How it is shown.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct TextStyle {
     /// With ANSI colours.
     pub colour: bool,
     /// The zone of all times.
     pub zone: Zone,
 }
 
-impl Look {
+impl TextStyle {
     /// The text in the colour of this ANSI code, where there are colours.
     pub fn paint(&self, code: &str, text: &str) -> String {
         if self.colour {
@@ -43,16 +43,16 @@ pub fn seconds_in_words(seconds: u64) -> String {
 
 impl Status {
     /// The same for people: the verdict, what waits with what to run, then how all stands.
-    pub fn to_text(&self, look: &Look) -> String {
-        let mut text = self.head(look);
-        self.calls_to_text(&mut text, look);
+    pub fn to_text(&self, style: &TextStyle) -> String {
+        let mut text = self.head(style);
+        self.calls_to_text(&mut text, style);
         self.pace_to_text(&mut text);
         if let Some(lease) = &self.lease {
-            lease.to_text(&mut text, &look.zone);
+            lease.to_text(&mut text, &style.zone);
         }
-        self.token_to_text(&mut text, look);
+        self.token_to_text(&mut text, style);
         if let Some(webhooks) = &self.webhooks {
-            webhooks.to_text(&mut text, look);
+            webhooks.to_text(&mut text, style);
         }
         if let Some(directory) = &self.directory {
             directory.to_text(&mut text);
@@ -78,9 +78,9 @@ impl Status {
             let _ = writeln!(text, "list     {}: {rows} {}{bad}", safe(file), safe(kind));
         }
         for source in &self.sources {
-            source.to_text(&mut text, look);
+            source.to_text(&mut text, style);
         }
-        self.gaps_to_text(&mut text, look);
+        self.gaps_to_text(&mut text, style);
         if !self.version.is_empty() {
             let (version, state) = (safe(&self.version), safe(&self.state));
             let _ = writeln!(text, "version  {version}, state {state}");
@@ -89,20 +89,20 @@ impl Status {
     }
 
     /// The verdict, and what waits.
-    fn head(&self, look: &Look) -> String {
+    fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
-            OverallState::Well => look.paint("1;32", "no problem found"),
+            OverallState::Well => style.paint("1;32", "no problem found"),
             OverallState::Attention if self.todo.len() == 1 => {
-                look.paint("1;33", "one thing waits for you")
+                style.paint("1;33", "one thing waits for you")
             }
             OverallState::Attention => {
                 let many = format!("{} things wait for you", self.todo.len());
-                look.paint("1;33", &many)
+                style.paint("1;33", &many)
             }
             OverallState::Down if self.pause.is_some() => {
-                look.paint("1;31", "nothing reaches the CRM")
+                style.paint("1;31", "nothing reaches the CRM")
             }
-            OverallState::Down => look.paint("1;31", "no source is up"),
+            OverallState::Down => style.paint("1;31", "no source is up"),
         };
         let mut text = format!("{words}\n");
         for todo in &self.todo {
@@ -110,8 +110,8 @@ impl Status {
                 OverallState::Down => "31",
                 OverallState::Attention | OverallState::Well => "33",
             };
-            let _ = writeln!(text, "  {} {}", look.paint(code, "-"), safe(&todo.what));
-            let _ = writeln!(text, "      {}", look.paint("1", &safe(&todo.command)));
+            let _ = writeln!(text, "  {} {}", style.paint(code, "-"), safe(&todo.what));
+            let _ = writeln!(text, "      {}", style.paint("1", &safe(&todo.command)));
         }
         text
     }
@@ -122,7 +122,7 @@ impl Status {
         source.map_or(url, SourceStatus::name)
     }
 
-    fn calls_to_text(&self, text: &mut String, look: &Look) {
+    fn calls_to_text(&self, text: &mut String, style: &TextStyle) {
         let b = &self.books;
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
@@ -156,7 +156,7 @@ impl Status {
             let _ = writeln!(text, "letters  {letters}, as `dead list` has them: {each}");
         }
         if let Some(at) = self.last_call_at {
-            let _ = writeln!(text, "last     call of {}", look.zone.second(at));
+            let _ = writeln!(text, "last     call of {}", style.zone.second(at));
         }
     }
 
@@ -195,7 +195,7 @@ impl Status {
         let _ = writeln!(text, "backlog  {waiting}{drain}{sought}");
     }
 
-    fn token_to_text(&self, text: &mut String, look: &Look) {
+    fn token_to_text(&self, text: &mut String, style: &TextStyle) {
         let token = &self.token;
         let _ = write!(text, "token    {}", safe(&token.state));
         if let Some(company) = &token.company {
@@ -205,19 +205,19 @@ impl Status {
             let _ = write!(text, ", application {}", safe(application));
         }
         if let Some(at) = token.expires_at {
-            let _ = write!(text, ", expires {}", look.zone.second(at));
+            let _ = write!(text, ", expires {}", style.zone.second(at));
         }
         text.push('\n');
     }
 
-    fn gaps_to_text(&self, text: &mut String, look: &Look) {
+    fn gaps_to_text(&self, text: &mut String, style: &TextStyle) {
         let skipped = self.gaps.len().saturating_sub(GAPS_MAX);
         for gap in self.gaps.iter().skip(skipped) {
             let seconds = seconds_in_words((gap.to - gap.from).max(0).unsigned_abs());
-            let (from, to) = (look.zone.second(gap.from), look.zone.second(gap.to));
+            let (from, to) = (style.zone.second(gap.from), style.zone.second(gap.to));
             let filled = match gap.filled {
-                true => look.paint("32", "filled"),
-                false => look.paint("33", "not filled"),
+                true => style.paint("32", "filled"),
+                false => style.paint("33", "not filled"),
             };
             let _ = writeln!(
                 text,
@@ -266,12 +266,12 @@ impl LeadFields {
 }
 
 impl Webhooks {
-    fn to_text(&self, text: &mut String, look: &Look) {
+    fn to_text(&self, text: &mut String, style: &TextStyle) {
         let how = if self.tls { "HTTPS" } else { "HTTP" };
         let (address, state) = (safe(&self.address), safe(&self.state));
         let _ = write!(text, "webhooks {address} ({how}) {state}");
         if let Some(at) = self.last_event_at {
-            let _ = write!(text, ", last event {}", look.zone.second(at));
+            let _ = write!(text, ", last event {}", style.zone.second(at));
         }
         let events = self.events.iter();
         let events =
@@ -286,16 +286,18 @@ impl Webhooks {
 }
 
 impl SourceStatus {
-    fn to_text(&self, text: &mut String, look: &Look) {
+    fn to_text(&self, text: &mut String, style: &TextStyle) {
         let state = match self.state {
-            SourceState::Up => look.paint("32", "up"),
-            SourceState::Connected => look.paint("33", "connected, no event received yet"),
-            SourceState::Down => look.paint("31", "down"),
-            SourceState::Reading => look.paint("33", "reading"),
-            SourceState::Done => look.paint("32", "done"),
+            SourceState::Up => style.paint("32", "up"),
+            SourceState::Connected => style.paint("33", "connected, no event received yet"),
+            SourceState::Down => style.paint("31", "down"),
+            SourceState::Reading => style.paint("33", "reading"),
+            SourceState::Done => style.paint("32", "done"),
         };
         let since = self.down_since.filter(|_| !self.state.is_up());
-        let since = since.map_or_else(String::new, |at| format!(" since {}", look.zone.second(at)));
+        let since = since.map_or_else(String::new, |at| {
+            format!(" since {}", style.zone.second(at))
+        });
         let (name, url) = (safe(self.name()), safe(&self.url));
         let _ = writeln!(text, "source   {name} {state}{since}\n         {url}");
         if let Some(why) = &self.why {
@@ -314,7 +316,7 @@ impl SourceStatus {
             let _ = writeln!(text, "         {}", safe(&other.to_string()));
         }
         let last = self.last_event_at.map_or_else(String::new, |at| {
-            format!(", last event {}", look.zone.second(at))
+            format!(", last event {}", style.zone.second(at))
         });
         let _ = writeln!(
             text,

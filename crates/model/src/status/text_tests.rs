@@ -3,8 +3,8 @@
 use super::*;
 use crate::status::{Backlog, Books, Pause, SourceGap, SwitchName, Token, Unlisted};
 
-fn look(zone: &str) -> Look {
-    Look {
+fn style(zone: &str) -> TextStyle {
+    TextStyle {
         colour: false,
         zone: Zone::named(zone).expect("a zone"),
     }
@@ -22,7 +22,7 @@ fn books_that_do_not_add_up_are_said_to() {
         books,
         ..Status::default()
     };
-    assert!(status.to_text(&look("UTC")).contains("unbalanced"));
+    assert!(status.to_text(&style("UTC")).contains("unbalanced"));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn people_read_a_pause_first() {
         },
         ..Status::default()
     };
-    insta::assert_snapshot!(status.judged().to_text(&look("UTC")), @r"
+    insta::assert_snapshot!(status.judged().to_text(&style("UTC")), @r"
     nothing reaches the CRM
       - paused (token_refused): put a new one
           callbridge check @FILE (with the flags of run)
@@ -76,7 +76,7 @@ fn lists_and_employees_have_a_line_each() {
         }),
         ..Status::default()
     };
-    let text = status.to_text(&look("UTC"));
+    let text = status.to_text(&style("UTC"));
     let lines: Vec<&str> = text
         .lines()
         .filter(|line| line.starts_with("staff") || line.starts_with("list"))
@@ -125,7 +125,7 @@ fn daemon() -> Status {
 
 #[test]
 fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_its_pbx() {
-    insta::assert_snapshot!(daemon().judged().to_text(&look("Asia/Tashkent")), @r"
+    insta::assert_snapshot!(daemon().judged().to_text(&style("Asia/Tashkent")), @r"
     no problem found
     books    4 finished
              0 ready, 0 sending, 0 submitted, 4 journaled
@@ -151,7 +151,7 @@ fn a_line_that_is_down_says_why_and_since_when_and_what_to_run() {
     status.sources[0].why = Some("connection refused\u{1b}[2J".to_owned());
     status.sources[0].down_since = Some(1_795_151_200);
     status.gaps.clear();
-    let text = status.judged().to_text(&look("Asia/Tashkent"));
+    let text = status.judged().to_text(&style("Asia/Tashkent"));
     let head: Vec<&str> = text.lines().take(3).collect();
     insta::assert_snapshot!(head.join("\n"), @r"
     no source is up
@@ -170,14 +170,14 @@ fn of_many_gaps_the_last_are_listed() {
     let mut status = daemon();
     let gap = status.gaps[0].clone();
     status.gaps = vec![gap; 8];
-    let text = status.judged().to_text(&look("UTC"));
+    let text = status.judged().to_text(&style("UTC"));
     assert_eq!(text.matches("gap      ").count(), GAPS_MAX);
     assert!(text.contains("and 3 before them: see --json"), "{text}");
 }
 
 #[test]
 fn colours_are_for_terminals() {
-    let mut coloured = look("UTC");
+    let mut coloured = style("UTC");
     coloured.colour = true;
     assert!(
         daemon()
@@ -254,7 +254,7 @@ fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
     };
     let shown = |text: &str| {
         let said = said_everywhere(&status, text).judged();
-        said.to_text(&look("UTC"))
+        said.to_text(&style("UTC"))
     };
     let (evil, tame) = (
         shown("x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),

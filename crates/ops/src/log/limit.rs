@@ -46,14 +46,14 @@ struct Count {
 struct RepeatCounts<K> {
     kinds: HashMap<K, Count>,
     /// A thread says what is left out.
-    telling: bool,
+    is_reporting: bool,
 }
 
 impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
     fn new() -> Self {
         Self {
             kinds: HashMap::new(),
-            telling: false,
+            is_reporting: false,
         }
     }
 
@@ -124,20 +124,20 @@ impl LogLimit {
 
     fn takes(&self, event: &Event<'_>) -> bool {
         let (about, now) = (event.metadata(), Instant::now());
-        let mut told = self.0.lock();
+        let mut counts = self.0.lock();
         let words = || (*about.level(), words(event));
-        let taken = told.takes(about.callsite(), now, words);
-        if !taken && !told.telling {
+        let taken = counts.takes(about.callsite(), now, words);
+        if !taken && !counts.is_reporting {
             let shared = Arc::clone(&self.0);
             let thread = std::thread::Builder::new().name("log-limit".to_owned());
-            told.telling = thread.spawn(move || shared.tell()).is_ok();
+            counts.is_reporting = thread.spawn(move || shared.report()).is_ok();
         }
         // Without a thread it is said with the next line of any kind.
-        let due = match told.telling {
+        let due = match counts.is_reporting {
             true => Vec::new(),
-            false => told.due(now),
+            false => counts.due(now),
         };
-        drop(told);
+        drop(counts);
         due.iter().for_each(|it| (self.0.say)(it));
         taken
     }
@@ -149,13 +149,13 @@ impl LimiterState {
     }
 
     /// Says what is due until nothing more is left out.
-    fn tell(&self) {
+    fn report(&self) {
         loop {
             let (due, next) = {
-                let mut told = self.lock();
-                let due = told.due(Instant::now());
-                let next = told.next();
-                told.telling = next.is_some() || !due.is_empty();
+                let mut counts = self.lock();
+                let due = counts.due(Instant::now());
+                let next = counts.next();
+                counts.is_reporting = next.is_some() || !due.is_empty();
                 (due, next)
             };
             due.iter().for_each(|it| (self.say)(it));
@@ -285,7 +285,7 @@ mod tests {
     fn at_the_end_it_is_said_at_once() {
         let (limit, said) = limit();
         // No thread, as where the system gives none.
-        limit.0.lock().telling = true;
+        limit.0.lock().is_reporting = true;
         flood(&limit);
         limit.flush();
         assert!(said.try_recv().is_ok_and(|it| it.lines <= 15));

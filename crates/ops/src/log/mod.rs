@@ -66,7 +66,7 @@ pub fn set_up(logging: Logging, environment: &Environment) {
         LogLimit::new(Arc::new(say))
     });
     let limit = limit.clone();
-    std::panic::set_hook(Box::new(tell_panic));
+    std::panic::set_hook(Box::new(log_panic));
     let builder = tracing_subscriber::fmt()
         .with_writer(log.clone())
         .log_internal_errors(false)
@@ -119,7 +119,7 @@ pub fn lost_lines() -> u64 {
 }
 
 /// The standard library's own hook waits for a reader that has stopped.
-fn tell_panic(panic: &PanicHookInfo<'_>) {
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let captured = backtrace.status() == BacktraceStatus::Captured;
     let payload = panic.payload();

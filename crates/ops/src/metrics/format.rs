@@ -36,8 +36,8 @@ pub(super) fn classic(open: &str) -> String {
         .collect();
     let mut text = String::with_capacity(open.len());
     for line in open.lines().filter(|line| *line != "# EOF") {
-        let told = |mark| Some((mark, line.strip_prefix(mark)?.split_once(' ')?));
-        match told("# HELP ").or_else(|| told("# TYPE ")) {
+        let mark_of = |mark| Some((mark, line.strip_prefix(mark)?.split_once(' ')?));
+        match mark_of("# HELP ").or_else(|| mark_of("# TYPE ")) {
             Some((mark, (name, words))) if counters.contains(&name) => {
                 let _ = writeln!(text, "{mark}{name}_total {words}");
             }

@@ -15,12 +15,12 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
     let up = |it: &SourceStatus| (of(it), i64::from(it.state != SourceState::Down));
     let help = "1 while the source is connected or read";
     gauges(all, "source_up", help, sources.iter().map(up));
-    let heard = |it: &SourceStatus| {
+    let receives = |it: &SourceStatus| {
         let silent = matches!(it.state, SourceState::Down | SourceState::Connected);
         (of(it), i64::from(!silent))
     };
     let help = "1 once an event was received since the source is connected, or while it is read";
-    gauges(all, "source_heard", help, sources.iter().map(heard));
+    gauges(all, "source_heard", help, sources.iter().map(receives));
     let events = |it: &SourceStatus| {
         let results = [
             ("read", it.read),

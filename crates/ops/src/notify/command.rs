@@ -56,11 +56,15 @@ impl Drop for CommandGroup {
 ///
 /// # Errors
 /// Why nobody may have heard of it.
-pub async fn run(command: &str, told: &[Notification]) -> Result<(), Error> {
-    run_within(command, told, WITHIN).await
+pub async fn run(command: &str, notifications: &[Notification]) -> Result<(), Error> {
+    run_within(command, notifications, WITHIN).await
 }
 
-async fn run_within(command: &str, told: &[Notification], within: Duration) -> Result<(), Error> {
+async fn run_within(
+    command: &str,
+    notifications: &[Notification],
+    within: Duration,
+) -> Result<(), Error> {
     let not_run = |error: std::io::Error| Error::NotRun(error.to_string());
     let mut how = Command::new("/bin/sh");
     how.args(["-c", command])
@@ -75,7 +79,7 @@ async fn run_within(command: &str, told: &[Notification], within: Duration) -> R
         }
     }
     let mut lines = Vec::new();
-    for it in told {
+    for it in notifications {
         serde_json::to_writer(&mut lines, it).map_err(|error| not_run(error.into()))?;
         lines.push(b'\n');
     }
@@ -132,7 +136,7 @@ mod tests {
     use crate::notify::history::Turn;
     use callbridge_model::status::FindingKind;
 
-    fn told() -> [Notification; 1] {
+    fn notifications() -> [Notification; 1] {
         [Notification {
             kind: FindingKind::DeadLetters.word(),
             state: Turn::Begins,
@@ -147,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("told");
         let command = format!("cat > '{}'", file.display());
-        let [it] = told();
+        let [it] = notifications();
         let line = serde_json::to_string(&it).expect("JSON") + "\n";
         let two = [it.clone(), it];
         run(&command, &two).await.expect("well");
@@ -157,11 +161,11 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_reads_nothing_is_well_and_one_that_fails_says_why() {
-        assert_eq!(run("exit 0", &told()).await, Ok(()));
-        let failed = run("echo no mail >&2; exit 3", &told()).await;
+        assert_eq!(run("exit 0", &notifications()).await, Ok(()));
+        let failed = run("echo no mail >&2; exit 3", &notifications()).await;
         let words = failed.expect_err("failed").to_string();
         assert_eq!(words, "it failed (exit status: 3): no mail");
-        let failed = run("/no/such/program", &told()).await;
+        let failed = run("/no/such/program", &notifications()).await;
         assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
     }
 
@@ -174,12 +178,12 @@ mod tests {
             pipe.display()
         );
         let made = format!("mkfifo '{}'", pipe.display());
-        assert_eq!(run(&made, &told()).await, Ok(()));
+        assert_eq!(run(&made, &notifications()).await, Ok(()));
         let command = command.split_once("; ").expect("two").1.to_owned();
         // The other end of the pipe: it ends when everybody who could write is gone.
         let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
-        let slow = run_within(&command, &told(), within).await;
+        let slow = run_within(&command, &notifications(), within).await;
         assert_eq!(slow, Err(Error::TooSlow(within)));
         assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
     }

@@ -48,7 +48,7 @@ struct TroubleHistory {
     /// When it was first and last seen, since boot.
     first: Duration,
     last: Duration,
-    told: bool,
+    notified: bool,
 }
 
 /// What is told of one; of those that were told and have not ended it is stored.
@@ -79,7 +79,7 @@ impl Troubles {
                 report,
                 first: boot,
                 last: boot,
-                told: true,
+                notified: true,
             };
             Some((kind, history))
         };
@@ -91,14 +91,17 @@ impl Troubles {
 
     /// What was told and has not ended, to be kept over restarts.
     pub fn stored(&self) -> String {
-        let told = self.histories.iter().filter(|(_, history)| history.told);
-        let told = told.map(|(kind, history)| (kind.word(), &history.report));
+        let notified = self
+            .histories
+            .iter()
+            .filter(|(_, history)| history.notified);
+        let notified = notified.map(|(kind, history)| (kind.word(), &history.report));
         // Texts and numbers always serialize.
-        serde_json::to_string(&told.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+        serde_json::to_string(&notified.collect::<BTreeMap<_, _>>()).unwrap_or_default()
     }
 
     /// What is to be told now, of what waits for a person at this second. `boot` never steps.
-    pub fn look(&mut self, todo: &[Todo], at: i64, boot: Duration) -> Vec<Notification> {
+    pub fn update(&mut self, todo: &[Todo], at: i64, boot: Duration) -> Vec<Notification> {
         let mut seen: BTreeMap<FindingKind, Vec<&Todo>> = BTreeMap::new();
         for it in todo {
             seen.entry(it.kind).or_default().push(it);
@@ -114,14 +117,14 @@ impl Troubles {
                     },
                     first: boot,
                     last: boot,
-                    told: false,
+                    notified: false,
                 });
             history.last = boot;
             let what: Vec<&str> = all.iter().map(|it| it.what.as_str()).collect();
             history.report.what = what.join("; ");
             history.report.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
         }
-        let mut told = Vec::new();
+        let mut notifications = Vec::new();
         let runs = &mut self.runs;
         self.histories.retain(|kind, history| {
             let rested = runs
@@ -129,7 +132,7 @@ impl Troubles {
                 .is_none_or(|ran| boot.saturating_sub(*ran) >= REST);
             let there = seen.contains_key(kind);
             let gone = boot.saturating_sub(history.last) >= QUIET;
-            let state = match (there, history.told) {
+            let state = match (there, history.notified) {
                 (true, false) if boot.saturating_sub(history.first) >= LASTS => Turn::Begins,
                 (false, true) if gone => Turn::Ends,
                 (false, false) => return !gone,
@@ -140,17 +143,17 @@ impl Troubles {
             }
             runs.insert(*kind, boot);
             let ReportedTrouble { since, what, todo } = history.report.clone();
-            told.push(Notification {
+            notifications.push(Notification {
                 kind: kind.word(),
                 state,
                 since,
                 what,
                 todo,
             });
-            history.told = state == Turn::Begins;
-            history.told
+            history.notified = state == Turn::Begins;
+            history.notified
         });
-        told
+        notifications
     }
 }
 
@@ -179,8 +182,8 @@ mod tests {
         for at in 0..seconds {
             let found = there(at).then(|| todo(FindingKind::Paused, "outage"));
             let todo: Vec<Todo> = found.into_iter().collect();
-            for told in troubles.look(&todo, 0, second(at)) {
-                turns.push((at, told.state));
+            for notified in troubles.update(&todo, 0, second(at)) {
+                turns.push((at, notified.state));
             }
         }
         turns
@@ -206,14 +209,14 @@ mod tests {
             todo(FindingKind::SourceDown, "a is down"),
             todo(FindingKind::SourceDown, "b is down"),
         ];
-        assert_eq!(troubles.look(&two, 70, second(0)), []);
-        let told = troubles.look(&two, 75, second(5));
+        assert_eq!(troubles.update(&two, 70, second(0)), []);
+        let notified = troubles.update(&two, 75, second(5));
         assert_eq!(
-            serde_json::to_string(&told[0]).expect("JSON"),
+            serde_json::to_string(&notified[0]).expect("JSON"),
             r#"{"kind":"source_down","state":"begins","since":70,"#.to_owned()
                 + r#""what":"a is down; b is down","todo":"callbridge a is down"}"#
         );
-        assert_eq!(told.len(), 1);
+        assert_eq!(notified.len(), 1);
     }
 
     #[test]
@@ -221,19 +224,19 @@ mod tests {
         let found = [todo(FindingKind::DeadLetters, "2 letters")];
         let mut before = Troubles::default();
         assert_eq!(Troubles::default().stored(), "{}");
-        before.look(&found, 70, second(0));
+        before.update(&found, 70, second(0));
         assert_eq!(before.stored(), "{}", "not told yet");
-        assert_eq!(before.look(&found, 75, second(5)).len(), 1);
+        assert_eq!(before.update(&found, 75, second(5)).len(), 1);
         // What is stored stays readable by later versions: this text is never changed.
         let golden = r#"{"dead_letters":{"since":70,"what":"2 letters","#.to_owned()
             + r#""todo":"callbridge 2 letters"}}"#;
         assert_eq!(before.stored(), golden);
         let mut after = Troubles::restored(Some(&golden), second(30));
         for at in 30..200 {
-            assert_eq!(after.look(&found, 100, second(at)), [], "{at}");
+            assert_eq!(after.update(&found, 100, second(at)), [], "{at}");
         }
-        assert_eq!(after.look(&[], 0, second(208)), []);
-        let ended = after.look(&[], 0, second(209));
+        assert_eq!(after.update(&[], 0, second(208)), []);
+        let ended = after.update(&[], 0, second(209));
         assert_eq!((ended[0].state, ended[0].since), (Turn::Ends, 70));
         assert_eq!(after.stored(), "{}");
         assert_eq!(

@@ -19,7 +19,7 @@ const NAMED_MAX: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCustomers {
     /// Numbers, each with the second since which it was told to wait.
-    told: BTreeMap<String, i64>,
+    notified: BTreeMap<String, i64>,
     /// When the command was run last, since boot.
     ran: Option<Duration>,
 }
@@ -27,9 +27,9 @@ pub struct WaitingCustomers {
 impl WaitingCustomers {
     /// What an earlier run has told of, as [`WaitingCustomers::stored`] gave it.
     pub fn restored(text: Option<&str>) -> Self {
-        let told = text.and_then(|text| serde_json::from_str(text).ok());
+        let notified = text.and_then(|text| serde_json::from_str(text).ok());
         Self {
-            told: told.unwrap_or_default(),
+            notified: notified.unwrap_or_default(),
             ran: None,
         }
     }
@@ -37,12 +37,12 @@ impl WaitingCustomers {
     /// Who was told of and still waits, to be kept over restarts.
     pub fn stored(&self) -> String {
         // Texts and numbers always serialize.
-        serde_json::to_string(&self.told).unwrap_or_default()
+        serde_json::to_string(&self.notified).unwrap_or_default()
     }
 
     /// What is to be told at this second, of all who wait, longest first. `boot` never steps;
     /// `command` lists them.
-    pub fn look(
+    pub fn update(
         &mut self,
         waiting: &[MissedCustomer],
         limit: Duration,
@@ -55,29 +55,29 @@ impl WaitingCustomers {
         }
         let before = at.saturating_sub_unsigned(limit.as_secs());
         let late = || waiting.iter().filter(|it| it.first_at.get() <= before);
-        let first = self.told.values().min().copied();
+        let first = self.notified.values().min().copied();
         let still: BTreeMap<&str, i64> = late()
             .map(|it| (it.phone.as_str(), it.first_at.get()))
             .collect();
         // Whoever was talked to and got nobody again, waits anew.
-        self.told
+        self.notified
             .retain(|phone, since| still.get(&**phone).is_some_and(|now| now <= since));
         let new: Vec<&MissedCustomer> = late()
-            .filter(|it| !self.told.contains_key(it.phone.as_str()))
+            .filter(|it| !self.notified.contains_key(it.phone.as_str()))
             .collect();
         let longer = span(limit.as_secs());
         let (state, since, what) = match (new.first(), first) {
             (Some(oldest), _) => (Turn::Begins, oldest.first_at.get(), list(&new, &longer, at)),
-            (None, Some(first)) if self.told.is_empty() => {
+            (None, Some(first)) if self.notified.is_empty() => {
                 let what = format!("no customer waits for a call back longer than {longer}");
                 (Turn::Ends, first, what)
             }
             (None, _) => return None,
         };
-        let told = new
+        let notified = new
             .iter()
             .map(|it| (it.phone.as_str().to_owned(), it.first_at.get()));
-        self.told.extend(told);
+        self.notified.extend(notified);
         self.ran = Some(boot);
         Some(Notification {
             kind: KIND,
@@ -129,22 +129,22 @@ mod tests {
         serde_json::from_value(json).expect("a customer")
     }
 
-    fn look(
-        told: &mut WaitingCustomers,
+    fn update(
+        notified: &mut WaitingCustomers,
         waiting: &[MissedCustomer],
         at: i64,
     ) -> Option<(Turn, String)> {
         let boot = Duration::from_secs(at.unsigned_abs());
-        let found = told.look(waiting, LIMIT, (at, boot), "callbridge missed");
+        let found = notified.update(waiting, LIMIT, (at, boot), "callbridge missed");
         found.map(|it| (it.state, it.what))
     }
 
     #[test]
     fn who_waits_too_long_is_told_once_and_together() {
-        let mut told = WaitingCustomers::default();
+        let mut notified = WaitingCustomers::default();
         let both = [customer("+1", 10_000), customer("+2", 10_060)];
-        assert_eq!(look(&mut told, &both, 11_799), None);
-        let (turn, what) = look(&mut told, &both, 11_860).expect("told");
+        assert_eq!(update(&mut notified, &both, 11_799), None);
+        let (turn, what) = update(&mut notified, &both, 11_860).expect("told");
         assert_eq!(turn, Turn::Begins);
         let names = "+1 (31 min, 2 tries), +2 (30 min, 2 tries)";
         assert_eq!(
@@ -152,33 +152,37 @@ mod tests {
             format!("2 customers wait for a call back longer than 30 min: {names}")
         );
         // After a restart as well.
-        let mut told = WaitingCustomers::restored(Some(&told.stored()));
-        assert_eq!(look(&mut told, &both, 12_000), None);
+        let mut notified = WaitingCustomers::restored(Some(&notified.stored()));
+        assert_eq!(update(&mut notified, &both, 12_000), None);
         // One is called back and another comes: the new one alone is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
-        let (_, what) = look(&mut told, &now, 12_100).expect("told");
+        let (_, what) = update(&mut notified, &now, 12_100).expect("told");
         assert!(what.starts_with("1 customer waits"), "{what}");
         assert!(what.contains("+3") && !what.contains("+2"), "{what}");
-        assert_eq!(look(&mut told, &[], 12_120), None, "a minute lies between");
-        let (turn, what) = look(&mut told, &[], 12_160).expect("told");
-        assert_eq!((turn, told.stored().as_str()), (Turn::Ends, "{}"));
+        assert_eq!(
+            update(&mut notified, &[], 12_120),
+            None,
+            "a minute lies between"
+        );
+        let (turn, what) = update(&mut notified, &[], 12_160).expect("told");
+        assert_eq!((turn, notified.stored().as_str()), (Turn::Ends, "{}"));
         assert_eq!(what, "no customer waits for a call back longer than 30 min");
-        assert_eq!(look(&mut told, &[], 13_000), None);
+        assert_eq!(update(&mut notified, &[], 13_000), None);
     }
 
     #[test]
     fn who_was_talked_to_and_got_nobody_again_is_told_again() {
-        let mut told = WaitingCustomers::default();
-        assert!(look(&mut told, &[customer("+1", 0)], 2_000).is_some());
+        let mut notified = WaitingCustomers::default();
+        assert!(update(&mut notified, &[customer("+1", 0)], 2_000).is_some());
         // A call that was told late makes the wait longer, not another one.
-        assert!(look(&mut told, &[customer("+1", -500)], 3_000).is_none());
-        assert!(look(&mut told, &[customer("+1", 2_500)], 5_000).is_some());
+        assert!(update(&mut notified, &[customer("+1", -500)], 3_000).is_none());
+        assert!(update(&mut notified, &[customer("+1", 2_500)], 5_000).is_some());
     }
 
     #[test]
     fn of_many_the_longest_waiting_are_named() {
         let many: Vec<MissedCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
-        let (_, what) = look(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
+        let (_, what) = update(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
         assert!(what.starts_with("51 customers wait"), "{what}");
         assert!(what.contains("+9 (") && !what.contains("+10 ("), "{what}");
         assert!(what.ends_with(", and 41 more"), "{what}");

@@ -5,7 +5,7 @@ use super::letters;
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::LetterQuery;
 use crate::jobs::{CHUNK, Job, JobState};
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::request::FormFields;
 use crate::shell::PageShell;
 use askama::Template;
@@ -34,7 +34,7 @@ struct JobSheet<'a> {
 }
 
 /// `POST /letters/act`
-pub(crate) async fn act(visit: Visit<'_>) -> Handled {
+pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let (form, backend) = (&visit.asked.form, &visit.page.backend);
     let change = match change(&visit.shell, form) {
         Ok(change) => change,
@@ -88,7 +88,7 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
 }
 
 /// The letter on whose page the form stood.
-fn one(visit: &Visit<'_>) -> Option<RowId> {
+fn one(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
     let one = visit.asked.form.get("one")?;
     one.parse().ok().map(RowId)
 }
@@ -128,15 +128,15 @@ fn said(
 }
 
 /// The form once more, with what was typed and what is wrong with it.
-async fn again(visit: Visit<'_>, wrong: String) -> Handled {
+async fn again(visit: AuthenticatedRequest<'_>, wrong: String) -> Handled {
     match one(&visit) {
         Some(id) => letters::one(visit, id, Some(wrong)).await,
         None => letters::list(visit, Some(wrong)).await,
     }
 }
 
-async fn confirm(mut visit: Visit<'_>, ids: Vec<RowId>) -> Handled {
-    visit.look_around().await;
+async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handled {
+    visit.refresh_badges().await;
     let form = &visit.asked.form;
     let sheet = DiscardSheet {
         c: &visit.shell,
@@ -150,8 +150,8 @@ async fn confirm(mut visit: Visit<'_>, ids: Vec<RowId>) -> Handled {
 }
 
 /// `GET /jobs/N`
-pub(crate) async fn job(mut visit: Visit<'_>, id: u64) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn job(mut visit: AuthenticatedRequest<'_>, id: u64) -> Handled {
+    visit.refresh_badges().await;
     let Some(job) = visit.page.jobs.find(id) else {
         return Err(Problem::missing(&visit.shell, "problem.no_job"));
     };

@@ -4,7 +4,7 @@ use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
 use crate::csv::{Columns, CsvText, cell};
 use crate::markup::masked;
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
@@ -57,8 +57,8 @@ struct CallSheet<'a> {
 }
 
 /// `GET /calls`
-pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
     let query = query(&visit);
     let backend = &visit.page.backend;
     let open = match query == CallQuery::default() {
@@ -100,7 +100,7 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     answer::html_as(status, &sheet)
 }
 
-fn query(visit: &Visit<'_>) -> CallQuery {
+fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {
     let asked = &visit.asked.query;
     CallQuery {
         text: asked.owned("text"),
@@ -134,7 +134,7 @@ const COLUMNS: &Columns<Listed> = &[
 ];
 
 /// `GET /calls.csv`: all calls that a query finds, newest first.
-pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
+pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let query = query(visit);
     let backend = Arc::clone(&visit.page.backend);
     // What is wrong with the query is said before the file begins.
@@ -167,7 +167,7 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
 
 impl CallSheet<'_> {
     /// Who called whom, and whether they talked.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let (c, call) = (self.c, &self.line.record);
         let none = || c.t("none").to_owned();
         let phone = call
@@ -216,7 +216,7 @@ impl CallSheet<'_> {
 }
 
 /// `GET /calls/UUID/picture.svg`
-pub(crate) async fn picture(visit: Visit<'_>, uuid: &str) -> Handled {
+pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     let call = visit.page.backend.call(uuid.to_owned()).await;
     let picture = call?.map(|call| call.picture);
     let Some(picture) = picture.filter(|it| !it.is_empty()) else {
@@ -226,8 +226,8 @@ pub(crate) async fn picture(visit: Visit<'_>, uuid: &str) -> Handled {
 }
 
 /// `GET /calls/UUID`
-pub(crate) async fn one(mut visit: Visit<'_>, uuid: &str) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
+    visit.refresh_badges().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;
     let Some(call) = call? else {
         return Err(Problem::missing(&visit.shell, "problem.no_call"));

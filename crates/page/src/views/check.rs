@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled, see};
 use crate::backend::CheckFinding;
 use crate::checks::LastCheck;
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_listener::body::Body;
@@ -18,15 +18,15 @@ struct CheckSheet<'a> {
 }
 
 /// `POST /check`
-pub(crate) fn begin(visit: &Visit<'_>) -> Response<Body> {
+pub(crate) fn begin(visit: &AuthenticatedRequest<'_>) -> Response<Body> {
     let backend = Arc::clone(&visit.page.backend);
     visit.page.checks.begin(backend);
     see("/check")
 }
 
 /// `GET /check`
-pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
     let mut last = visit.page.checks.last();
     // What needs somebody stands first.
     let rank = |it: &CheckFinding| match it.result() {
@@ -48,7 +48,7 @@ impl CheckSheet<'_> {
         found.filter(|it| it.result() == result).count() as u64
     }
 
-    fn look(&self, result: &str) -> &'static str {
+    fn result_class(&self, result: &str) -> &'static str {
         match result {
             "ok" => "well",
             "failed" => "down",

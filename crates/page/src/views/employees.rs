@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled};
 use crate::backend::{EmployeeTable, Span};
 use crate::csv::{self, Columns, cell};
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_spool::employee_work::EmployeeWork;
@@ -20,8 +20,8 @@ struct EmployeesSheet<'a> {
 }
 
 /// `GET /employees`
-pub(crate) async fn table(mut visit: Visit<'_>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
     let span = span(&visit);
     let rows = visit.page.backend.employees(span).await?;
     let sum = |figure: fn(&EmployeeWork) -> u64| rows.values().map(figure).sum();
@@ -43,7 +43,7 @@ pub(crate) async fn table(mut visit: Visit<'_>) -> Handled {
     answer::html(&sheet)
 }
 
-fn span(visit: &Visit<'_>) -> Span {
+fn span(visit: &AuthenticatedRequest<'_>) -> Span {
     match visit.asked.query.get("span") {
         Some("week") => Span::Week,
         _ => Span::Today,
@@ -76,7 +76,7 @@ fn tenths(seconds: Option<f64>) -> String {
 }
 
 /// `GET /employees.csv`
-pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
+pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let span = span(visit);
     let rows = visit.page.backend.employees(span).await?;
     let name = match span {

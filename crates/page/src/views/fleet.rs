@@ -2,7 +2,7 @@
 //! token.
 
 use crate::answer::{self, Handled};
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Speech};
@@ -24,8 +24,8 @@ struct FleetSheet<'a> {
 }
 
 /// `GET /fleet`
-pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
     let status = visit.page.backend.status().await?;
     let fleet = status.fleet.as_ref();
     let table = fleet.and_then(|it| it.table.as_deref());

@@ -4,7 +4,7 @@ use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{Backend, CauseGroup, LetterPage, LetterQuery};
 use crate::cause::{About, Cause};
 use crate::jobs::Job;
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::request::{FormFields, link};
 use crate::shell::PageShell;
 use askama::Template;
@@ -49,8 +49,8 @@ struct LetterSheet<'a> {
 }
 
 /// `GET /letters`, and what follows a form that was refused.
-pub(crate) async fn list(mut visit: Visit<'_>, wrong: Option<String>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<String>) -> Handled {
+    visit.refresh_badges().await;
     let form = &visit.asked.form;
     let (typed, asked) = (form.letter_query(), visit.asked.query.letter_query());
     let before = visit.asked.query.get("before");
@@ -182,8 +182,12 @@ fn link_to(path: &str, of: &LetterQuery, before: Option<RowId>) -> String {
 }
 
 /// `GET /letters/ID`, and what follows a form that was refused.
-pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, wrong: Option<String>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn one(
+    mut visit: AuthenticatedRequest<'_>,
+    id: RowId,
+    wrong: Option<String>,
+) -> Handled {
+    visit.refresh_badges().await;
     let Some(letter) = find(&*visit.page.backend, id).await? else {
         return Err(Problem::missing(&visit.shell, "problem.no_letter"));
     };
@@ -231,7 +235,7 @@ enum Export {
 }
 
 /// `GET /letters/export`: all of a query, a line of JSON each; `POST`: those that were chosen.
-pub(crate) async fn export(visit: &Visit<'_>) -> Handled {
+pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let asked = visit.asked;
     let form = match asked.is_post() {
         true => &asked.form,

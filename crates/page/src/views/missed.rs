@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled, Problem};
 use crate::backend::{Profiles, WaitingCustomer};
 use crate::csv::{self, Columns, cell};
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
@@ -23,8 +23,8 @@ struct MissedSheet<'a> {
 }
 
 /// `GET /missed`
-pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
     let mut missed = visit.page.backend.missed().await?;
     let all = missed.len() as u64;
     missed.truncate(SHOWN_MAX);
@@ -39,7 +39,10 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
 }
 
 /// Whose leads they are.
-async fn profiles(visit: &Visit<'_>, missed: &[WaitingCustomer]) -> Result<Profiles, Problem> {
+async fn profiles(
+    visit: &AuthenticatedRequest<'_>,
+    missed: &[WaitingCustomer],
+) -> Result<Profiles, Problem> {
     let leads = missed.iter().filter_map(|it| it.customer.lead);
     Ok(visit.page.backend.profiles(leads.collect()).await?)
 }
@@ -83,7 +86,7 @@ const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
 ];
 
 /// `GET /missed.csv`
-pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
+pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let missed = visit.page.backend.missed().await?;
     let profiles = profiles(visit, &missed).await?;
     let rows = missed.into_iter().map(|waiting| {

@@ -22,12 +22,12 @@ mod pbx;
 mod today;
 
 use crate::answer::{Handled, Problem};
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use callbridge_spool::RowId;
 use std::str::FromStr;
 
 /// Shows what is asked for, or does it; who comes in and goes out is done before.
-pub(crate) async fn show(visit: Visit<'_>, path: &[&str]) -> Handled {
+pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Handled {
     match path {
         ["live"] => Ok(visit.page.live.stream()),
         [""] => today::show(visit).await,

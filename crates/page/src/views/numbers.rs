@@ -4,7 +4,7 @@ use super::act;
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::Profiles;
 use crate::csv::{self, Columns};
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::request::FormFields;
 use crate::shell::{Notice, PageShell};
 use askama::Template;
@@ -40,8 +40,8 @@ struct NumbersSheet<'a> {
 }
 
 /// `GET /numbers`, and what follows a form that was refused.
-pub(crate) async fn list(mut visit: Visit<'_>, typed: Vec<TypedLead>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLead>) -> Handled {
+    visit.refresh_badges().await;
     let backend = &visit.page.backend;
     let mut numbers = backend.numbers().await?;
     let given = backend.given_leads().await?;
@@ -72,7 +72,7 @@ impl NumbersSheet<'_> {
     }
 
     /// What was wrong for numbers that are not listed: typed ones, or such as have left.
-    fn elsewhere(&self) -> Vec<(&TypedLead, &String)> {
+    fn unlisted_faults(&self) -> Vec<(&TypedLead, &String)> {
         let listed = |phone: &str| self.numbers.iter().any(|it| it.phone.as_str() == phone);
         let typed = self.typed.iter().filter(|it| !listed(&it.phone));
         typed
@@ -82,7 +82,7 @@ impl NumbersSheet<'_> {
 
     /// The first of them, to be corrected below.
     fn again(&self) -> (&str, &str) {
-        let first = self.elsewhere().first().map(|(it, _)| *it);
+        let first = self.unlisted_faults().first().map(|(it, _)| *it);
         first.map_or(("", ""), |it| (&it.phone, &it.lead))
     }
 }
@@ -162,7 +162,7 @@ fn leads_of(csv: &str) -> Option<(Vec<(String, String)>, u64)> {
 }
 
 /// `POST /numbers/give`
-pub(crate) async fn give(visit: Visit<'_>) -> Handled {
+pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let (mut all, lacking) = typed(&visit.shell, &visit.asked.form);
     let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
     if all.is_empty() {
@@ -205,7 +205,7 @@ pub(crate) async fn give(visit: Visit<'_>) -> Handled {
 
 /// Gives one: its lead and how many calls leave, or what is wrong with what was typed.
 async fn give_one(
-    visit: &Visit<'_>,
+    visit: &AuthenticatedRequest<'_>,
     one: &TypedLead,
 ) -> Result<Result<(LeadId, u64), String>, Problem> {
     if one.phone.is_empty() {
@@ -226,7 +226,7 @@ async fn give_one(
 }
 
 /// `POST /numbers/take`
-pub(crate) async fn take(visit: &Visit<'_>) -> Handled {
+pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
     let backend = &visit.page.backend;
     backend.take_lead(phone, &visit.who).await?;
@@ -244,7 +244,7 @@ const COLUMNS: &Columns<ParkedPhone> = &[
 ];
 
 /// `GET /numbers.csv`: for whoever enters leads into the CRM.
-pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
+pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let numbers = visit.page.backend.numbers().await?;
     let name = "callbridge-numbers.csv";
     Ok(csv::download(COLUMNS, numbers, &visit.shell, name))

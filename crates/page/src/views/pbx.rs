@@ -3,7 +3,7 @@
 
 use crate::answer::{self, Handled};
 use crate::backend::TrunkView;
-use crate::page::Visit;
+use crate::page::AuthenticatedRequest;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::Status;
@@ -29,8 +29,8 @@ struct PbxSheet<'a> {
 }
 
 /// `GET /pbx`
-pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
-    visit.look_around().await;
+pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
     let backend = &visit.page.backend;
     let trunks = backend.trunks().await?;
     let status = backend.status().await?;

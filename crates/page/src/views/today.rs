@@ -3,8 +3,8 @@
 use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
 use crate::chart::Chart;
-use crate::page::Visit;
-use crate::shell::{PageShell, Told};
+use crate::page::AuthenticatedRequest;
+use crate::shell::{LocalText, PageShell};
 use askama::Template;
 use callbridge_model::status::fleet::Speech;
 use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
@@ -40,7 +40,7 @@ struct Lead {
 /// Something that waits for a person.
 struct Waiting {
     title: String,
-    what: Told,
+    what: LocalText,
     cure: String,
     command: String,
     /// Where on the page it is cured.
@@ -58,12 +58,12 @@ struct Book {
 }
 
 /// `GET /`
-pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
+pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let backend = &visit.page.backend;
     let figures = backend.today().await?;
     let status = backend.status().await?;
     let newest = backend.calls(CallQuery::default()).await?;
-    visit.look_around().await;
+    visit.refresh_badges().await;
     let shell = &visit.shell;
     let sheet = TodaySheet {
         c: shell,
@@ -104,7 +104,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
 fn customers(shell: &PageShell, title: String) -> Waiting {
     Waiting {
         title,
-        what: Told::default(),
+        what: LocalText::default(),
         cure: shell.t("cure.missed").to_owned(),
         command: String::new(),
         link: Some("/missed"),

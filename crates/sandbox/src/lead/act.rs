@@ -6,7 +6,7 @@ use super::record::{Contact, Lead, rendered, upsert};
 use super::store::FieldUpsert;
 use crate::core::Sandbox;
 use crate::webhook::event::CrmEvent;
-use crate::webhook::told;
+use crate::webhook::events;
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(super) fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead
         return;
     };
     for event in between(before.as_ref(), &after) {
-        told::happened(sandbox, at, company, event);
+        events::happened(sandbox, at, company, event);
     }
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn delete_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, id
     if let Some(was) = find_lead(sandbox, company, id) {
         sandbox.leads.remove(company, id);
         let event = CrmEvent::of_lead("LEAD_DELETED", was.snapshot());
-        told::happened(sandbox, at, company, event);
+        events::happened(sandbox, at, company, event);
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i6
     if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
         let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
         let event = event.with("mergedLeadIds", json!(merged));
-        told::happened(sandbox, at, company, event);
+        events::happened(sandbox, at, company, event);
     }
 }
 

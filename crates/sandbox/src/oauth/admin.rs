@@ -149,7 +149,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
 
 /// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, and
 /// the refusals with the codes that no body carries.
-pub(crate) fn look(core: &Sandbox) -> Value {
+pub(crate) fn overview(core: &Sandbox) -> Value {
     let applications = core.oauth.applications.values().map(|own| {
         json!({
             "id": own.id, "name": own.name, "clientId": own.client_id,

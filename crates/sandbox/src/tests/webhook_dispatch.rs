@@ -146,7 +146,7 @@ fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
     }
     for id in 1..=30 {
         for company in 1..=15 {
-            webhook::told::happened(&mut core, NOW, company, created(id));
+            webhook::events::happened(&mut core, NOW, company, created(id));
         }
     }
     let claimed = dispatch::deliveries(&mut core, NOW);

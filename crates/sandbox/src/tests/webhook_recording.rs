@@ -80,7 +80,7 @@ pub(super) fn one_of_each() -> Vec<CrmEvent> {
 
 pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event: CrmEvent) {
     let company = core.settings.company.id;
-    webhook::told::happened(core, now, company, event);
+    webhook::events::happened(core, now, company, event);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.issue(NOW, "svc_pat_other", crate::token::TokenKind::Pat, 2, None);
     for company in [1, 2] {
-        webhook::told::happened(&mut core, NOW, company, created(1));
+        webhook::events::happened(&mut core, NOW, company, created(1));
     }
     let told: Vec<_> = core
         .webhooks

@@ -12,7 +12,7 @@
 //! ```
 
 use super::config::{Config, Installation};
-use super::{keys, told};
+use super::{events, keys};
 use crate::body::{AdminAnswer, needed, read};
 use crate::core::Sandbox;
 use serde::Deserialize;
@@ -103,7 +103,7 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
     let installations = outbox.installations.iter().map(|(id, own)| {
         json!({
             "installation": id, "company": own.company, "application": own.application,
-            "ownSecret": own.secret.is_some(), "revoked": told::is_gone(core, own),
+            "ownSecret": own.secret.is_some(), "revoked": events::is_gone(core, own),
         })
     });
     let queue = outbox.rows.iter().map(|(id, row)| {

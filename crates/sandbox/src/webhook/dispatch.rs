@@ -4,8 +4,8 @@
 //! at-least-once allows (§6.1.4).
 
 use super::config::{NOT_HTTPS, PRIVATE, SigningKey, check_target};
+use super::events;
 use super::outbox::{Attempt, DeliveryId, dice};
-use super::told;
 use crate::core::Sandbox;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Secret;
@@ -153,7 +153,7 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
 fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
     let installations = &sandbox.webhooks.installations;
     let own = installations.get(&installation);
-    let own = own.filter(|own| !told::is_gone(sandbox, own));
+    let own = own.filter(|own| !events::is_gone(sandbox, own));
     let own = own.ok_or("installation revoked")?;
     let config = sandbox.webhooks.config(own.application);
     let config = config.ok_or("configuration missing")?;

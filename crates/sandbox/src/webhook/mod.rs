@@ -10,7 +10,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`event`] | what happened; the envelope and its blocks (§6.5–6.8) |
-//! | `told` | who is told of what is done |
+//! | `events` | who is told of what is done |
 //! | `keys` | configurations and keys as they change |
 //! | [`config`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4, §6.9.5) |
@@ -21,10 +21,10 @@ pub(super) mod admin;
 pub mod config;
 pub mod dispatch;
 pub mod event;
+pub(super) mod events;
 pub(super) mod keys;
 pub mod outbox;
 pub mod post;
-pub(super) mod told;
 
 pub use self::config::{Config, Installation};
 pub use self::dispatch::{AttemptOutcome, Dispatch};

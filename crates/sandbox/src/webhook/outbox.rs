@@ -113,7 +113,7 @@ impl Outbox {
         subscribers: &[i64],
         settings: &Settings,
     ) {
-        if subscribers.is_empty() || self.told_before(at, company, &event) {
+        if subscribers.is_empty() || self.was_sent_before(at, company, &event) {
             return;
         }
         self.counts.events += 1;
@@ -165,7 +165,7 @@ impl Outbox {
     }
 
     /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
-    fn told_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
+    fn was_sent_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
         let Some(id) = event.call_id() else {
             return false;
         };

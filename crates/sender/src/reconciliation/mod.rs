@@ -47,7 +47,7 @@ const ONE_TRY: Duration = Duration::from_secs(40);
 /// A sweep between its first page and its last.
 #[derive(Clone, Debug)]
 struct Running {
-    sought: BTreeMap<CallUuid, ReconcileTarget>,
+    targets: BTreeMap<CallUuid, ReconcileTarget>,
     since: Option<EpochSeconds>,
     page: u32,
     read: BTreeSet<u32>,
@@ -78,7 +78,7 @@ pub struct Findings {
     /// Every page of the range was read.
     pub complete: bool,
     /// Absence says something: most of what was sought was found, or the whole journal was read.
-    pub telling: bool,
+    pub conclusive: bool,
     /// More was missed than found: either it is not written yet, or the journal cannot be read this
     /// way. The outcome of this call tells.
     pub probe: Option<Unconfirmed>,
@@ -122,13 +122,13 @@ impl JournalReconciliation {
     pub fn seeks(&self, call: &Unconfirmed) -> bool {
         self.running
             .as_ref()
-            .is_some_and(|run| run.sought.contains_key(&call.uuid))
+            .is_some_and(|run| run.targets.contains_key(&call.uuid))
     }
 
     /// The call is asked for alone: two answers must not tell of it.
     pub fn asked_for(&mut self, call: &Unconfirmed) {
         if let Some(run) = &mut self.running {
-            run.sought.remove(&call.uuid);
+            run.targets.remove(&call.uuid);
         }
     }
 
@@ -151,10 +151,10 @@ impl JournalReconciliation {
         now: EventTime,
         confirmable_before: EventTime,
         tokens: &[TokenFingerprint],
-        sought: Vec<Unconfirmed>,
+        targets: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         if self.running.is_none() {
-            self.begin(now, confirmable_before, tokens, sought);
+            self.begin(now, confirmable_before, tokens, targets);
         }
         let run = self.running.as_ref()?;
         Some(FilterPage {
@@ -169,13 +169,13 @@ impl JournalReconciliation {
         now: EventTime,
         confirmable_before: EventTime,
         tokens: &[TokenFingerprint],
-        sought: Vec<Unconfirmed>,
+        targets: Vec<Unconfirmed>,
     ) {
         let due = |call: &Unconfirmed| {
             let waits = call.next_poll > now && call.next_poll <= now.plus(HELD_MAX);
             (call.submitted_at <= confirmable_before || call.is_ahead(now)) && !waits
         };
-        let sought: BTreeMap<CallUuid, ReconcileTarget> = sought
+        let targets: BTreeMap<CallUuid, ReconcileTarget> = targets
             .into_iter()
             .map(|call| {
                 let (confirmable, unresolved) = (due(&call), !tokens.contains(&call.token));
@@ -190,13 +190,13 @@ impl JournalReconciliation {
             })
             .collect();
         let confirmable = || {
-            sought
+            targets
                 .values()
                 .filter(|it| it.confirmable)
                 .map(|it| &it.call)
         };
         // what was sent long before it was accepted would widen the range for all others
-        let narrow = sought
+        let narrow = targets
             .values()
             .filter(|it| it.confirmable && (it.unresolved || sent_once(&it.call)))
             .map(|it| &it.call);
@@ -220,7 +220,7 @@ impl JournalReconciliation {
             End::First => 1,
             End::Last => self.page_strategy.pages.max(1),
         };
-        let unresolved_alone = sought.values().all(|it| it.unresolved || !it.confirmable);
+        let unresolved_alone = targets.values().all(|it| it.unresolved || !it.confirmable);
         let timeless = confirmable().any(|call| call.is_ahead(now));
         let whole = timeless || unresolved_alone && !self.page_strategy.proven;
         let before = whole.then(|| self.page_strategy.clone());
@@ -228,7 +228,7 @@ impl JournalReconciliation {
         self.running = Some(Running {
             since: ranged.then_some(EpochSeconds::new(since)),
             before,
-            sought,
+            targets,
             page,
             read: BTreeSet::new(),
             found: 0,
@@ -238,7 +238,7 @@ impl JournalReconciliation {
 
     /// A page came. `loaded`: calls wait to be submitted, so that few left over can wait for the
     /// next sweep.
-    pub fn heard(&mut self, now: EventTime, page: &Page, loaded: bool) -> Findings {
+    pub fn on_page(&mut self, now: EventTime, page: &Page, loaded: bool) -> Findings {
         self.faults = 0;
         let Some(mut run) = self.running.take() else {
             return Findings::default();
@@ -256,7 +256,7 @@ impl JournalReconciliation {
         if run.before.is_none() && !self.only_way {
             self.judge_yield(now, page, found.len());
         }
-        let confirmable = || run.sought.values().filter(|it| it.confirmable);
+        let confirmable = || run.targets.values().filter(|it| it.confirmable);
         let left = confirmable().count();
         let few = left < usize::try_from(WORTH).unwrap_or(3)
             || (loaded && is_oldest_first(&found) && left < self.size() / 3);
@@ -296,7 +296,7 @@ impl JournalReconciliation {
     /// The call whose outcome tells why so much was missed.
     fn probe(&self, run: &Running) -> Option<Unconfirmed> {
         let missed = run
-            .sought
+            .targets
             .values()
             .filter(|it| it.confirmable && !it.unresolved);
         let missed: Vec<_> = missed.filter(|it| sent_once(&it.call)).collect();
@@ -310,7 +310,7 @@ impl JournalReconciliation {
     fn shown(&mut self, run: &mut Running, page: &Page) -> Vec<Unconfirmed> {
         let mut found = Vec::new();
         for uuid in &page.uuids {
-            let Some(ReconcileTarget { call, .. }) = run.sought.remove(uuid) else {
+            let Some(ReconcileTarget { call, .. }) = run.targets.remove(uuid) else {
                 continue;
             };
             let age = call.age(run.at);
@@ -342,14 +342,14 @@ impl JournalReconciliation {
     }
 
     fn end(&mut self, run: Running, complete: bool, findings: &mut Findings) {
-        let absent = || run.sought.values().filter(|it| it.confirmable);
+        let absent = || run.targets.values().filter(|it| it.confirmable);
         if run.found == 0 && !self.page_strategy.proven {
             self.page_strategy.end = End::First;
         }
         findings.probe = self.probe(&run);
         findings.absent = absent().map(|it| it.call.clone()).collect();
         findings.complete = complete;
-        findings.telling =
+        findings.conclusive =
             findings.probe.is_none() && (self.page_strategy.proven || run.since.is_none());
         if let Some(before) = run.before {
             let persisting = self.page_strategy.persisting;
@@ -454,10 +454,10 @@ fn passed_by(run: Running, findings: &mut Findings) {
     let newest = findings.found.iter().map(|call| call.submitted_at).max();
     let in_order = is_oldest_first(&findings.found);
     let passed = |call: &Unconfirmed| !in_order || Some(call.submitted_at) < newest;
-    let confirmable = run.sought.into_values().filter(|it| it.confirmable);
+    let confirmable = run.targets.into_values().filter(|it| it.confirmable);
     let absent = confirmable.map(|it| it.call).filter(passed);
     findings.absent = absent.collect();
-    findings.telling = true;
+    findings.conclusive = true;
 }
 
 fn sent_once(call: &Unconfirmed) -> bool {

@@ -106,14 +106,14 @@ impl Journal {
 fn sweep(
     reconciliation: &mut JournalReconciliation,
     journal: &Journal,
-    sought: &[Unconfirmed],
+    targets: &[Unconfirmed],
 ) -> (Findings, u32) {
     let now = after(1000);
     let mut all = Findings::default();
     for pages in 1..=20 {
-        let asked = reconciliation.page(now, now, &[token()], sought.to_vec());
+        let asked = reconciliation.page(now, now, &[token()], targets.to_vec());
         let asked = asked.expect("something is ripe");
-        let findings = reconciliation.heard(now, &journal.page(&asked), false);
+        let findings = reconciliation.on_page(now, &journal.page(&asked), false);
         all.found.extend(findings.found);
         all.absent.extend(findings.absent);
         all.complete |= findings.complete;
@@ -131,10 +131,10 @@ fn registered_at_once(call: &Unconfirmed) -> i64 {
 
 #[test]
 fn a_page_confirms_as_many_calls_as_it_shows() {
-    let sought = calls(95);
-    let journal = Journal::holding(&sought, registered_at_once).with_strangers(5000);
+    let targets = calls(95);
+    let journal = Journal::holding(&targets, registered_at_once).with_strangers(5000);
     let mut reconciliation = JournalReconciliation::default();
-    let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
+    let (findings, pages) = sweep(&mut reconciliation, &journal, &targets);
     assert_eq!(
         (findings.found.len(), findings.absent.len(), pages),
         (95, 0, 1)
@@ -144,8 +144,8 @@ fn a_page_confirms_as_many_calls_as_it_shows() {
 
 #[test]
 fn an_order_that_nobody_publishes_is_found_out() {
-    let sought = calls(95);
-    let holding = || Journal::holding(&sought, registered_at_once);
+    let targets = calls(95);
+    let holding = || Journal::holding(&targets, registered_at_once);
     for (journal, first, then) in [
         (holding(), 1, 1),
         (
@@ -176,9 +176,9 @@ fn an_order_that_nobody_publishes_is_found_out() {
         ),
     ] {
         let mut reconciliation = JournalReconciliation::default();
-        let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
+        let (findings, pages) = sweep(&mut reconciliation, &journal, &targets);
         assert_eq!((findings.found.len(), pages), (95, first));
-        let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
+        let (findings, pages) = sweep(&mut reconciliation, &journal, &targets);
         assert_eq!(
             (findings.found.len(), pages),
             (95, then),
@@ -189,13 +189,13 @@ fn an_order_that_nobody_publishes_is_found_out() {
 
 #[test]
 fn pages_that_are_not_counted_are_read_while_they_are_full() {
-    let sought = calls(250);
-    let journal = Journal::holding(&sought, registered_at_once);
+    let targets = calls(250);
+    let journal = Journal::holding(&targets, registered_at_once);
     let journal = Journal {
         counts_no_pages: true,
         ..journal
     };
-    let (findings, pages) = sweep(&mut JournalReconciliation::default(), &journal, &sought);
+    let (findings, pages) = sweep(&mut JournalReconciliation::default(), &journal, &targets);
     assert_eq!(
         (findings.found.len(), findings.absent.len(), pages),
         (250, 0, 3)
@@ -204,10 +204,10 @@ fn pages_that_are_not_counted_are_read_while_they_are_full() {
 
 #[test]
 fn what_no_page_shows_is_absent_and_what_is_young_is_not() {
-    let mut sought = calls(10);
-    let journal = Journal::holding(&sought[..6], registered_at_once);
-    sought[9].submitted_at = after(1001);
-    let (findings, _) = sweep(&mut JournalReconciliation::default(), &journal, &sought);
+    let mut targets = calls(10);
+    let journal = Journal::holding(&targets[..6], registered_at_once);
+    targets[9].submitted_at = after(1001);
+    let (findings, _) = sweep(&mut JournalReconciliation::default(), &journal, &targets);
     let absent: Vec<_> = findings.absent.iter().map(|call| call.row.0).collect();
     assert_eq!((findings.found.len(), absent), (6, vec![6, 7, 8]));
     assert!(findings.complete && findings.probe.is_none());
@@ -215,18 +215,18 @@ fn what_no_page_shows_is_absent_and_what_is_young_is_not() {
 
 #[test]
 fn a_journal_that_goes_by_other_clocks_is_found_by_wider_ranges() {
-    let sought = calls(5);
+    let targets = calls(5);
     for (range, behind) in [
         (Range::SentMinute, 30),
         (Range::SentMinutes, 500),
         (Range::Started, 3600),
         (Range::Whole, 90_000),
     ] {
-        let journal = Journal::holding(&sought, |call| registered_at_once(call) - behind);
+        let journal = Journal::holding(&targets, |call| registered_at_once(call) - behind);
         let mut reconciliation = JournalReconciliation::default();
         let found = (0..5).find_map(|_| {
-            let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
-            if findings.found.len() == sought.len() {
+            let (findings, pages) = sweep(&mut reconciliation, &journal, &targets);
+            if findings.found.len() == targets.len() {
                 return Some(pages);
             }
             let probe = findings.probe.expect("a poll that tells");
@@ -244,14 +244,14 @@ fn a_journal_that_goes_by_other_clocks_is_found_by_wider_ranges() {
 
 #[test]
 fn pages_full_of_strangers_end_the_sweeps_for_an_hour() {
-    let sought = calls(1);
-    let mut journal = Journal::holding(&sought, registered_at_once);
+    let targets = calls(1);
+    let mut journal = Journal::holding(&targets, registered_at_once);
     let strangers = (0..99).map(|n| (T0.floor_seconds().get() + 1, uuid(5_000_000 + n)));
     journal.records.extend(strangers);
     let mut reconciliation = JournalReconciliation::default();
     for _ in 0..4 {
         assert!(reconciliation.page_strategy.is_on(after(1000)));
-        sweep(&mut reconciliation, &journal, &sought);
+        sweep(&mut reconciliation, &journal, &targets);
     }
     assert!(!reconciliation.page_strategy.is_on(after(1000)));
     assert!(
@@ -273,38 +273,38 @@ fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
         token: TokenFingerprint::none(),
         ..call(1)
     };
-    let sought = [call(0), unresolved];
-    let mut journal = Journal::holding(&sought, registered_at_once);
+    let targets = [call(0), unresolved];
+    let mut journal = Journal::holding(&targets, registered_at_once);
     let at = T0.floor_seconds().get();
     let strangers = (0..549).map(|n| (at, uuid(5_000_000 + n)));
     journal.records.splice(1..1, strangers);
     let mut reconciliation = JournalReconciliation::default();
-    let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
+    let (findings, pages) = sweep(&mut reconciliation, &journal, &targets);
     assert_eq!((findings.found.len(), pages), (2, 6));
     assert!(!reconciliation.page_strategy.is_on(after(1000)));
 }
 
 #[test]
 fn under_load_a_few_that_stand_further_on_wait_for_the_next_sweep() {
-    let sought = calls(120);
-    let journal = Journal::holding(&sought, registered_at_once);
+    let targets = calls(120);
+    let journal = Journal::holding(&targets, registered_at_once);
     let mut reconciliation = JournalReconciliation::default();
-    let asked = reconciliation.page(after(1000), after(1000), &[token()], sought.clone());
+    let asked = reconciliation.page(after(1000), after(1000), &[token()], targets.clone());
     let page = journal.page(&asked.expect("a page"));
-    let findings = reconciliation.heard(after(1000), &page, true);
+    let findings = reconciliation.on_page(after(1000), &page, true);
     assert_eq!((findings.found.len(), findings.absent.len()), (100, 0));
     assert!(!reconciliation.is_running());
 }
 
 #[test]
 fn a_call_that_should_stand_before_what_was_found_is_absent_although_the_sweep_ends_early() {
-    let sought = calls(120);
-    let mut journal = Journal::holding(&sought, registered_at_once);
+    let targets = calls(120);
+    let mut journal = Journal::holding(&targets, registered_at_once);
     journal.records.remove(7);
     let mut reconciliation = JournalReconciliation::default();
-    let asked = reconciliation.page(after(1000), after(1000), &[token()], sought.clone());
+    let asked = reconciliation.page(after(1000), after(1000), &[token()], targets.clone());
     let page = journal.page(&asked.expect("a page"));
-    let findings = reconciliation.heard(after(1000), &page, true);
+    let findings = reconciliation.on_page(after(1000), &page, true);
     let absent: Vec<_> = findings.absent.iter().map(|call| call.row.0).collect();
     assert_eq!((findings.found.len(), absent), (100, vec![7]));
 }
@@ -312,10 +312,10 @@ fn a_call_that_should_stand_before_what_was_found_is_absent_although_the_sweep_e
 #[test]
 fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
     let since = |change: fn(&mut Unconfirmed)| {
-        let mut sought = calls(5);
-        change(&mut sought[4]);
+        let mut targets = calls(5);
+        change(&mut targets[4]);
         let page =
-            JournalReconciliation::default().page(after(1000), after(1000), &[token()], sought);
+            JournalReconciliation::default().page(after(1000), after(1000), &[token()], targets);
         let since = page.expect("a page").since.expect("a range");
         T0.floor_seconds().get() - since.get()
     };

@@ -49,7 +49,7 @@ pub(crate) fn add_page(
     let backfill = backfill(store)?.unwrap_or_default();
     match backfill.next(ask.now, store.backfill_begun.get()) {
         Next::Read(page) => due.push(Urgency::Spare, LeadRequest::Backfill(page)),
-        Next::At(at) => due.look_at(at),
+        Next::At(at) => due.add_due(at),
         Next::Never => {}
     }
     Ok(())

@@ -60,9 +60,9 @@ fn take_all(store: &mut Store) -> Result<(), Error> {
     let (mut confirmed, mut learned, mut unread) = (0_u64, 0_u64, 0_u64);
     let events = all.len();
     for (at, message) in all {
-        let told = WebhookMessage::read(message.as_bytes());
-        let told = told.and_then(|it| Delivery::of_message(&it, at));
-        let Ok(delivery) = told else {
+        let read = WebhookMessage::read(message.as_bytes());
+        let read = read.and_then(|it| Delivery::of_message(&it, at));
+        let Ok(delivery) = read else {
             unread += 1;
             continue;
         };

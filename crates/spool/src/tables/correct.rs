@@ -44,7 +44,7 @@ pub(crate) fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done
             new.judged.judged_at.micros(),
             new.started(),
             new.phone(),
-            new.heard(),
+            new.raw_number(),
             &new.record_json,
             &new.call_json,
             new.judged.reason.filter(|_| letter).map(Reason::word),

@@ -47,7 +47,7 @@ pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
 
 pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
     match meta::binding(store)?.fits_their_company(&delivery.company) {
-        Fit::Unbound if delivery.comes_again => return Ok(Delivered::CompanyUnknown),
+        Fit::Unbound if delivery.is_redelivered => return Ok(Delivered::CompanyUnknown),
         Fit::Unbound => return waiting::keep(store, delivery),
         Fit::Other => return Ok(Delivered::OtherCompany),
         Fit::Same => {}
@@ -62,7 +62,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     if new == 0 {
         return Ok(Delivered::Repeat);
     }
-    match &delivery.told {
+    match &delivery.news {
         WebhookEvent::Completed { uuid, leads, shown } => {
             completed(store, *uuid, (leads, shown.as_deref()), delivery.at)
         }
@@ -105,14 +105,14 @@ fn completed(
         | State::Forwarded => None,
     };
     remember_hooked(store, at, after)?;
-    let elsewhere = match found.lead {
+    let other_lead = match found.lead {
         Some(own) if !leads.is_empty() && !leads.contains(&own) => {
             let survivor = directory::survivor(store, own)?;
             survivor.is_none_or(|survivor| !leads.contains(&survivor))
         }
         Some(_) | None => false,
     };
-    Ok(Delivered::Confirmed { row, elsewhere })
+    Ok(Delivered::Confirmed { row, other_lead })
 }
 
 fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {

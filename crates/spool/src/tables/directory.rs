@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Phones with calls that may leave, kept until somebody takes them. Past so many: all of them.
 const AWAITED_MAX: usize = 10_000;
 /// Rows of one number that are looked at: past so many leads no more are told apart.
-const HOLDINGS_MAX: usize = 5_000;
+const LEAD_PHONES_MAX: usize = 5_000;
 
 /// Counts news that told something not known before.
 pub(crate) const LEARNED: &str = "learned";
 
 /// Every row of a number, with its lead.
-const HOLDINGS: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
+const LEAD_PHONES: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
            l.living, l.whole, l.deleted, l.merged, l.merged_into
     FROM directory_phones p LEFT JOIN directory_leads l ON l.lead = p.lead
     WHERE p.phone = ?1 ORDER BY p.lead LIMIT ?2";
@@ -51,7 +51,7 @@ type Rows = BTreeMap<(i64, i64), PhoneRow>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PhoneRow {
     held: Option<i64>,
-    told: Option<i64>,
+    source: Option<i64>,
     gone: Option<i64>,
     /// That of the slot: with the first of its phones alone.
     name: Option<Known<Name>>,
@@ -69,7 +69,7 @@ fn rows_of(entry: &Entry) -> Rows {
         for digits in digits.chain(none) {
             let row = rows.entry((digits, slot.number())).or_default();
             row.held = Some(fact.at.get());
-            row.told = Some(fact.told.number());
+            row.source = Some(fact.source.number());
             row.name = name.take();
         }
     }
@@ -82,10 +82,10 @@ fn rows_of(entry: &Entry) -> Rows {
 
 fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     let phone = Phone::from_digits(digits);
-    if let (Some(at), Some(told)) = (row.held, row.told.and_then(FactSource::from_repr)) {
+    if let (Some(at), Some(source)) = (row.held, row.source.and_then(FactSource::from_repr)) {
         let fact = entry.slots.entry(slot).or_insert_with(|| Fact {
             at: EpochSeconds::new(at),
-            told,
+            source,
             phones: BTreeSet::new(),
             name: None,
         });
@@ -149,10 +149,10 @@ fn life_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Life> {
     })
 }
 
-/// A row of [`HOLDINGS`]; `None` for one that no version of ours wrote.
-fn holding(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
-    let told: Option<i64> = row.get(3)?;
-    let held = seconds(row, 2)?.zip(told.and_then(FactSource::from_repr));
+/// A row of [`LEAD_PHONES`]; `None` for one that no version of ours wrote.
+fn lead_phone(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
+    let source: Option<i64> = row.get(3)?;
+    let held = seconds(row, 2)?.zip(source.and_then(FactSource::from_repr));
     let (gone, life) = (seconds(row, 4)?, life_at(row, 5)?);
     let slot = Slot::stored(row.get(1)?);
     Ok(LeadId::new(row.get(0)?).map(|lead| LeadPhone {
@@ -308,7 +308,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
                     lead,
                     slot,
                     row.held,
-                    row.told,
+                    row.source,
                     row.gone,
                     row.name.as_ref().map(|it| it.at.get()),
                     row.name.as_ref().map(|it| it.rank),
@@ -386,7 +386,7 @@ impl Ledger for DirectoryTables<'_> {
             |row| {
                 let phone = PhoneRow {
                     held: row.get(2)?,
-                    told: row.get(3)?,
+                    source: row.get(3)?,
                     gone: row.get(4)?,
                     name: name_at(row, 5)?,
                 };
@@ -421,8 +421,8 @@ impl PhoneIndex for DirectoryTables<'_> {
     type Error = Error;
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
-        let values = (phone.digits(), count(HOLDINGS_MAX));
-        self.0.query_known(HOLDINGS, values, holding)
+        let values = (phone.digits(), count(LEAD_PHONES_MAX));
+        self.0.query_known(LEAD_PHONES, values, lead_phone)
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {

@@ -15,7 +15,7 @@ struct DuplicateCandidate {
     row: RowId,
     started: i64,
     phone: Option<String>,
-    heard: Option<String>,
+    raw: Option<String>,
 }
 
 impl DuplicateCandidate {
@@ -23,11 +23,11 @@ impl DuplicateCandidate {
         let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
         let numbers = (
             same(&self.phone, new.phone()),
-            same(&self.heard, new.heard()),
+            same(&self.raw, new.raw_number()),
         );
         let number = match numbers {
             (None, None) => true,
-            (phone, heard) => phone == Some(true) || heard == Some(true),
+            (phone, raw) => phone == Some(true) || raw == Some(true),
         };
         number && new.same_start(self.started)
     }
@@ -104,9 +104,9 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 
 /// Another call under a known uuid. If it came before, it is a repeat of that letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    for twin in twins(store, new)? {
-        if twin.is(new) {
-            return repeated(store, Some(twin.row));
+    for is_duplicate in twins(store, new)? {
+        if is_duplicate.is(new) {
+            return repeated(store, Some(is_duplicate.row));
         }
     }
     let message = format!(
@@ -126,7 +126,7 @@ fn insert(
     state: State,
     reason: Option<Reason>,
     message: &str,
-    twin: bool,
+    is_duplicate: bool,
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
     let uuid = new.uuid();
@@ -138,14 +138,14 @@ fn insert(
          ON CONFLICT (uuid) DO NOTHING",
         (
             id.0,
-            if twin { None } else { uuid },
-            if twin { uuid } else { None },
+            if is_duplicate { None } else { uuid },
+            if is_duplicate { uuid } else { None },
             state.word(),
             new.judged.live,
             new.judged.judged_at.micros(),
             new.started(),
             new.phone(),
-            new.heard(),
+            new.raw_number(),
             &new.record_json,
             &new.call_json,
             i64::from(letter),
@@ -186,6 +186,6 @@ fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<DuplicateCandidate> {
         row: row.get(0)?,
         started: row.get(1)?,
         phone: row.get(2)?,
-        heard: row.get(3)?,
+        raw: row.get(3)?,
     })
 }

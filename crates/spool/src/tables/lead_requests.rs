@@ -40,7 +40,7 @@ fn wanted_fields(store: &Store) -> String {
 
 /// Several leads claim a number, and calls wait for one of them to be left. Where nothing tells of
 /// merged and deleted leads (no webhooks), each of the leads is looked up, once a day a number.
-pub(crate) fn look_at_claims(store: &Store, now: EventTime) -> Result<(), Error> {
+pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     if !store.settings.look_up {
         return Ok(());
     }
@@ -109,8 +109,12 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
 }
 
 /// A lead request leaves, or has its answer.
-pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Result<Done, Error> {
-    match told {
+pub(crate) fn apply(
+    store: &mut Store,
+    outcome: &LeadOutcome,
+    at: EventTime,
+) -> Result<Done, Error> {
+    match outcome {
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
             LeadRequest::Catalogue => change_memory(store, |it| it.catalogue_sent(at))?,
@@ -132,7 +136,7 @@ pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Resu
             change_memory(store, |memory| memory.claimant_done(*lead))?;
             let what = What::Merged { from: vec![*lead] };
             let at_sec = at.floor_seconds();
-            let news = LeadNews::new(*survivor, at_sec, what, FirstPhone::Untold);
+            let news = LeadNews::new(*survivor, at_sec, what, FirstPhone::Unchanged);
             look_ups::learn(store, &news)?;
             return look_ups::looked_up(store, *lead, Finding::LeadExists, at);
         }

@@ -211,7 +211,7 @@ pub(crate) fn looked_up(
     if found == Finding::LeadMissing {
         learn_missing(store, lead, at)?;
     }
-    let (mut told, mut left) = (0, 0);
+    let (mut updated, mut left) = (0, 0);
     // letters from before were there for somebody to decide about
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, been) = been(store, row)?;
@@ -223,10 +223,10 @@ pub(crate) fn looked_up(
             step::step(store, row, &Step::moved(on, ""), at)?;
             left += 1;
         } else {
-            told += u64::from(explain(store, row, &record, found, at)?);
+            updated += u64::from(explain(store, row, &record, found, at)?);
         }
     }
-    Ok(Done::LookedUp { told, left })
+    Ok(Done::LookupDone { updated, left })
 }
 
 /// A lead that the directory holds is there no more: its numbers lead nowhere.
@@ -237,7 +237,7 @@ fn learn_missing(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), E
         .is_some()
     {
         let at = at.floor_seconds();
-        let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Untold);
+        let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Unchanged);
         directory::take_in(store, &news)?;
     }
     Ok(())

@@ -18,11 +18,17 @@ pub(crate) fn queue_outcome(
 ) -> Result<(), Error> {
     let by_stream = matches!(
         step,
-        Step::Discard { elsewhere: true } | Step::Journaled(OutcomeSource::Stream)
+        Step::Discard { by_peer: true } | Step::Journaled(OutcomeSource::Stream)
     );
-    let again = matches!(step, Step::SendAgain { told: None, .. });
-    let tells = again || matches!(to, State::Journaled | State::Discarded);
-    if !store.settings.outcomes || by_stream || !tells {
+    let again = matches!(
+        step,
+        Step::SendAgain {
+            generation: None,
+            ..
+        }
+    );
+    let is_news = again || matches!(to, State::Journaled | State::Discarded);
+    if !store.settings.outcomes || by_stream || !is_news {
         return Ok(());
     }
     store.run(
@@ -35,25 +41,25 @@ pub(crate) fn queue_outcome(
 /// The oldest outcomes that the stream is to be told, at most `limit`, and the place of their
 /// last one in the outbox; `None` where it is empty.
 pub fn outcomes(db: &Db, limit: usize) -> Result<Option<(Outcomes, i64)>, Error> {
-    let (mut told, mut through) = (Outcomes::default(), None);
+    let (mut outcomes, mut through) = (Outcomes::default(), None);
     db.query_all::<_, ()>(
         "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1",
         [count(limit)],
         |row| {
             let (uuid, generation) = (row.uuid(1)?.0, row.get(3)?);
             match (row.get(4)?, row.get(2)?) {
-                (true, _) => drop(told.again.insert(uuid, generation)),
-                (false, true) => told.journaled.push(uuid),
-                (false, false) => told.discarded.push(uuid),
+                (true, _) => drop(outcomes.again.insert(uuid, generation)),
+                (false, true) => outcomes.journaled.push(uuid),
+                (false, false) => outcomes.discarded.push(uuid),
             }
             if generation > 0 && !row.get::<_, bool>(4)? {
-                told.generations.insert(uuid, generation);
+                outcomes.generations.insert(uuid, generation);
             }
             through = Some(row.get(0)?);
             Ok(())
         },
     )?;
-    Ok(through.map(|through| (told, through)))
+    Ok(through.map(|through| (outcomes, through)))
 }
 
 /// Forgets the oldest outcomes beyond their number.

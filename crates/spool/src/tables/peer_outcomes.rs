@@ -3,8 +3,8 @@
 //! A possibly sent call is ready and held back: its `not_before` is `HELD`, which no index of calls
 //! to be sent knows, and its row stands in `possibly_sent` until it is ready no more. It is of a
 //! round of looking, the next one where a round is under way. Of the rounds before, and of the one
-//! under way those that began at `Looked::since` or later, all have been looked for, and go out
-//! newest first.
+//! under way those that began at `SearchProgress::since` or later, all have been looked for, and go
+//! out newest first.
 //!
 //! Letters and parked calls of such a stream may have been sent as well, with what a person or the
 //! directory knew then. They are looked for with the others, and leave `possibly_sent` when they
@@ -20,8 +20,8 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
 use uuid::Uuid;
 
-/// The setting that keeps [`Looked`]: two numbers.
-const LOOKED: &str = "remade.looked";
+/// The setting that keeps [`SearchProgress`]: two numbers.
+const SEARCH_PROGRESS: &str = "remade.looked";
 /// The `not_before` of a possibly sent call.
 const HELD: i64 = -1;
 
@@ -31,16 +31,16 @@ const TAKEN_IN_AGAIN: &str = "taken in again at another sender: the CRM's journa
 /// Counters: possibly sent calls, those that pages showed, and calls that the stream settled.
 const TAKEN: &str = "remade_calls";
 const FOUND: &str = "remade_found";
-const TOLD: &str = "outcomes_read";
+const SETTLED: &str = "outcomes_read";
 
-pub(crate) fn apply(store: &mut Store, told: &PeerOutcome) -> Result<(), Error> {
-    match told {
+pub(crate) fn apply(store: &mut Store, outcome: &PeerOutcome) -> Result<(), Error> {
+    match outcome {
         PeerOutcome::PossiblySent { uuid } => possibly_sent(store, *uuid),
         PeerOutcome::AllPossiblySent => all_possibly_sent(store),
-        PeerOutcome::LookedFor { since } => looked_for(store, *since),
+        PeerOutcome::SearchedFor { since } => searched_for(store, *since),
         PeerOutcome::Settled(settlement) => settle(store, settlement),
         PeerOutcome::Shown { calls, at } => deliveries::shown(store, calls, *at),
-        PeerOutcome::Told { through } => {
+        PeerOutcome::Published { through } => {
             store.run("DELETE FROM outcomes WHERE id <= ?1", [through])
         }
     }
@@ -48,18 +48,18 @@ pub(crate) fn apply(store: &mut Store, told: &PeerOutcome) -> Result<(), Error> 
 
 /// How far the looking has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Looked {
+struct SearchProgress {
     round: i64,
     /// Seconds: of this round those that began then or later have been looked for.
     since: i64,
 }
 
-impl Looked {
+impl SearchProgress {
     const NOTHING: i64 = i64::MAX;
 
     /// What cannot be read is nothing: all are looked for, perhaps once more.
     fn read(db: &Db) -> Result<Self, Error> {
-        let text = meta::meta(db, LOOKED)?.unwrap_or_default();
+        let text = meta::meta(db, SEARCH_PROGRESS)?.unwrap_or_default();
         let mut numbers = text.split(' ').map(|it| it.parse().ok());
         let (round, since) = (numbers.next().flatten(), numbers.next().flatten());
         Ok(Self {
@@ -91,14 +91,14 @@ fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<(), Error> {
         _ => None,
     };
     if held > 0 || kept.is_some() {
-        to_be_sought(store, uuid)?;
+        hold_for_search(store, uuid)?;
     }
     Ok(())
 }
 
 /// As many as are ready: another sender ends, which is rare, and its outcomes stood in the stream.
 fn all_possibly_sent(store: &mut Store) -> Result<(), Error> {
-    let round = Looked::read(store)?.coming();
+    let round = SearchProgress::read(store)?.coming();
     store.execute("UPDATE remade SET round = ?1", [round])?;
     let mut held = 0;
     for live in [true, false] {
@@ -117,11 +117,11 @@ fn all_possibly_sent(store: &mut Store) -> Result<(), Error> {
     Ok(())
 }
 
-fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error> {
-    let Looked { round, .. } = Looked::read(store)?;
+fn searched_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error> {
+    let SearchProgress { round, .. } = SearchProgress::read(store)?;
     let (round, since) = match since {
         Some(since) => (round, since.get()),
-        None => (round + 1, Looked::NOTHING),
+        None => (round + 1, SearchProgress::NOTHING),
     };
     // what is ready may be sent now; what waits for a person or a lead goes on waiting for that
     store.execute(
@@ -129,23 +129,28 @@ fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error> {
              AND (SELECT state FROM calls WHERE id = remade.row) != 'ready'",
         (round, since),
     )?;
-    meta::set_meta(store, LOOKED, &format!("{round} {since}"))
+    meta::set_meta(store, SEARCH_PROGRESS, &format!("{round} {since}"))
 }
 
-fn settle(store: &mut Store, told: &Settlement) -> Result<(), Error> {
+fn settle(store: &mut Store, settlement: &Settlement) -> Result<(), Error> {
     let mut settled = 0;
-    for uuid in &told.told.journaled {
-        settled += settle_one(store, *uuid, &Step::Journaled(told.witness), told)?;
+    for uuid in &settlement.outcomes.journaled {
+        settled += settle_one(
+            store,
+            *uuid,
+            &Step::Journaled(settlement.source),
+            settlement,
+        )?;
     }
-    for uuid in &told.told.discarded {
-        let step = Step::Discard { elsewhere: true };
-        settled += settle_one(store, *uuid, &step, told)?;
+    for uuid in &settlement.outcomes.discarded {
+        let step = Step::Discard { by_peer: true };
+        settled += settle_one(store, *uuid, &step, settlement)?;
     }
-    for (uuid, generation) in &told.told.again {
-        taken_in_again(store, *uuid, *generation, told.at)?;
+    for (uuid, generation) in &settlement.outcomes.again {
+        taken_in_again(store, *uuid, *generation, settlement.at)?;
     }
-    let counter = match told.witness {
-        OutcomeSource::Stream => TOLD,
+    let counter = match settlement.source {
+        OutcomeSource::Stream => SETTLED,
         _ => FOUND,
     };
     store.tally.count(counter, settled);
@@ -153,7 +158,12 @@ fn settle(store: &mut Store, told: &Settlement) -> Result<(), Error> {
 }
 
 /// Whether it was news.
-fn settle_one(store: &mut Store, uuid: Uuid, step: &Step, told: &Settlement) -> Result<u64, Error> {
+fn settle_one(
+    store: &mut Store,
+    uuid: Uuid,
+    step: &Step,
+    settlement: &Settlement,
+) -> Result<u64, Error> {
     let found = store.query_first(
         "SELECT id, state, first_sent IS NULL, generation, fate
          FROM calls WHERE uuid = ?1",
@@ -167,7 +177,7 @@ fn settle_one(store: &mut Store, uuid: Uuid, step: &Step, told: &Settlement) -> 
     else {
         return Ok(0);
     };
-    let by_stream = told.witness == OutcomeSource::Stream;
+    let by_stream = settlement.source == OutcomeSource::Stream;
     let waits = match state {
         State::Ready | State::Dead | State::Parked => true,
         // Another machine sends now, and asks for what was sent from here. What it knows is the
@@ -176,7 +186,12 @@ fn settle_one(store: &mut Store, uuid: Uuid, step: &Step, told: &Settlement) -> 
         State::Sending | State::Journaled | State::Discarded | State::Forwarded => false,
     };
     // A page shows what is. What the stream tells may be of the time before it was taken in again.
-    let generation = told.told.generations.get(&uuid).copied().unwrap_or(0);
+    let generation = settlement
+        .outcomes
+        .generations
+        .get(&uuid)
+        .copied()
+        .unwrap_or(0);
     if by_stream && generation < here {
         return Ok(0);
     }
@@ -187,7 +202,7 @@ fn settle_one(store: &mut Store, uuid: Uuid, step: &Step, told: &Settlement) -> 
     if generation > here {
         set_generation(store, row, generation)?;
     }
-    step::step(store, row, step, told.at)?;
+    step::step(store, row, step, settlement.at)?;
     Ok(1)
 }
 
@@ -212,7 +227,7 @@ fn taken_in_again(
     }
     let again = Step::SendAgain {
         why: TAKEN_IN_AGAIN.to_owned(),
-        told: Some(generation),
+        generation: Some(generation),
     };
     step::step(store, row, &again, at)?;
     // Whoever took it in sends it, and tells: it is looked for before it is sent from here.
@@ -220,11 +235,11 @@ fn taken_in_again(
         "UPDATE calls SET not_before = ?2 WHERE id = ?1",
         (row.0, HELD),
     )?;
-    to_be_sought(store, uuid.into_bytes())
+    hold_for_search(store, uuid.into_bytes())
 }
 
-fn to_be_sought(store: &mut Store, uuid: [u8; 16]) -> Result<(), Error> {
-    let round = Looked::read(store)?.coming();
+fn hold_for_search(store: &mut Store, uuid: [u8; 16]) -> Result<(), Error> {
+    let round = SearchProgress::read(store)?.coming();
     store.execute(
         "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1",
         (uuid, round),
@@ -250,32 +265,32 @@ pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
         waiting: store.value("SELECT calls FROM remade_size WHERE one = 1", [])?,
         taken: named(TAKEN),
         found: named(FOUND),
-        told: named(TOLD),
+        settled: named(SETTLED),
         ..PossiblySentCalls::default()
     };
     if calls.waiting > 0 {
-        let looked = Looked::read(store)?;
-        calls.released = released(store, looked)?;
-        calls.sought = is_sought(store, looked)?;
+        let progress = SearchProgress::read(store)?;
+        calls.released = released(store, progress)?;
+        calls.is_searching = is_searching(store, progress)?;
     }
     Ok(calls)
 }
 
-fn is_sought(db: &Db, looked: Looked) -> Result<bool, Error> {
+fn is_searching(db: &Db, progress: SearchProgress) -> Result<bool, Error> {
     let older = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
     let later = "SELECT row FROM remade WHERE round > ?1 LIMIT 1";
-    let older: Option<i64> = db.first_value(older, (looked.round, looked.since))?;
-    let later: Option<i64> = db.first_value(later, [looked.round])?;
+    let older: Option<i64> = db.first_value(older, (progress.round, progress.since))?;
+    let later: Option<i64> = db.first_value(later, [progress.round])?;
     Ok(older.or(later).is_some())
 }
 
 /// The newest that may be sent: of this round, or else of the last one before it.
-fn released(db: &Db, looked: Looked) -> Result<Option<Due>, Error> {
+fn released(db: &Db, progress: SearchProgress) -> Result<Option<Due>, Error> {
     let this = db.query_first(
         "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
          WHERE r.round = ?1 AND r.started >= ?2 AND c.state = 'ready'
          ORDER BY r.started DESC, r.row DESC LIMIT 1",
-        (looked.round, looked.since),
+        (progress.round, progress.since),
         due,
     )?;
     if this.is_some() {
@@ -285,26 +300,26 @@ fn released(db: &Db, looked: Looked) -> Result<Option<Due>, Error> {
         "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
          WHERE r.round < ?1 AND c.state = 'ready'
          ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1",
-        [looked.round],
+        [progress.round],
         due,
     )
 }
 
 /// The newest `calls` of those that are to be looked for in this round; `None` when there are none.
 pub fn segment(db: &Db, calls: u32) -> Result<Option<Segment>, Error> {
-    let looked = Looked::read(db)?;
+    let progress = SearchProgress::read(db)?;
     let (found, oldest): (u32, Option<i64>) = db.query_one(
         "SELECT count(*), min(started) FROM (
              SELECT started FROM remade WHERE round = ?1 AND started < ?2
              ORDER BY started DESC LIMIT ?3)",
-        (looked.round, looked.since, calls),
+        (progress.round, progress.since, calls),
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let Some(oldest) = oldest else {
         return Ok(None);
     };
     let older = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
-    let more: Option<i64> = db.first_value(older, (looked.round, oldest))?;
+    let more: Option<i64> = db.first_value(older, (progress.round, oldest))?;
     Ok(Some(Segment {
         calls: found,
         since: EpochSeconds::new(oldest),

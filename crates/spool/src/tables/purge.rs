@@ -27,7 +27,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> 
     let tombstones = purge_tombstones(store, before)?;
     let deliveries = deliveries::purge_deliveries(store, now)?;
     look_ups::purge_look_ups(store, now)?;
-    lead_requests::look_at_claims(store, now)?;
+    lead_requests::check_claims(store, now)?;
     shows::purge_shows(store, now)?;
     listed::purge_internal(store, now)?;
     missed::purge_missed(store, now)?;

@@ -19,7 +19,7 @@ pub const MIGRATIONS: &[&str] = &[
     PEOPLE,
     SUMMARIES,
     FORWARDED,
-    REMADE,
+    POSSIBLY_SENT,
     WAITING,
     GENERATIONS,
     PUBLISHED,
@@ -266,7 +266,7 @@ CREATE INDEX calls_forwarded ON calls(since) WHERE state = 'forwarded';
 /// their starts. What comes while a round of looking is under way is of the next. A trigger lets
 /// them go with the state `ready`, whatever step that is. And what became of calls here, for the
 /// stream they came from.
-const REMADE: &str = "
+const POSSIBLY_SENT: &str = "
 CREATE TABLE remade (
     row INTEGER PRIMARY KEY,
     round INTEGER NOT NULL,

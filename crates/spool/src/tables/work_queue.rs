@@ -5,8 +5,8 @@ use super::step::HAD_TURN;
 use super::{deliveries, lead_requests, meta};
 use crate::db::{Columns as _, count};
 use crate::{
-    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery, SOUGHT_MAX,
-    Store, Unconfirmed, WorkQueue,
+    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
+    RECONCILE_MAX, Store, Unconfirmed, WorkQueue,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
@@ -78,16 +78,16 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
 
 /// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
 /// first at the front; and those that this token cannot poll, however often they were missed.
-pub fn sought(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
-    let limit = count(SOUGHT_MAX);
+pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
+    let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
-    let mut sought = unconfirmed(db, &text, [limit])?;
+    let mut calls = unconfirmed(db, &text, [limit])?;
     for token in other_tokens(db, &ask.tokens)? {
         let text =
             format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
-        sought.extend(unconfirmed(db, &text, (&token, limit))?);
+        calls.extend(unconfirmed(db, &text, (&token, limit))?);
     }
-    Ok(sought)
+    Ok(calls)
 }
 
 fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {

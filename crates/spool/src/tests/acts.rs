@@ -64,16 +64,16 @@ fn step_named(name: &str, n: u32) -> Step {
             token: token(),
         },
         "absent" => Step::NotYet {
-            next_look: later,
+            next_check: later,
             absent: Some(2),
         },
         "orphan" => Step::Unresolved {
-            next_look: later,
+            next_check: later,
             fate: IfAbsent::Resubmit,
             why: "killed".into(),
         },
         "confirm" => Step::Journaled(crate::OutcomeSource::Confirmation),
-        "discard" => Step::Discard { elsewhere: false },
+        "discard" => Step::Discard { by_peer: false },
         other => panic!("{other}"),
     }
 }
@@ -248,7 +248,7 @@ pub const ACTS: &[Act] = &[
         store
             .write(vec![refused])
             .expect_err("discard alone exists");
-        step(store, row, Step::Discard { elsewhere: false });
+        step(store, row, Step::Discard { by_peer: false });
     }),
     (
         "bytes of a login that nobody reads, and those that find no room",
@@ -269,7 +269,7 @@ pub const ACTS: &[Act] = &[
                 tables::unreadable::floods(store).expect("readable").len(),
                 1
             );
-            step(store, row, Step::Discard { elsewhere: false });
+            step(store, row, Step::Discard { by_peer: false });
         },
     ),
     ("send", |store, rows| {
@@ -293,11 +293,11 @@ pub const ACTS: &[Act] = &[
     }),
     ("poll", |store, rows| {
         let next_poll = at(9_000);
-        let (next_look, absent) = (next_poll, None);
+        let (next_check, absent) = (next_poll, None);
         step(
             store,
             rows.at(SUBMITTED, 0),
-            Step::NotYet { next_look, absent },
+            Step::NotYet { next_check, absent },
         );
     }),
     ("miss", |store, rows| {
@@ -356,7 +356,7 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(PARKED, 1), Step::Expire)
     }),
     ("discard", |store, rows| {
-        let discard = Step::Discard { elsewhere: false };
+        let discard = Step::Discard { by_peer: false };
         step(store, rows.at(PARKED, 2), discard)
     }),
     ("a slot", |store, _| {
@@ -420,8 +420,8 @@ pub const ACTS: &[Act] = &[
                 signature: signature("a lead"),
                 company: "c".into(),
                 at: sent,
-                comes_again: true,
-                told: learn,
+                is_redelivered: true,
+                news: learn,
             }))],
         );
         for (kind, k) in [(READY, 3), (SUBMITTED, 3), (DEAD, 3)] {
@@ -435,8 +435,8 @@ pub const ACTS: &[Act] = &[
                     signature: signature(event),
                     company: "c".into(),
                     at: sent,
-                    comes_again: true,
-                    told: WebhookEvent::Completed {
+                    is_redelivered: true,
+                    news: WebhookEvent::Completed {
                         uuid: row.uuid,
                         leads: Vec::new(),
                         shown: None,
@@ -465,7 +465,7 @@ pub const ACTS: &[Act] = &[
     ),
     ("what a sweep seeks", |store, _| {
         for token in [token(), TokenFingerprint::of("another")] {
-            tables::work_queue::sought(store, &ask(1, Some(token))).expect("readable");
+            tables::work_queue::to_reconcile(store, &ask(1, Some(token))).expect("readable");
         }
     }),
     ("a call by its ids", |store, rows| {

@@ -9,9 +9,9 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::LeadId;
 
-fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
-    let (told, at) = (Box::new(told), at(seconds));
-    write(store, vec![Op::Lead(LeadChange::Request { told, at })]);
+fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
+    let (outcome, at) = (Box::new(outcome), at(seconds));
+    write(store, vec![Op::Lead(LeadChange::Request { outcome, at })]);
 }
 
 fn lead() -> LeadId {
@@ -29,10 +29,10 @@ pub const ERRANDS: &[Act] = &[
         let lead_request = LeadRequest::LookUp(lead());
         fails(store, rows.at(SUBMITTED, 4));
         tables::lead_requests::lead_requests(store, &ask(2_001, Some(token()))).expect("readable");
-        told(store, LeadOutcome::Sent(lead_request.clone()), 2_001);
-        told(store, LeadOutcome::Back(lead_request.clone()), 2_002);
-        told(store, LeadOutcome::Again(lead_request, "500".into()), 2_003);
-        told(
+        outcome(store, LeadOutcome::Sent(lead_request.clone()), 2_001);
+        outcome(store, LeadOutcome::Back(lead_request.clone()), 2_002);
+        outcome(store, LeadOutcome::Again(lead_request, "500".into()), 2_003);
+        outcome(
             store,
             LeadOutcome::LookedUp(lead(), Finding::LeadMissing),
             2_004,
@@ -41,14 +41,14 @@ pub const ERRANDS: &[Act] = &[
     }),
     ("a kind of errand rests", |store, _| {
         let lead_request = LeadRequest::LookUp(lead());
-        told(
+        outcome(
             store,
             LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into()),
             2_005,
         );
         tables::meta::memory(store).expect("readable");
         tables::lead_requests::lead_requests_waiting(store, at(0)).expect("readable");
-        told(store, LeadOutcome::Granted, 2_007);
+        outcome(store, LeadOutcome::Granted, 2_007);
     }),
     ("a call goes on to another lead", |store, rows| {
         let row = rows.at(SUBMITTED, 4);
@@ -81,7 +81,7 @@ pub const ERRANDS: &[Act] = &[
         );
     }),
     ("a lead shows its calls", |store, _| {
-        told(
+        outcome(
             store,
             LeadOutcome::Catalogue(Catalogue::unread("403".into(), at(1))),
             2_010,
@@ -89,13 +89,13 @@ pub const ERRANDS: &[Act] = &[
         let write = tables::shows::field_write(store, lead(), at(2_011))
             .expect("readable")
             .expect("shows");
-        told(store, LeadOutcome::Writes(lead(), write), 2_011);
-        told(
+        outcome(store, LeadOutcome::Writes(lead(), write), 2_011);
+        outcome(
             store,
             LeadOutcome::Accepted(lead(), "r".into(), token()),
             2_012,
         );
         tables::lead_requests::lead_requests(store, &ask(2_020, Some(token()))).expect("readable");
-        told(store, LeadOutcome::Written(lead()), 2_021);
+        outcome(store, LeadOutcome::Written(lead()), 2_021);
     }),
 ];

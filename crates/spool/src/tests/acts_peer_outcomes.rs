@@ -32,18 +32,18 @@ pub const ELSEWHERE: &[Act] = &[
         write(store, vec![Op::Finish(Box::new(parked)), possibly_sent]);
         let segment = tables::peer_outcomes::segment(store, 5).expect("readable");
         let since = segment.map(|it| it.since);
-        told(store, PeerOutcome::LookedFor { since });
+        told(store, PeerOutcome::SearchedFor { since });
         tables::peer_outcomes::possibly_sent_calls(store).expect("readable");
     }),
     ("calls settled elsewhere", |store, _| {
         let settlement = Settlement {
-            told: Outcomes {
+            outcomes: Outcomes {
                 journaled: (FIRST..FIRST + 9).map(|n| uuid(n).0).collect(),
                 discarded: vec![uuid(FIRST + 9).0],
                 generations: BTreeMap::from([(uuid(FIRST).0, 1)]),
                 again: BTreeMap::from([(uuid(FIRST + 1).0, 1), (uuid(FIRST + 30).0, 1)]),
             },
-            witness: OutcomeSource::Journal,
+            source: OutcomeSource::Journal,
             at: at(9_000),
         };
         told(store, PeerOutcome::Settled(settlement));
@@ -58,7 +58,7 @@ pub const ELSEWHERE: &[Act] = &[
         told(store, PeerOutcome::Shown { calls, at });
         let due = tables::outcomes::outcomes(store, 5).expect("readable");
         let (_, through) = due.expect("an outcome");
-        told(store, PeerOutcome::Told { through });
+        told(store, PeerOutcome::Published { through });
     }),
     ("calls that are forwarded, and once more", |store, _| {
         let now = at(9_500);

@@ -101,7 +101,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
     let internal = finished(2, Outcome::Internal, None);
     take(&mut store, &call);
     take(&mut store, &internal);
-    step(&mut store, Step::Discard { elsewhere: false }, at(60));
+    step(&mut store, Step::Discard { by_peer: false }, at(60));
     let stands = CallFate::Stands(State::Discarded);
     purge(&mut store, at(0).plus(60 * DAY));
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM tombstones)";
@@ -206,7 +206,7 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
         &mut store,
         Step::SendAgain {
             why: why.clone(),
-            told: None,
+            generation: None,
         },
         at(90),
     );

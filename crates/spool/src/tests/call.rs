@@ -2,7 +2,7 @@
 
 use crate::{FIRST_POLL, FailedCallStep, Finished, Op, QueueQuery, RowId, Store, tables};
 use callbridge_call::{
-    Direction, EpochSeconds, EventTime, Extension, FinishedCall, HeardNumber, UniqueId,
+    Direction, EpochSeconds, EventTime, Extension, FinishedCall, RawNumber, UniqueId,
 };
 use callbridge_model::{
     CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason, TokenFingerprint,
@@ -51,7 +51,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         direction: Direction::Inbound,
         answered: true,
         trunk: Some("city".into()),
-        number: Some(HeardNumber {
+        number: Some(RawNumber {
             text: number,
             from_dial_string: false,
         }),

@@ -56,9 +56,9 @@ fn due(store: &Store, seconds: i64) -> Option<LeadId> {
     }
 }
 
-fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
-    let (told, at) = (Box::new(told), at(seconds));
-    write(store, Op::Lead(LeadChange::Request { told, at }));
+fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
+    let (outcome, at) = (Box::new(outcome), at(seconds));
+    write(store, Op::Lead(LeadChange::Request { outcome, at }));
 }
 
 fn left(store: &Store, phone: &Phone) -> Vec<LeadId> {
@@ -75,7 +75,7 @@ fn each_lead_that_claims_a_number_is_looked_up_once_a_day_and_a_missing_one_clai
         purged(&mut store, day + 60);
         for id in [1, 2] {
             assert_eq!(due(&store, day + 61), Some(lead(id)));
-            told(
+            outcome(
                 &mut store,
                 LeadOutcome::Sent(LeadRequest::LookUp(lead(id))),
                 day + 61,
@@ -84,7 +84,7 @@ fn each_lead_that_claims_a_number_is_looked_up_once_a_day_and_a_missing_one_clai
                 (DAY, 2) => Finding::LeadMissing,
                 _ => Finding::LeadExists,
             };
-            told(
+            outcome(
                 &mut store,
                 LeadOutcome::LookedUp(lead(id), finding),
                 day + 62,
@@ -105,11 +105,11 @@ fn each_lead_that_claims_a_number_is_looked_up_once_a_day_and_a_missing_one_clai
 fn a_lead_that_is_another_now_claims_for_that_one() {
     let (mut store, phone) = torn();
     purged(&mut store, 60);
-    told(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);
+    outcome(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);
     assert_eq!(left(&store, &phone), [lead(2)]);
     assert_eq!(due(&store, 63), Some(lead(2)));
     let why = "500".to_owned();
-    told(
+    outcome(
         &mut store,
         LeadOutcome::Again(LeadRequest::LookUp(lead(2)), why),
         64,

@@ -36,8 +36,8 @@ fn event(name: &str, n: u32, seconds: i64) -> Delivery {
         signature: signature(&format!("{name} {seconds}")),
         company: "77".into(),
         at: at(seconds),
-        comes_again: true,
-        told: WebhookEvent::Completed {
+        is_redelivered: true,
+        news: WebhookEvent::Completed {
             uuid: journal(n).judged.record.uuid.expect("a uuid"),
             leads: vec![LeadId::new(4001).expect("an id")],
             shown: None,
@@ -80,7 +80,7 @@ fn accepted() -> Step {
 
 fn unresolved(fate: IfAbsent) -> Step {
     Step::Unresolved {
-        next_look: at(20),
+        next_check: at(20),
         fate,
         why: "killed".into(),
     }
@@ -131,10 +131,7 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         (letter(Reason::Rejected), State::Dead),
         (letter(Reason::NoLead), State::Parked),
         (
-            vec![
-                died(Reason::Unconfirmed),
-                Step::Discard { elsewhere: false },
-            ],
+            vec![died(Reason::Unconfirmed), Step::Discard { by_peer: false }],
             State::Discarded,
         ),
     ];
@@ -147,7 +144,7 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         let expected = match (before == end, end) {
             (_, State::Journaled) => Delivered::Confirmed {
                 row,
-                elsewhere: false,
+                other_lead: false,
             },
             (false, _) => Delivered::Overtaken(row),
             (true, _) => Delivered::Settled(row),
@@ -212,7 +209,7 @@ fn a_pair_is_known_again_for_a_day_and_another_installation_is_another_pair() {
     let row = call(&mut store, &[Step::Send]);
     let confirmed = Delivered::Confirmed {
         row,
-        elsewhere: false,
+        other_lead: false,
     };
     assert_eq!(deliver(&mut store, event("a", 1, 30)), confirmed);
     assert_eq!(deliver(&mut store, event("a", 1, 31)), Delivered::Repeat);
@@ -283,14 +280,14 @@ fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     let mut elsewhere = event("a", 1, 30);
-    elsewhere.told = WebhookEvent::Completed {
+    elsewhere.news = WebhookEvent::Completed {
         uuid: journal(1).judged.record.uuid.expect("a uuid"),
         leads: LeadId::new(4002).into_iter().collect(),
         shown: None,
     };
     let confirmed = Delivered::Confirmed {
         row,
-        elsewhere: true,
+        other_lead: true,
     };
     assert_eq!(deliver(&mut store, elsewhere), confirmed);
 }
@@ -348,7 +345,7 @@ fn a_delivery_beside_a_request_that_fails_is_stored_all_the_same() {
 /// The same event, which shows 4 s of talk and nothing else.
 fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
     let mut echo = event(name, n, seconds);
-    if let WebhookEvent::Completed { shown, .. } = &mut echo.told {
+    if let WebhookEvent::Completed { shown, .. } = &mut echo.news {
         let talk_time_sec = Some(4);
         *shown = Some(Box::new(CallEcho {
             talk_time_sec,

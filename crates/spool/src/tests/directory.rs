@@ -5,7 +5,9 @@ use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
-use callbridge_leads::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};
+use callbridge_leads::directory::{
+    ContactId, ContactPhones, FactUpdate, FirstPhone, LeadNews, What,
+};
 use callbridge_model::{EmployeeId, LeadId, Outcome, Phone, Reason};
 use proptest::prelude::*;
 
@@ -38,10 +40,10 @@ fn write(store: &mut Store, news: LeadNews) -> bool {
     }
 }
 
-fn any_name() -> impl Strategy<Value = Told<Name>> {
+fn any_name() -> impl Strategy<Value = FactUpdate<Name>> {
     prop::option::of(prop::option::of("[a-c]{1,2}")).prop_map(|told| match told {
-        None => Told::Untold,
-        Some(name) => Told::from(name.as_deref().and_then(Name::new)),
+        None => FactUpdate::Unchanged,
+        Some(name) => FactUpdate::from(name.as_deref().and_then(Name::new)),
     })
 }
 
@@ -143,7 +145,8 @@ fn employees_are_responsible_for_leads_that_are_left() {
     let mut store = store();
     let assigned = |id, at, to| LeadNews {
         profile: ProfileNews {
-            responsible: Told::from(EmployeeId::new(to)).map(|id| Responsible { id, name: None }),
+            responsible: FactUpdate::from(EmployeeId::new(to))
+                .map(|id| Responsible { id, name: None }),
             ..ProfileNews::default()
         },
         ..news(id, at, What::Assigned, None)

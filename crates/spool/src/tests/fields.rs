@@ -42,10 +42,10 @@ fn has(lead_requests: &DueRequests, lead_request: &LeadRequest) -> bool {
         .any(|job| job.lead_request == *lead_request)
 }
 
-fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
-    let (told, at) = (Box::new(told), at(seconds));
+fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
+    let (outcome, at) = (Box::new(outcome), at(seconds));
     store
-        .write(vec![Op::Lead(LeadChange::Request { told, at })])
+        .write(vec![Op::Lead(LeadChange::Request { outcome, at })])
         .expect("stored");
 }
 
@@ -56,7 +56,7 @@ fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
         name: None,
     });
     let read = Catalogue::read(fields.collect(), true, at(seconds));
-    told(store, LeadOutcome::Catalogue(read), seconds);
+    outcome(store, LeadOutcome::Catalogue(read), seconds);
 }
 
 /// The n-th call, that began so many seconds after the beginning, is journaled.
@@ -116,10 +116,10 @@ fn writes(store: &Store, seconds: i64) -> LeadOutcome {
 fn write(store: &mut Store, seconds: i64) {
     assert!(!is_idle(store, seconds));
     let sent = writes(store, seconds);
-    told(store, sent, seconds);
+    outcome(store, sent, seconds);
     let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
-    told(store, accepted, seconds);
-    told(store, LeadOutcome::Written(lead()), seconds + 2);
+    outcome(store, accepted, seconds);
+    outcome(store, LeadOutcome::Written(lead()), seconds + 2);
 }
 
 fn is_due(store: &Store, lead_request: &LeadRequest, seconds: i64) -> bool {
@@ -201,9 +201,9 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         step,
         at: at(100),
     };
-    let lead_request = |told| {
+    let lead_request = |outcome| {
         Op::Lead(LeadChange::Request {
-            told: Box::new(told),
+            outcome: Box::new(outcome),
             at: at(100),
         })
     };
@@ -245,13 +245,13 @@ fn fields_are_read_before_the_first_write_daily_and_when_the_flag_changes() {
     know(&mut store, &[(11, "LED")], 22);
     assert!(!wanted(&store, 23) && !is_idle(&store, 23));
     assert!(wanted(&store, 22 + day));
-    told(
+    outcome(
         &mut store,
         LeadOutcome::Sent(LeadRequest::Catalogue),
         22 + day,
     );
     assert!(!wanted(&store, 23 + day), "under way");
-    told(
+    outcome(
         &mut store,
         LeadOutcome::Again(LeadRequest::Catalogue, "500".into()),
         24 + day,
@@ -271,7 +271,7 @@ fn fields_that_are_no_leads_are_left_out_and_counted() {
     know(&mut store, &[], 200);
     journaled(&mut store, 2, 190, 201);
     let nothing = writes(&store, 202);
-    told(&mut store, nothing, 202);
+    outcome(&mut store, nothing, 202);
     assert!(is_idle(&store, 1_000), "nothing is left to send");
 }
 
@@ -283,9 +283,9 @@ fn fields_rest(store: &Store) -> bool {
 /// What is written now is refused.
 fn refused(store: &mut Store, seconds: i64) {
     let sent = writes(store, seconds);
-    told(store, sent, seconds);
+    outcome(store, sent, seconds);
     let why = Refusal::new("400".into(), &Value::Null, Blames::SomeItem);
-    told(store, LeadOutcome::Refused(lead(), why), seconds);
+    outcome(store, LeadOutcome::Refused(lead(), why), seconds);
 }
 
 #[test]
@@ -353,8 +353,8 @@ fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
     journaled(&mut store, 1, 10, 20);
     let lead_request = LeadRequest::FieldWrite(lead());
     let sent = writes(&store, 21);
-    told(&mut store, sent, 21);
-    told(
+    outcome(&mut store, sent, 21);
+    outcome(
         &mut store,
         LeadOutcome::Rest(RequestKind::Fields, lead_request, "403".into()),
         22,
@@ -406,9 +406,9 @@ fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() 
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
     let sent = writes(&store, 21);
-    told(&mut store, sent, 21);
+    outcome(&mut store, sent, 21);
     let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
-    told(&mut store, accepted, 21);
+    outcome(&mut store, accepted, 21);
     let poll = LeadRequest::FieldPoll(FieldPoll {
         lead: lead(),
         request_id: "f-1".into(),

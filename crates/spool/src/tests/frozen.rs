@@ -287,7 +287,7 @@ fn calls_of_the_first_schema_go_on_their_way() {
         let at = at(1000);
         handle.write_blocking(vec![Op::Step { row, step, at }])
     };
-    let head = handle.read_blocking(|store| tables::work_queue::sought(store, &ask(at(500))));
+    let head = handle.read_blocking(|store| tables::work_queue::to_reconcile(store, &ask(at(500))));
     let waiting: Vec<i64> = head.expect("rows").iter().map(|call| call.row.0).collect();
     assert_eq!(waiting, [5, 6, 7]);
     assert_eq!(

@@ -40,9 +40,9 @@ fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Done {
     op(store, Op::Step { row, step, at })
 }
 
-fn told(store: &mut Store, told: LeadOutcome, seconds: i64) -> Done {
-    let (told, at) = (Box::new(told), at(seconds));
-    op(store, Op::Lead(LeadChange::Request { told, at }))
+fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) -> Done {
+    let (outcome, at) = (Box::new(outcome), at(seconds));
+    op(store, Op::Lead(LeadChange::Request { outcome, at }))
 }
 
 /// The n-th call, with an employee, sent and accepted.
@@ -97,15 +97,21 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     let due = tables::lead_requests::lead_requests(&store, &ask(at(110))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_999)]);
     let look_up = LeadRequest::LookUp(lead(4_999));
-    told(&mut store, LeadOutcome::Sent(look_up), 111);
+    outcome(&mut store, LeadOutcome::Sent(look_up), 111);
     let due = tables::lead_requests::lead_requests(&store, &ask(at(112))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(231))), "under way");
-    let done = told(
+    let done = outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_999), Finding::LeadMissing),
         113,
     );
-    assert_eq!(done, Done::LookedUp { told: 150, left: 0 });
+    assert_eq!(
+        done,
+        Done::LookupDone {
+            updated: 150,
+            left: 0
+        }
+    );
     for row in &rows[150..] {
         fails(&mut store, *row, 700);
     }
@@ -139,7 +145,7 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
     let mut store = store(false);
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
-    told(
+    outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
@@ -161,12 +167,18 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
     let mut store = store(true);
     let first = submitted(&mut store, 1, 4_001);
     assert_eq!(fails(&mut store, first, 110), Done::Stepped(State::Dead));
-    let done = told(
+    let done = outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
     );
-    assert_eq!(done, Done::LookedUp { told: 0, left: 1 });
+    assert_eq!(
+        done,
+        Done::LookupDone {
+            updated: 0,
+            left: 1
+        }
+    );
     let sent = row(&store, first);
     assert_eq!((sent.state, sent.record.employee_id), (State::Ready, None));
     assert_eq!(sent.record.lead_id, Some(lead(4_001)));
@@ -204,14 +216,14 @@ fn letters_from_before_a_look_up_are_left_to_whoever_decides_about_them() {
     let mut store = store(true);
     let old = submitted(&mut store, 1, 4_001);
     fails(&mut store, old, 110);
-    told(
+    outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::Unclear),
         111,
     );
     let new = submitted(&mut store, 2, 4_001);
     fails(&mut store, new, 2_000);
-    told(
+    outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         2_001,
@@ -231,7 +243,7 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
     let look_up = || LeadRequest::LookUp(lead(4_001));
-    told(
+    outcome(
         &mut store,
         LeadOutcome::Rest(RequestKind::LookUps, look_up(), "403".into()),
         111,
@@ -244,8 +256,8 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
     let mut seconds = 4_000;
     let mut tries = 0;
     while tables::lead_requests::lead_requests_waiting(&store, at(5_000)) == Ok((1, 0)) {
-        told(&mut store, LeadOutcome::Sent(look_up()), seconds);
-        told(
+        outcome(&mut store, LeadOutcome::Sent(look_up()), seconds);
+        outcome(
             &mut store,
             LeadOutcome::Again(look_up(), "500".into()),
             seconds,
@@ -267,9 +279,9 @@ fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
     fails(&mut store, letter, 110);
     let lead_request = LeadRequest::LookUp(lead(4_001));
     let rest = LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into());
-    told(&mut store, rest, 111);
+    outcome(&mut store, rest, 111);
     assert!(look_ups_rest(&store));
-    told(&mut store, LeadOutcome::Granted, 200);
+    outcome(&mut store, LeadOutcome::Granted, 200);
     assert!(!look_ups_rest(&store));
     let due = tables::lead_requests::lead_requests(&store, &ask(at(201))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_001)]);
@@ -288,7 +300,7 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
             .0
     };
     assert_eq!(purge(&mut store, 8), 1);
-    let step = Step::Discard { elsewhere: false };
+    let step = Step::Discard { by_peer: false };
     let (row, at) = (letter, at(110 + 8 * 86_400));
     store
         .write(vec![Op::Step { row, step, at }])
@@ -316,7 +328,7 @@ fn a_retry_by_a_person_begins_anew() {
     let mut store = store(true);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
-    told(
+    outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
@@ -347,7 +359,7 @@ fn merged(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
         from: from.iter().copied().map(lead).collect(),
     };
     let at = EpochSeconds::new(T0 + seconds);
-    let news = LeadNews::new(lead(into), at, what, FirstPhone::Untold);
+    let news = LeadNews::new(lead(into), at, what, FirstPhone::Unchanged);
     op(store, Op::Learn(Box::new(news)));
 }
 
@@ -450,7 +462,7 @@ fn a_lead_found_missing_is_no_lead_of_its_numbers_any_more() {
         "{:?}",
         tables::directory::holders(&store, &phone).expect("readable")
     );
-    told(
+    outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadMissing),
         111,

@@ -177,7 +177,7 @@ fn a_uuid_conflict_cannot_be_sent_under_the_uuid_of_the_other_call() {
     let error = step(&mut store, letter, retry).expect_err("it would be taken for the other");
     assert_eq!(error.exit_code().number(), 65);
     assert!(error.to_string().contains("pbx="), "{error}");
-    step(&mut store, letter, Step::Discard { elsewhere: false }).expect("it can be discarded");
+    step(&mut store, letter, Step::Discard { by_peer: false }).expect("it can be discarded");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
     let done = store.write(vec![unreadable(vec![b'?'])]).expect("counted");
     assert_eq!(done, [Done::Unreadable(None)]);
     assert_eq!(store.books().unreadable, UNREADABLE_LETTERS_MAX + 1);
-    step(&mut store, RowId(1), Step::Discard { elsewhere: false }).expect("forgotten");
+    step(&mut store, RowId(1), Step::Discard { by_peer: false }).expect("forgotten");
     let done = store
         .write(vec![unreadable(vec![b'?'])])
         .expect("room again");
@@ -317,7 +317,7 @@ fn a_login_that_floods_leaves_half_of_the_room_to_others_and_is_counted_by_its_n
         assert_eq!(store.books().unreadable, 10_400);
         // Once its letters are settled it is as any other.
         for id in 1..=5_000 {
-            step(&mut store, RowId(id), Step::Discard { elsewhere: false }).expect("forgotten");
+            step(&mut store, RowId(id), Step::Discard { by_peer: false }).expect("forgotten");
         }
         let found = tables::unreadable::floods(&store).expect("readable");
         assert_eq!(found.into_keys().collect::<Vec<_>>(), ["branch8"]);
@@ -353,7 +353,7 @@ fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
         .expect("stored");
     let error = step(&mut store, RowId(1), Step::Send).expect_err("no call");
     assert!(matches!(error, Error::Refused { .. }));
-    let error = step(&mut store, RowId(2), Step::Discard { elsewhere: false }).expect_err("nobody");
+    let error = step(&mut store, RowId(2), Step::Discard { by_peer: false }).expect_err("nobody");
     assert_eq!(error, Error::NoRow { row: RowId(2) });
     let record = dead(1, Reason::Failed).judged.record;
     step(
@@ -468,8 +468,8 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
             },
         ),
         (hooked, Step::Journaled(crate::OutcomeSource::Webhook)),
-        (discarded, Step::Discard { elsewhere: false }),
-        (RowId(6), Step::Discard { elsewhere: false }),
+        (discarded, Step::Discard { by_peer: false }),
+        (RowId(6), Step::Discard { by_peer: false }),
         (expired, Step::Expire),
         (retried, Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
@@ -534,7 +534,7 @@ fn calls_that_nothing_may_confirm_are_listed_and_nobody_is_told_of_each() {
     }
     let letters = tables::letters::letters(&store, &LetterFilter::default());
     assert_eq!(letters.expect("readable").len(), 2, "both are listed");
-    step(&mut store, RowId(1), Step::Discard { elsewhere: false }).expect("a letter");
+    step(&mut store, RowId(1), Step::Discard { by_peer: false }).expect("a letter");
     assert_eq!(notices(&store), 1, "nor of its end");
 }
 

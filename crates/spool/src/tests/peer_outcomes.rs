@@ -32,14 +32,14 @@ fn possibly_sent(n: u32) -> Op {
     told(PeerOutcome::PossiblySent { uuid: uuid(n) })
 }
 
-fn settled(journaled: &[u32], discarded: &[u32], witness: OutcomeSource) -> Op {
+fn settled(journaled: &[u32], discarded: &[u32], source: OutcomeSource) -> Op {
     told(PeerOutcome::Settled(Settlement {
-        told: Outcomes {
+        outcomes: Outcomes {
             journaled: journaled.iter().map(|n| uuid(*n).0).collect(),
             discarded: discarded.iter().map(|n| uuid(*n).0).collect(),
             ..Outcomes::default()
         },
-        witness,
+        source,
         at: at(1_000),
     }))
 }
@@ -98,7 +98,7 @@ fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_fi
     assert_eq!(head.live.map(|it| it.uuid), Some(uuid(9)), "as ever");
     assert_eq!(head.backlog, None);
     assert_eq!(
-        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (head.possibly_sent.waiting, head.possibly_sent.is_searching),
         (5, true)
     );
     let newest = tables::peer_outcomes::segment(&store, 2).expect("readable");
@@ -110,14 +110,14 @@ fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_fi
     };
     assert_eq!(newest, Some(expected));
     let since = Some(since);
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!(head.backlog.map(|it| it.uuid), Some(uuid(5)));
-    assert!(head.possibly_sent.sought);
+    assert!(head.possibly_sent.is_searching);
     let rest = tables::peer_outcomes::segment(&store, 9).expect("readable");
     assert_eq!(rest.map(|it| (it.calls, it.more)), Some((3, false)));
     let since = None;
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
     let mut sent = Vec::new();
     while let Some(due) = tables::work_queue::head(&store, &ask(at(100)))
         .expect("a head")
@@ -180,7 +180,7 @@ fn letters_and_parked_calls_are_looked_for_alone_and_never_sent_for_it() {
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!((head.ready, head.backlog), (0, None));
     assert_eq!(
-        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (head.possibly_sent.waiting, head.possibly_sent.is_searching),
         (3, true)
     );
     let segment = tables::peer_outcomes::segment(&store, 2).expect("readable");
@@ -190,16 +190,22 @@ fn letters_and_parked_calls_are_looked_for_alone_and_never_sent_for_it() {
     assert_eq!(state(&store, 3), State::Journaled);
     assert_eq!(calls(&store).waiting, 2);
     let since = Some(segment.since);
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
     let left = calls(&store);
-    assert_eq!((left.waiting, left.sought, left.released), (1, true, None));
+    assert_eq!(
+        (left.waiting, left.is_searching, left.released),
+        (1, true, None)
+    );
     // The round ends: they are letters as before, and nothing is looked for any more.
     write(
         &mut store,
-        vec![told(PeerOutcome::LookedFor { since: None })],
+        vec![told(PeerOutcome::SearchedFor { since: None })],
     );
     let left = calls(&store);
-    assert_eq!((left.waiting, left.sought, left.released), (0, false, None));
+    assert_eq!(
+        (left.waiting, left.is_searching, left.released),
+        (0, false, None)
+    );
     let states = [1, 2].map(|n| state(&store, n));
     assert_eq!(states, [State::Parked, State::Dead]);
     assert!(store.books().balance(), "{:?}", store.books());
@@ -225,7 +231,10 @@ fn a_parked_call_that_is_released_is_ready_and_looked_for_no_more() {
     );
     write(&mut store, vec![Op::Step { row, step, at }]);
     assert_eq!(state(&store, 1), State::Ready);
-    assert_eq!((calls(&store).waiting, calls(&store).sought), (0, false));
+    assert_eq!(
+        (calls(&store).waiting, calls(&store).is_searching),
+        (0, false)
+    );
     let head = tables::work_queue::head(&store, &ask(at)).expect("a head");
     assert_eq!(head.backlog.or(head.live).map(|it| it.row), Some(row));
 }
@@ -242,7 +251,7 @@ fn what_the_stream_says_is_believed_and_not_said_again() {
     let expected = [journaled, journaled, discarded, State::Ready, discarded];
     assert_eq!(states, expected);
     assert!(words(&store, 3).starts_with("discarded before"));
-    assert_eq!((calls(&store).waiting, calls(&store).told), (1, 4));
+    assert_eq!((calls(&store).waiting, calls(&store).settled), (1, 4));
     assert!(store.books().balance(), "{:?}", store.books());
     assert_eq!(tables::books::recount(&store).expect("counted").wrong, []);
     assert_eq!(outcomes(&store), []);
@@ -268,18 +277,18 @@ fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
     let mut store = store(2);
     let newest = tables::peer_outcomes::segment(&store, 1).expect("readable");
     let since = newest.map(|it| it.since);
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
     // It is the newest, and no page was read for it.
     write(&mut store, vec![comes(3), possibly_sent(3)]);
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
     let since = None;
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
-    assert!(calls(&store).sought, "the third is of the next round");
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    assert!(calls(&store).is_searching, "the third is of the next round");
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
     let next = tables::peer_outcomes::segment(&store, 9).expect("readable");
     assert_eq!(next.map(|it| (it.calls, it.more)), Some((1, false)));
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
-    assert!(!calls(&store).sought);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    assert!(!calls(&store).is_searching);
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(3)));
 }
 
@@ -287,14 +296,14 @@ fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
 fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
     let mut store = store(1);
     let since = None;
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
     write(&mut store, vec![comes(2), comes(3)]);
     write(&mut store, vec![settled(&[3], &[], OutcomeSource::Stream)]);
     write(&mut store, vec![told(PeerOutcome::AllPossiblySent)]);
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!((head.live, head.backlog), (None, None));
     assert_eq!(
-        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (head.possibly_sent.waiting, head.possibly_sent.is_searching),
         (2, true)
     );
 }
@@ -303,13 +312,13 @@ fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
 fn settled_again(journaled: &[u32], again: &[u32], generation: u32) -> Op {
     let numbered = |all: &[u32]| all.iter().map(|n| (uuid(*n).0, generation)).collect();
     told(PeerOutcome::Settled(Settlement {
-        told: Outcomes {
+        outcomes: Outcomes {
             journaled: journaled.iter().map(|n| uuid(*n).0).collect(),
             discarded: Vec::new(),
             generations: numbered(journaled),
             again: numbered(again),
         },
-        witness: OutcomeSource::Stream,
+        source: OutcomeSource::Stream,
         at: at(1_000),
     }))
 }
@@ -323,7 +332,7 @@ fn step(store: &mut Store, n: u32, step: Step) {
 fn sent_again() -> Step {
     Step::SendAgain {
         why: "the journal does not have it".to_owned(),
-        told: None,
+        generation: None,
     }
 }
 
@@ -379,7 +388,7 @@ fn a_call_that_another_took_in_again_waits_here_to_be_looked_for() {
     let mut store = store(2);
     let (all, since) = ([1, 2], None);
     write(&mut store, vec![settled(&all, &[], OutcomeSource::Stream)]);
-    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
     write(&mut store, vec![settled_again(&[], &all, 1)]);
     assert_eq!(
         (state(&store, 1), state(&store, 2)),
@@ -388,7 +397,7 @@ fn a_call_that_another_took_in_again_waits_here_to_be_looked_for() {
     let head = tables::work_queue::head(&store, &ask(at(2_000))).expect("a head");
     assert_eq!((head.live, head.backlog), (None, None));
     assert_eq!(
-        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (head.possibly_sent.waiting, head.possibly_sent.is_searching),
         (2, true)
     );
     // Once more says the same; an older outcome is late; that of its sender settles it.
@@ -434,7 +443,7 @@ fn what_was_submitted_here_follows_the_machine_that_sends_now() {
             &mut store,
             n,
             Step::NotYet {
-                next_look: next_poll,
+                next_check: next_poll,
                 absent: None,
             },
         );
@@ -455,7 +464,7 @@ fn outcomes_stay_until_the_stream_has_them() {
     let due = tables::outcomes::outcomes(&store, 1).expect("readable");
     let (due, through) = due.expect("one of them");
     assert_eq!(due.journaled, [uuid(1).0]);
-    write(&mut store, vec![told(PeerOutcome::Told { through })]);
+    write(&mut store, vec![told(PeerOutcome::Published { through })]);
     assert_eq!(outcomes(&store), [(uuid(2), true)]);
     // Without a stream nobody is to be told.
     let mut silent = Store::in_memory(Settings::default()).expect("memory");
@@ -508,7 +517,7 @@ fn died(reason: Reason) -> Step {
 
 fn unresolved() -> Step {
     Step::Unresolved {
-        next_look: at(200),
+        next_check: at(200),
         fate: IfAbsent::Resubmit,
         why: "lost".to_owned(),
     }
@@ -530,7 +539,7 @@ fn a_page_settles_what_was_sent_from_here_and_may_have_arrived() {
         vec![
             Step::Send,
             died(Reason::ServerError),
-            Step::Discard { elsewhere: false },
+            Step::Discard { by_peer: false },
         ],
     );
     for n in 1..=8 {

@@ -4,7 +4,7 @@ use super::call::{ask, at, finished};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
 use callbridge_call::call::Because;
 use callbridge_call::{
-    Direction, EpochSeconds, EventTime, Extension, HeardNumber, UniqueId, Variable,
+    Direction, EpochSeconds, EventTime, Extension, RawNumber, UniqueId, Variable,
 };
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Outcome, Phone, TokenFingerprint};
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ prop_compose! {
         let call = &mut all.call;
         call.also_known_as = ids;
         call.direction = direction;
-        call.number = flags[0].then(|| HeardNumber {
+        call.number = flags[0].then(|| RawNumber {
             text: text[0].clone(),
             from_dial_string: flags[1],
         });

@@ -109,7 +109,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         &mut store,
         1,
         Step::NotYet {
-            next_look: at(400),
+            next_check: at(400),
             absent: None,
         },
         104,
@@ -138,7 +138,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         Some(RowId(2))
     );
     assert_eq!(
-        tables::work_queue::sought(&store, &ask(at(500)))
+        tables::work_queue::to_reconcile(&store, &ask(at(500)))
             .expect("rows")
             .len(),
         11
@@ -251,7 +251,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
         Step::Journaled(crate::OutcomeSource::Confirmation),
         20,
     );
-    step(&mut store, 3, Step::Discard { elsewhere: false }, 20);
+    step(&mut store, 3, Step::Discard { by_peer: false }, 20);
     let before = store.books();
     let month = 30 * 24 * 3600;
     let purge = |store: &mut Store, seconds| {
@@ -297,7 +297,7 @@ fn an_id_is_never_given_twice() {
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));
     let discard = Op::Step {
         row: RowId(1),
-        step: Step::Discard { elsewhere: false },
+        step: Step::Discard { by_peer: false },
         at: at(1),
     };
     handle.write_blocking(vec![discard]).expect("forgotten");
@@ -307,7 +307,7 @@ fn an_id_is_never_given_twice() {
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(2)))]));
     let error = handle.write_blocking(vec![Op::Step {
         row: RowId(1),
-        step: Step::Discard { elsewhere: false },
+        step: Step::Discard { by_peer: false },
         at: at(1),
     }]);
     assert_eq!(error, Err(Error::NoRow { row: RowId(1) }));
@@ -319,7 +319,7 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
     submit(&mut store, 1, 100);
     submit(&mut store, 2, 100);
     let missed = Step::NotYet {
-        next_look: at(110),
+        next_check: at(110),
         absent: Some(2),
     };
     step(&mut store, 1, missed.clone(), 110);
@@ -329,7 +329,7 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
             tokens: vec![TokenFingerprint::of(token)],
             ..ask(at(500))
         };
-        tables::work_queue::sought(&store, &ask)
+        tables::work_queue::to_reconcile(&store, &ask)
             .expect("rows")
             .len()
     };

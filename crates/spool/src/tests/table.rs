@@ -28,15 +28,15 @@ pub fn steps() -> [Step; 24] {
         Step::Journaled(crate::OutcomeSource::Confirmation),
         Step::Journaled(crate::OutcomeSource::Webhook),
         Step::NotYet {
-            next_look: at(70),
+            next_check: at(70),
             absent: None,
         },
         Step::NotYet {
-            next_look: at(80),
+            next_check: at(80),
             absent: Some(1),
         },
         Step::Unresolved {
-            next_look: at(80),
+            next_check: at(80),
             fate: IfAbsent::Resubmit,
             why: "404".into(),
         },
@@ -69,13 +69,13 @@ pub fn steps() -> [Step; 24] {
             why: "lead 4001 was merged into 4002: it goes there".into(),
         },
         Step::Expire,
-        Step::Discard { elsewhere: false },
+        Step::Discard { by_peer: false },
         Step::Forwarded,
         Step::Journaled(OutcomeSource::Journal),
-        Step::Discard { elsewhere: true },
+        Step::Discard { by_peer: true },
         Step::SendAgain {
             why: "the journal does not have it".into(),
-            told: None,
+            generation: None,
         },
     ]
 }

@@ -10,7 +10,7 @@ use crate::{
 use callbridge_formats::message::WebhookMessage;
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
-use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, Told, What};
+use callbridge_leads::directory::{ContactPhones, FactUpdate, FirstPhone, LeadNews, What};
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 
 fn lead(id: i64) -> LeadId {
@@ -30,15 +30,15 @@ fn news(what: What, phone: FirstPhone) -> LeadNews {
 }
 
 /// An event of our company as it comes out of a stream.
-fn event(name: &str, told: WebhookEvent) -> Delivery {
+fn event(name: &str, news: WebhookEvent) -> Delivery {
     Delivery {
         installation: "9001".into(),
         event: name.into(),
         signature: signature(name),
         company: "77".into(),
         at: at(30),
-        comes_again: false,
-        told,
+        is_redelivered: false,
+        news,
     }
 }
 
@@ -92,13 +92,13 @@ fn state(store: &Store, row: RowId) -> State {
 fn an_event_is_what_it_was_after_its_way_through_a_message() {
     let contacts = vec![
         ContactPhones {
-            name: Told::from(Name::new("Anna")),
+            name: FactUpdate::from(Name::new("Anna")),
             contact: ContactId::new(7),
             now: vec![phone(1), phone(2)],
             before: Vec::new(),
         },
         ContactPhones {
-            name: Told::None,
+            name: FactUpdate::None,
             contact: None,
             now: Vec::new(),
             before: vec![phone(3)],
@@ -106,14 +106,14 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
     ];
     let from = vec![lead(4002), lead(4003)];
     let kinds = [
-        (What::Created, FirstPhone::Untold),
+        (What::Created, FirstPhone::Unchanged),
         (What::Assigned, FirstPhone::None),
         (What::StageChanged, FirstPhone::Is(phone(1))),
-        (What::PropertiesUpdated, FirstPhone::Untold),
-        (What::Merged { from }, FirstPhone::Untold),
+        (What::PropertiesUpdated, FirstPhone::Unchanged),
+        (What::Merged { from }, FirstPhone::Unchanged),
         (What::Deleted, FirstPhone::None),
     ];
-    let name = |text| Told::from(Name::new(text));
+    let name = |text| FactUpdate::from(Name::new(text));
     let olga = |called: &str| Responsible {
         id: EmployeeId::new(15).expect("positive"),
         name: Name::new(called),
@@ -121,13 +121,13 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
     let known = |responsible| ProfileNews {
         name: name("Anna"),
         responsible,
-        stage: Told::None,
+        stage: FactUpdate::None,
     };
     let mut profiles = [
         ProfileNews::default(),
-        known(Told::None),
-        known(Told::Is(olga("Olga"))),
-        known(Told::Is(olga(""))),
+        known(FactUpdate::None),
+        known(FactUpdate::Is(olga("Olga"))),
+        known(FactUpdate::Is(olga(""))),
     ]
     .into_iter()
     .cycle();
@@ -142,7 +142,7 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
     });
     for told in leads.chain([completed("a", 1)]) {
         let message = told.message();
-        assert_eq!(message.kind, told.told.kind());
+        assert_eq!(message.kind, told.news.kind());
         let read = WebhookMessage::read(message.write().as_bytes()).expect("a message");
         assert_eq!(Delivery::of_message(&read, told.at), Ok(told));
     }
@@ -266,14 +266,14 @@ fn no_more_wait_than_there_is_room_for_and_the_oldest_give_way_counted() {
 
     let mut store = unbound();
     let contact = ContactPhones {
-        name: Told::Untold,
+        name: FactUpdate::Unchanged,
         contact: ContactId::new(7),
         now: vec![phone(1); 100],
         before: vec![phone(2); 100],
     };
     let large = LeadNews {
         contacts: vec![contact; 100],
-        ..news(What::PropertiesUpdated, FirstPhone::Untold)
+        ..news(What::PropertiesUpdated, FirstPhone::Unchanged)
     };
     let large = event("x", WebhookEvent::Learn(Box::new(large)));
     let length = i64::try_from(large.message().write().len()).expect("small");
@@ -330,7 +330,7 @@ fn a_fresh_state_that_meets_an_old_event_journals_its_remade_call_without_a_requ
     let delivered = deliver(&mut store, &completed("a", 1));
     let confirmed = Delivered::Confirmed {
         row,
-        elsewhere: false,
+        other_lead: false,
     };
     assert_eq!(delivered, confirmed);
     assert_eq!(

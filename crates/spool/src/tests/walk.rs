@@ -119,7 +119,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Unsent => row.not_before = 0,
         Step::Journaled(OutcomeSource::Confirmation)
-        | Step::Discard { elsewhere: false }
+        | Step::Discard { by_peer: false }
         | Step::Forwarded => {}
         Step::Journaled(OutcomeSource::Webhook) => hooked(row),
         Step::Journaled(by) => {
@@ -128,7 +128,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             (row.reason, row.errors, row.not_before) = (None, None, 0);
             row.message.clear();
         }
-        Step::Discard { elsewhere: true } => {
+        Step::Discard { by_peer: true } => {
             let words = "discarded before, or at another sender, as the stream says";
             attempted(row, at, words);
             row.hooked |= row.state == State::Submitted;
@@ -158,28 +158,28 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             (row.not_before, row.failures) = (not_before.micros(), *failures);
         }
         Step::NotYet {
-            next_look: next_poll,
+            next_check: next_poll,
             absent: None,
         } => {
             row.polls += 1;
             row.next_poll = Some(next_poll.micros());
         }
         Step::NotYet {
-            next_look,
+            next_check,
             absent: Some(times),
         } => {
             if row.absent != *times {
                 row.absent_at = Some(now);
             }
-            (row.absent, row.next_poll) = (*times, Some(next_look.micros()));
+            (row.absent, row.next_poll) = (*times, Some(next_check.micros()));
         }
         Step::Unresolved {
-            next_look,
+            next_check,
             fate,
             why,
         } => {
             attempted(row, at, why);
-            unresolved(row, *next_look, *fate, why);
+            unresolved(row, *next_check, *fate, why);
         }
         Step::Resubmit { why } => {
             attempted(row, at, why);
@@ -274,9 +274,12 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         25 => {
             Step::Journaled([OutcomeSource::Journal, OutcomeSource::Stream][dice.throw(2) as usize])
         }
-        26 => Step::Discard { elsewhere: true },
+        26 => Step::Discard { by_peer: true },
         // Few of those that are journaled ever are.
-        27 if dice.throw(8) == 0 => Step::SendAgain { why, told: None },
+        27 if dice.throw(8) == 0 => Step::SendAgain {
+            why,
+            generation: None,
+        },
         27 => Step::Send,
         0..3 => Step::Send,
         3..6 => Step::Accepted {
@@ -291,15 +294,15 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         7 => Step::Unsent,
         8 => Step::Journaled(OutcomeSource::Confirmation),
         9 | 10 => Step::NotYet {
-            next_look: later,
+            next_check: later,
             absent: None,
         },
         11 => Step::NotYet {
-            next_look: later,
+            next_check: later,
             absent: Some(dice.throw(3)),
         },
         12 => Step::Unresolved {
-            next_look: later,
+            next_check: later,
             fate: IfAbsent::ALL[dice.throw(3) as usize],
             why,
         },
@@ -335,7 +338,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
             message: why,
         },
         _ => match dice.throw(4) {
-            0 => Step::Discard { elsewhere: false },
+            0 => Step::Discard { by_peer: false },
             _ => Step::Expire,
         },
     }

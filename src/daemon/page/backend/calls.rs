@@ -196,7 +196,7 @@ fn open_call(
     let rules = &backend.handler.rules;
     let judged = journal::judge(call, &pbx, rules, &People::default(), now);
     let record = judged.record;
-    let heard = call.number.as_ref().map(|it| it.text.clone());
+    let raw = call.number.as_ref().map(|it| it.text.clone());
     let phone = record.client_phone.map(|it| it.as_str().to_owned());
     let mut extensions = record.employees_in_order;
     if extensions.is_empty() {
@@ -206,7 +206,7 @@ fn open_call(
         since: call.started.floor_seconds().get(),
         answered_at: answered_at(call).map(|at| at.floor_seconds().get()),
         trunk: record.trunk,
-        phone: phone.or(heard),
+        phone: phone.or(raw),
         extensions,
     }
 }

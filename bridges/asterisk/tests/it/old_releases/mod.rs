@@ -111,12 +111,12 @@ fn a_call_that_is_cut_proposes_the_talk_that_was_heard_till_then() {
         };
         for last in recording.pauses() {
             let (cut, calls) = recording.calls_until(last);
-            let heard: Duration = talks.iter().map(|(a, b)| (*b).min(cut).since(*a)).sum();
+            let received: Duration = talks.iter().map(|(a, b)| (*b).min(cut).since(*a)).sum();
             let told: Duration = calls.iter().map(|call| call.talk).sum();
-            let off = heard.max(told) - heard.min(told);
+            let off = received.max(told) - received.min(told);
             if off > Duration::from_millis(600) {
                 let name = &recording.name;
-                wrong += &format!("{name} after {last}: {told:?} of {heard:?}\n");
+                wrong += &format!("{name} after {last}: {told:?} of {received:?}\n");
             }
         }
     }

@@ -77,8 +77,8 @@ impl Recording {
             let Frame::Message(message) = frame else {
                 panic!("a recorded message is too long");
             };
-            if let Decoded::Event { heard, .. } = decoder.decode(message)
-                && let PbxEvent::Channel(event) = &heard.told
+            if let Decoded::Event { received, .. } = decoder.decode(message)
+                && let PbxEvent::Channel(event) = &received.event
             {
                 messages.push((event.at.expect("a time"), message.to_vec()));
             }
@@ -94,8 +94,8 @@ impl Recording {
 
     pub fn tell(&self, assembler: &mut Assembler, (at, message): &Message) {
         let mut decoder = decoder(self.format);
-        if let Decoded::Event { heard, .. } = decoder.decode(message) {
-            assembler.hear(&heard.told, *at);
+        if let Decoded::Event { received, .. } = decoder.decode(message) {
+            assembler.on_event(&received.event, *at);
         }
     }
 
@@ -135,7 +135,7 @@ impl Recording {
         assembler.lost(cut);
         assembler.back(back);
         if self.format == Format::Ami {
-            assembler.hear(&PbxEvent::Mark(Mark::ListEnd), back);
+            assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), back);
         }
         assembler.tick(back.plus(Duration::from_secs(1)));
         assembler.tick(back.plus(Duration::from_secs(1000)));

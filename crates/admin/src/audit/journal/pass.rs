@@ -8,7 +8,7 @@ const SMALLEST_PAGE: u32 = 30;
 
 /// How far a look has come, and what its pages were like.
 #[derive(Clone, Debug)]
-pub(super) struct PageLook {
+pub(super) struct JournalPass {
     /// The page to ask for.
     pub(super) page: u32,
     /// Pages read so far.
@@ -21,7 +21,7 @@ pub(super) struct PageLook {
     last: Vec<CallUuid>,
 }
 
-impl Default for PageLook {
+impl Default for JournalPass {
     fn default() -> Self {
         Self {
             page: 1,
@@ -33,7 +33,7 @@ impl Default for PageLook {
     }
 }
 
-impl PageLook {
+impl JournalPass {
     /// What cannot be right about this page, in words.
     pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
         let (number, rows) = (self.page, page.rows);

@@ -38,7 +38,7 @@ pub struct MissingRight {
 }
 
 /// What is let in and not heard. Silence alone is told of late, for nights and holidays are silent.
-pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
+pub fn silent_sources(status: &Status, found: &mut Vec<Todo>) {
     for source in status.sources.iter().filter(|it| it.state.is_up()) {
         let name = format!("source {}", source.name());
         let silent = source.state == SourceState::Connected;

@@ -40,14 +40,14 @@ pub struct FrameFinding {
     /// An answer to a question of ours alone, and nothing for the decoder.
     pub ours: bool,
     /// What it shows to be lacking, once each.
-    pub lack: Option<MissingRight>,
+    pub missing: Option<MissingRight>,
     /// It shows that events come: one of our own is back, and births are watched. Once.
-    pub comes: bool,
+    pub events_flow: bool,
 }
 
 /// One line.
 #[derive(Debug, Default)]
-pub struct Hearing {
+pub struct SubscriptionProbe {
     /// AMI 1.x does not tell all that later releases do.
     old: bool,
     proved: bool,
@@ -57,7 +57,7 @@ pub struct Hearing {
     /// Under which id one of our own is.
     own: Option<String>,
     births: Births,
-    told: bool,
+    reported: bool,
     echo: Echo,
     /// The event of our own came back; and that was said.
     back: bool,
@@ -90,7 +90,7 @@ enum Echo {
 /// Looks for the event of our own, after which it does not come: 20 s lie between two.
 const LOOKS: u8 = 2;
 
-impl Hearing {
+impl SubscriptionProbe {
     /// Of a line whose PBX began with this banner.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next();
@@ -128,11 +128,11 @@ impl Hearing {
     /// From time to time: asks for the channels again, unless calls are heard. What was born up to
     /// the last time should have been heard by now.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
-        if self.proved || self.told || !self.births.listed || self.own.is_some() {
+        if self.proved || self.reported || !self.births.listed || self.own.is_some() {
             return (None, None);
         }
         if self.births.born > 0 {
-            self.told = true;
+            self.reported = true;
             return (None, Some(MissingRight::Calls(self.births.born)));
         }
         let (id, outgoing) = login.list();
@@ -141,14 +141,14 @@ impl Hearing {
     }
 
     /// Takes a frame, the one that accepted the login included.
-    pub fn hear(&mut self, frame: &[u8]) -> FrameFinding {
-        let mut heard = self.look_at(frame);
-        heard.comes = self.back && self.births.listed && !self.said;
-        self.said |= heard.comes;
-        heard
+    pub fn on_frame(&mut self, frame: &[u8]) -> FrameFinding {
+        let mut finding = self.examine(frame);
+        finding.events_flow = self.back && self.births.listed && !self.said;
+        self.said |= finding.events_flow;
+        finding
     }
 
-    fn look_at(&mut self, frame: &[u8]) -> FrameFinding {
+    fn examine(&mut self, frame: &[u8]) -> FrameFinding {
         let settled = self.echo == Echo::Settled || self.proved && !self.is_asked();
         if self.proved && self.first.is_none() && self.own.is_none() && settled {
             return FrameFinding::default();
@@ -157,15 +157,15 @@ impl Hearing {
         let id = pairs.get("ActionID");
         let is = |own: &Option<String>| own.as_ref().is_some_and(|own| id == Some(own.as_bytes()));
         let (first, ours) = (is(&self.first), is(&self.own));
-        let mut heard = FrameFinding {
+        let mut finding = FrameFinding {
             ours,
             ..FrameFinding::default()
         };
-        if self.hear_own_event(&pairs) {
-            heard.ours = true;
+        if self.take_own_event(&pairs) {
+            finding.ours = true;
         } else if let Some(event) = pairs.get("Event") {
             if first || ours {
-                self.hear_channel(event, &pairs);
+                self.on_channel(event, &pairs);
             } else if event == b"FullyBooted" {
                 self.booted = true;
             } else if id.is_none() && !NO_PROOF.contains(&event) && pairs.get("Uniqueid").is_some()
@@ -175,9 +175,9 @@ impl Hearing {
                 self.births.now.clear();
             }
         } else if first || ours {
-            heard.lack = self.hear_answer(first, &pairs);
+            finding.missing = self.on_answer(first, &pairs);
         }
-        heard
+        finding
     }
 
     fn is_asked(&self) -> bool {
@@ -185,7 +185,7 @@ impl Hearing {
     }
 
     /// Whether it is the event of our own, or the answer to it.
-    fn hear_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
+    fn take_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
             (self.echo, self.back) = (Echo::Settled, true);
             return true;
@@ -206,7 +206,7 @@ impl Hearing {
     }
 
     /// What is asked comes after all that follows a login.
-    fn hear_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
+    fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         let says = |key: &str, word: &[u8]| {
             let value = pairs.get(key);
             value.is_some_and(|value| value.eq_ignore_ascii_case(word))
@@ -219,7 +219,7 @@ impl Hearing {
         (first && !self.booted && !self.old).then_some(MissingRight::System)
     }
 
-    fn hear_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
+    fn on_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
         if event.eq_ignore_ascii_case(b"CoreShowChannelsComplete") {
             let births = &mut self.births;
             let now = std::mem::take(&mut births.now);
@@ -245,62 +245,59 @@ mod tests {
     const BOOTED: &str = "Event: FullyBooted\r\nPrivilege: system,all\r\n";
 
     /// A line that has asked for its first list, under `callbridge-1`.
-    fn line(banner: &str, booted: bool) -> (Hearing, Login) {
+    fn line(banner: &str, booted: bool) -> (SubscriptionProbe, Login) {
         let secret = SecretString::from("secret");
         let mut login = Login::new("bridge", secret, Settings::default()).expect("credentials");
-        let mut hearing = Hearing::new(banner);
-        let _ = hearing.list(&mut login);
+        let mut probe = SubscriptionProbe::new(banner);
+        let _ = probe.list(&mut login);
         if booted {
-            hearing.hear(BOOTED.as_bytes());
+            probe.on_frame(BOOTED.as_bytes());
         }
-        (hearing, login)
+        (probe, login)
     }
 
     /// The answer to the list under this id; what it shows to be lacking.
-    fn listed(hearing: &mut Hearing, n: u32, channels: &[&str]) -> Option<MissingRight> {
+    fn listed(probe: &mut SubscriptionProbe, n: u32, channels: &[&str]) -> Option<MissingRight> {
         let id = format!("ActionID: callbridge-{n}\r\n");
         let start = format!("Response: Success\r\n{id}EventList: start\r\n");
-        let lack = hearing.hear(start.as_bytes()).lack;
+        let missing = probe.on_frame(start.as_bytes()).missing;
         for channel in channels {
             let row = format!("Event: CoreShowChannel\r\n{id}Uniqueid: {channel}\r\n");
-            assert_eq!(hearing.hear(row.as_bytes()).ours, n > 1);
+            assert_eq!(probe.on_frame(row.as_bytes()).ours, n > 1);
         }
         let end = format!("Event: CoreShowChannelsComplete\r\n{id}");
-        assert_eq!(hearing.hear(end.as_bytes()).ours, n > 1);
-        lack
+        assert_eq!(probe.on_frame(end.as_bytes()).ours, n > 1);
+        missing
     }
 
     #[test]
     fn a_channel_that_was_born_and_not_heard_proves_that_calls_are_not_heard() {
-        let (mut hearing, mut login) = line(BANNER, true);
+        let (mut probe, mut login) = line(BANNER, true);
         assert_eq!(
-            hearing.ask(&mut login),
+            probe.ask(&mut login),
             (None, None),
             "the first list is still told"
         );
-        assert_eq!(listed(&mut hearing, 1, &["17.1"]), None);
-        assert!(hearing.ask(&mut login).0.is_some());
-        assert_eq!(hearing.ask(&mut login), (None, None), "it is under way");
-        assert_eq!(listed(&mut hearing, 2, &["17.1"]), None);
-        assert!(hearing.ask(&mut login).0.is_some());
-        listed(&mut hearing, 3, &["17.1", "17.2"]);
-        assert_eq!(
-            hearing.ask(&mut login),
-            (None, Some(MissingRight::Calls(1)))
-        );
-        assert_eq!(hearing.ask(&mut login), (None, None), "told once");
+        assert_eq!(listed(&mut probe, 1, &["17.1"]), None);
+        assert!(probe.ask(&mut login).0.is_some());
+        assert_eq!(probe.ask(&mut login), (None, None), "it is under way");
+        assert_eq!(listed(&mut probe, 2, &["17.1"]), None);
+        assert!(probe.ask(&mut login).0.is_some());
+        listed(&mut probe, 3, &["17.1", "17.2"]);
+        assert_eq!(probe.ask(&mut login), (None, Some(MissingRight::Calls(1))));
+        assert_eq!(probe.ask(&mut login), (None, None), "told once");
     }
 
     #[test]
     fn an_event_of_a_channel_ends_the_asking_and_a_record_of_a_call_does_not() {
-        let (mut hearing, mut login) = line(BANNER, true);
-        listed(&mut hearing, 1, &[]);
-        hearing.hear(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
-        assert!(hearing.ask(&mut login).0.is_some());
-        listed(&mut hearing, 2, &["17.2"]);
+        let (mut probe, mut login) = line(BANNER, true);
+        listed(&mut probe, 1, &[]);
+        probe.on_frame(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
+        assert!(probe.ask(&mut login).0.is_some());
+        listed(&mut probe, 2, &["17.2"]);
         // The birth was on its way while the list was told.
-        hearing.hear(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
-        assert_eq!(hearing.ask(&mut login), (None, None));
+        probe.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
+        assert_eq!(probe.ask(&mut login), (None, None));
     }
 
     #[test]
@@ -309,47 +306,47 @@ mod tests {
             |n: u32, words: &str| format!("Response: {words}\r\nActionID: callbridge-{n}\r\n");
         let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
         let asked = |answer: &str| {
-            let (mut hearing, mut login) = line(BANNER, true);
-            let _ = hearing.event(&mut login);
-            assert!(hearing.hear(sent(2, answer).as_bytes()).ours);
-            hearing
+            let (mut probe, mut login) = line(BANNER, true);
+            let _ = probe.event(&mut login);
+            assert!(probe.on_frame(sent(2, answer).as_bytes()).ours);
+            probe
         };
         let mut missing = asked("Success\r\nMessage: Event Sent");
         assert!(!missing.misses_own_event(), "it may be on its way");
         assert!(missing.misses_own_event());
         let mut back = asked("Success\r\nMessage: Event Sent");
-        assert!(back.hear(echo).ours);
+        assert!(back.on_frame(echo).ours);
         for words in [
             "Error\r\nMessage: Permission denied",
             "Success\r\nMessage: done",
         ] {
             let mut refused = asked(words);
-            for hearing in [&mut refused, &mut back] {
-                assert!(!hearing.misses_own_event() && !hearing.misses_own_event());
+            for probe in [&mut refused, &mut back] {
+                assert!(!probe.misses_own_event() && !probe.misses_own_event());
             }
         }
         // A channel proves more.
-        let mut heard = asked("Success\r\nMessage: Event Sent");
-        heard.hear(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
-        assert!(!heard.misses_own_event() && !heard.misses_own_event());
+        let mut finding = asked("Success\r\nMessage: Event Sent");
+        finding.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
+        assert!(!finding.misses_own_event() && !finding.misses_own_event());
     }
 
     #[test]
     fn an_event_of_our_own_shows_that_events_come_where_births_are_watched() {
         let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
-        let (mut hearing, mut login) = line(BANNER, true);
-        let _ = hearing.event(&mut login);
-        assert!(!hearing.hear(echo).comes, "the list is under way");
+        let (mut probe, mut login) = line(BANNER, true);
+        let _ = probe.event(&mut login);
+        assert!(!probe.on_frame(echo).events_flow, "the list is under way");
         let done = "Event: CoreShowChannelsComplete\r\nActionID: callbridge-1\r\n";
-        assert!(hearing.hear(done.as_bytes()).comes);
-        assert!(!hearing.hear(BOOTED.as_bytes()).comes, "said once");
-        assert!(hearing.ask(&mut login).0.is_some(), "births are watched on");
+        assert!(probe.on_frame(done.as_bytes()).events_flow);
+        assert!(!probe.on_frame(BOOTED.as_bytes()).events_flow, "said once");
+        assert!(probe.ask(&mut login).0.is_some(), "births are watched on");
         // Of an account that may not list it shows nothing of calls.
-        let (mut hearing, mut login) = line(BANNER, true);
-        let _ = hearing.event(&mut login);
+        let (mut probe, mut login) = line(BANNER, true);
+        let _ = probe.event(&mut login);
         let denied = "Response: Error\r\nActionID: callbridge-1\r\nMessage: Permission denied\r\n";
-        hearing.hear(denied.as_bytes());
-        assert!(!hearing.hear(echo).comes);
+        probe.on_frame(denied.as_bytes());
+        assert!(!probe.on_frame(echo).events_flow);
     }
 
     #[test]
@@ -357,18 +354,20 @@ mod tests {
         let denied = |words: &str| {
             format!("Response: Error\r\nActionID: callbridge-1\r\nMessage: {words}\r\n")
         };
-        let (mut hearing, mut login) = line(BANNER, true);
-        let lack = hearing.hear(denied("Permission denied").as_bytes()).lack;
-        assert_eq!(lack, Some(MissingRight::List));
-        assert_eq!(hearing.ask(&mut login), (None, None), "it may not");
-        let (mut hearing, _) = line(BANNER, true);
-        let lack = hearing
-            .hear(denied("Invalid/unknown command").as_bytes())
-            .lack;
-        assert_eq!(lack, None);
-        let (mut hearing, _) = line(BANNER, false);
-        assert_eq!(listed(&mut hearing, 1, &[]), Some(MissingRight::System));
-        let (mut hearing, _) = line("Asterisk Call Manager/1.0", false);
-        assert_eq!(listed(&mut hearing, 1, &[]), None, "it tells nobody");
+        let (mut probe, mut login) = line(BANNER, true);
+        let missing = probe
+            .on_frame(denied("Permission denied").as_bytes())
+            .missing;
+        assert_eq!(missing, Some(MissingRight::List));
+        assert_eq!(probe.ask(&mut login), (None, None), "it may not");
+        let (mut probe, _) = line(BANNER, true);
+        let missing = probe
+            .on_frame(denied("Invalid/unknown command").as_bytes())
+            .missing;
+        assert_eq!(missing, None);
+        let (mut probe, _) = line(BANNER, false);
+        assert_eq!(listed(&mut probe, 1, &[]), Some(MissingRight::System));
+        let (mut probe, _) = line("Asterisk Call Manager/1.0", false);
+        assert_eq!(listed(&mut probe, 1, &[]), None, "it tells nobody");
     }
 }

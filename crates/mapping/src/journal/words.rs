@@ -98,7 +98,7 @@ mod tests {
     use crate::people::files::Watched;
     use crate::people::rule::{EmployeeRule, LeadRule};
     use crate::trunk::{Trunk, Trunks, parse};
-    use callbridge_call::{GivenIds, HeardNumber};
+    use callbridge_call::{GivenIds, RawNumber};
     use callbridge_model::{Country, EmployeeId, Judged, LeadId, Outcome};
     use callbridge_testkit::sample;
     use std::time::Duration;
@@ -261,7 +261,7 @@ mod tests {
     fn without_a_trunk_the_flags_of_all_trunks_hold() {
         let mut bare = told();
         bare.trunk = None;
-        bare.number = Some(HeardNumber {
+        bare.number = Some(RawNumber {
             text: "901110001".to_owned(),
             from_dial_string: true,
         });
@@ -313,7 +313,7 @@ mod tests {
             let mut call = told();
             call.given = Some(GivenIds::default());
             call.variables.clear();
-            call.number = number.map(|text| HeardNumber {
+            call.number = number.map(|text| RawNumber {
                 text: text.to_owned(),
                 from_dial_string: true,
             });

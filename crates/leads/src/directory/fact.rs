@@ -48,7 +48,7 @@ impl What {
     }
 
     /// Its kind.
-    pub fn told(&self) -> FactSource {
+    pub fn source(&self) -> FactSource {
         self.into()
     }
 }
@@ -90,38 +90,38 @@ impl FactSource {
 
 /// What is said of a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Told<T> {
+pub enum FactUpdate<T> {
     /// Nothing is said of it.
     #[default]
-    Untold,
+    Unchanged,
     /// There is none, or none that can be used.
     None,
     /// This one.
     Is(T),
 }
 
-impl<T> Told<T> {
+impl<T> FactUpdate<T> {
     /// Nothing said means that there is none.
     #[must_use]
     pub fn or_none(self) -> Self {
         match self {
-            Self::Untold => Self::None,
-            told @ (Self::None | Self::Is(_)) => told,
+            Self::Unchanged => Self::None,
+            update @ (Self::None | Self::Is(_)) => update,
         }
     }
 
     /// Another form of the same.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Told<U> {
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> FactUpdate<U> {
         match self {
-            Self::Untold => Told::Untold,
-            Self::None => Told::None,
-            Self::Is(it) => Told::Is(form(it)),
+            Self::Unchanged => FactUpdate::Unchanged,
+            Self::None => FactUpdate::None,
+            Self::Is(it) => FactUpdate::Is(form(it)),
         }
     }
 }
 
-impl<T> From<Option<T>> for Told<T> {
-    fn from(told: Option<T>) -> Self {
-        told.map_or(Self::None, Self::Is)
+impl<T> From<Option<T>> for FactUpdate<T> {
+    fn from(update: Option<T>) -> Self {
+        update.map_or(Self::None, Self::Is)
     }
 }

@@ -18,11 +18,11 @@ impl Scratch {
         if let Some(members) = Json::object(message) {
             return Some((members, false));
         }
-        Json::object(self.mend(message).as_bytes()).map(|members| (members, true))
+        Json::object(self.repair(message).as_bytes()).map(|members| (members, true))
     }
 
     /// The object in `message` as JSON text, as far as it is whole; empty if there is none.
-    pub(crate) fn mend(&mut self, message: &[u8]) -> &str {
+    pub(crate) fn repair(&mut self, message: &[u8]) -> &str {
         self.bytes.clear();
         Mender {
             bytes: message,
@@ -234,7 +234,7 @@ fn low(text: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn mended(message: &[u8]) -> String {
+    fn repaired(message: &[u8]) -> String {
         let mut out = Vec::new();
         Mender {
             bytes: message,
@@ -257,25 +257,28 @@ mod tests {
             r#"{"type":3,"data":{"Event":"Hangup"}"#,
             r#"{"type":3,"data":{"Event":"Hangup",}} tail"#,
         ] {
-            assert_eq!(mended(cut.as_bytes()), whole, "{cut}");
+            assert_eq!(repaired(cut.as_bytes()), whole, "{cut}");
         }
     }
 
     #[test]
     fn bad_bytes_and_escapes_are_set_right() {
-        assert_eq!(mended(b"{\"a\":\"x\\vy\"}"), r#"{"a":"x\u000by"}"#);
+        assert_eq!(repaired(b"{\"a\":\"x\\vy\"}"), r#"{"a":"x\u000by"}"#);
         assert_eq!(
-            mended(b"{\"a\":\"\xc0\xe7\"}"),
+            repaired(b"{\"a\":\"\xc0\xe7\"}"),
             "{\"a\":\"\u{fffd}\u{fffd}\"}"
         );
-        assert_eq!(mended(b"{\"a\":\"\xd0\x90\xd0\"}"), "{\"a\":\"А\u{fffd}\"}");
         assert_eq!(
-            mended(b"{\"a\":\"\xd0\"b\",\"c\":\"d\"}"),
+            repaired(b"{\"a\":\"\xd0\x90\xd0\"}"),
+            "{\"a\":\"А\u{fffd}\"}"
+        );
+        assert_eq!(
+            repaired(b"{\"a\":\"\xd0\"b\",\"c\":\"d\"}"),
             "{\"a\":\"\u{fffd}\\\"b\",\"c\":\"d\"}"
         );
-        assert_eq!(mended(b"{\"a\":\"\x01\\q\\'\"}"), r#"{"a":"\u0001\\q'"}"#);
+        assert_eq!(repaired(b"{\"a\":\"\x01\\q\\'\"}"), r#"{"a":"\u0001\\q'"}"#);
         assert_eq!(
-            mended(br#"{"a":"\ud83d\ude00\ud83d!"}"#),
+            repaired(br#"{"a":"\ud83d\ude00\ud83d!"}"#),
             r#"{"a":"\ud83d\ude00\ufffd!"}"#
         );
     }
