@@ -126,7 +126,12 @@ impl Kept {
         );
         let request = Request::post_bytes("/v1/open-api/oauth/token", body)
             .with("content-type", "application/x-www-form-urlencoded");
-        let before = self.crm.oauth.refresh(TokenKey::of(refresh)).cloned();
+        let before = self
+            .crm
+            .oauth
+            .refreshes
+            .get(&TokenKey::of(refresh))
+            .cloned();
         let sent = self.now.wall;
         let answer = self.crm.handle(sent, &request);
         let took = match answer.delivery {

@@ -170,7 +170,13 @@ impl Options {
         if !wrong.is_empty() {
             return Err(Error::Flags(wrong));
         }
-        self.application.secret(&mut config)?;
+        let application = config.settings.oauth.application.as_mut();
+        if let (Some(application), Some(path)) = (application, &self.application.client_secret_file)
+        {
+            let names = ["client secret file", "client-secret-file"];
+            let secret = kept_secret(path, "svc_sec_", names)?;
+            application.secret = TokenKey::of(secret.expose_secret());
+        }
         config.state = self.state;
         config.webhook_ca_file = self.webhook_ca_file;
         config.token = match &self.token_file {
@@ -453,23 +459,6 @@ impl ApplicationOptions {
         let allowed = grants(&self.application_grants);
         application.allowed = checked(wrong, "application-grants", allowed);
         Some(application)
-    }
-
-    /// Reads, or makes, the file of the client secret.
-    ///
-    /// # Errors
-    /// It cannot be read or made.
-    fn secret(&self, config: &mut Config) -> Result<(), Error> {
-        let (Some(application), Some(path)) = (
-            config.settings.oauth.application.as_mut(),
-            &self.client_secret_file,
-        ) else {
-            return Ok(());
-        };
-        let names = ["client secret file", "client-secret-file"];
-        let secret = kept_secret(path, "svc_sec_", names)?;
-        application.secret = TokenKey::of(secret.expose_secret());
-        Ok(())
     }
 }
 

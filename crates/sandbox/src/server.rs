@@ -7,7 +7,7 @@ use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
 use super::journal::Record;
 use super::shared::{SandboxClock, SharedSandbox, StateFile, steady_clock};
-use super::webhook::post;
+use super::webhook::post::{self, Poster};
 use bytes::Bytes;
 use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
@@ -94,10 +94,8 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 /// # Errors
 /// The state file or the address cannot be used.
 pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, Error> {
-    let setup = post::Setup {
-        ca_file: config.webhook_ca_file.clone(),
-        private_targets: config.settings.private_targets,
-    };
+    let private_targets = config.settings.private_targets;
+    let poster = Poster::new(config.webhook_ca_file.clone(), private_targets);
     let (addr, auth) = (config.listen, config.auth_listen);
     let (core, state) = prepare(config, clock())?;
     let (api, addr) = listen(addr).await?;
@@ -115,7 +113,7 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
         tokio::spawn(serving)
     };
     let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
-    let dispatching = post::dispatch(shared.clone(), setup, stop.subscribe());
+    let dispatching = post::dispatch(shared.clone(), Arc::new(poster), stop.subscribe());
     tasks.push(tokio::spawn(dispatching));
     Ok(Server {
         addr,

@@ -135,10 +135,6 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 /// # Errors
 /// What is wrong, in words.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    dates::span(text).ok_or_else(|| {
-        format!(
-            "`{text}` is not a time span such as 500ms, 6s, 2m, \
-                                             24h, 365d"
-        )
-    })
+    let wrong = || format!("`{text}` is not a time span such as 500ms, 6s, 2m, 24h, 365d");
+    dates::span(text).ok_or_else(wrong)
 }

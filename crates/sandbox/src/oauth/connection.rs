@@ -1,6 +1,6 @@
 //! What a person does in the CRM with an application and its connections.
 
-use super::state::{Application, CompanyConnection, PairOrigin, Refresh, Used};
+use super::state::{Application, CompanyConnection, Refresh};
 use crate::core::Sandbox;
 use crate::token::{Company, Grant, Token, TokenKey, TokenKind};
 use crate::webhook::keys;
@@ -96,7 +96,7 @@ pub(super) fn revoke_refresh(sandbox: &mut Sandbox, token: TokenKey) {
 /// Revokes an access or a refresh token, whoever's it is.
 pub fn revoke_any(sandbox: &mut Sandbox, value: &str) {
     let token = TokenKey::of(value);
-    if sandbox.oauth.refresh(token).is_some() {
+    if sandbox.oauth.refreshes.contains_key(&token) {
         revoke_refresh(sandbox, token);
     } else {
         sandbox.revoke_key(token);
@@ -152,16 +152,15 @@ pub fn issue_pair(
     sandbox.ensure_company(company);
     let grants = grants.as_ref().unwrap_or(&known.allowed);
     let (connection, _) = approved(sandbox, &known, company, grants);
-    Some(pair(sandbox, &connection, PairOrigin::Person, true))
+    Some(pair(sandbox, &connection, None))
 }
 
-/// Gives out an access and a refresh token, which use up what they were got for; only their one
-/// answer shows the values.
+/// Gives out an access and a refresh token; only their one answer shows the values. The parent is
+/// the refresh token that they were got for.
 pub(super) fn pair(
     sandbox: &mut Sandbox,
     connection: &CompanyConnection,
-    origin: PairOrigin,
-    answered: bool,
+    parent: Option<TokenKey>,
 ) -> (String, String) {
     let minted = (sandbox.mint("svc_at_"), sandbox.mint("svcrt_"));
     let lives = &sandbox.settings.oauth;
@@ -183,7 +182,7 @@ pub(super) fn pair(
     let record = Refresh {
         application,
         company,
-        parent: sandbox.oauth.use_up(origin, Used { at: now, answered }),
+        parent,
         expires_at: now.plus(lives.refresh_life),
         revoked: false,
         used: None,

@@ -4,7 +4,7 @@
 
 use super::connection::{self, pair};
 use super::problem::{Code, Form, Problem};
-use super::state::{Application, CompanyConnection, PairOrigin, Used, scope};
+use super::state::{Application, AuthorizationCode, CompanyConnection, Refresh, Used, scope};
 use crate::core::Sandbox;
 use crate::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success};
 use crate::faults::Action;
@@ -58,19 +58,16 @@ fn oauth_answer(
         return Ok(Success::default().respond("Success"));
     }
     // The success body of RFC 6749, without an envelope (§4.1.1).
-    let words = match form.one("grant_type")?.unwrap_or_default() {
-        "authorization_code" => {
-            let tokens = exchange_code(sandbox, application, form, answered)?;
-            return Ok(Response::json(200, &tokens));
-        }
-        "refresh_token" => {
-            let tokens = exchange_refresh(sandbox, application, form, answered)?;
-            return Ok(Response::json(200, &tokens));
-        }
-        "" => "grant_type is missing",
-        _ => "grant_type is neither authorization_code nor refresh_token",
+    let unsupported = |words: &str| Err(Code::UnsupportedGrantType.because(words));
+    let at = sandbox.now;
+    let used = Some(Used { at, answered });
+    let tokens = match form.one("grant_type")?.unwrap_or_default() {
+        "authorization_code" => exchange_code(sandbox, application, form, used)?,
+        "refresh_token" => exchange_refresh(sandbox, application, form, used)?,
+        "" => return unsupported("grant_type is missing"),
+        _ => return unsupported("grant_type is neither authorization_code nor refresh_token"),
     };
-    Err(Code::UnsupportedGrantType.because(words))
+    Ok(Response::json(200, &tokens))
 }
 
 /// The envelope with `error` null and `errors` empty; the code stays in the log (§7.6).
@@ -127,7 +124,7 @@ fn unblocked(sandbox: &mut Sandbox, application: &Application, form: &Form) -> R
 fn is_blocked(sandbox: &Sandbox, application: i64, key: TokenKey) -> bool {
     let code = sandbox.oauth.codes.get(&key);
     let code = code.map(|own| (Some(own.application), own.company));
-    let refresh = sandbox.oauth.refresh(key);
+    let refresh = sandbox.oauth.refreshes.get(&key);
     let refresh = refresh.map(|own| (Some(own.application), own.company));
     let access = sandbox.tokens.get(&key);
     let access = access.map(|own| (own.application, own.company));
@@ -145,7 +142,7 @@ fn exchange_code(
     sandbox: &mut Sandbox,
     application: &Application,
     form: &Form,
-    answered: bool,
+    used: Option<Used>,
 ) -> Result<Value, Problem> {
     let key = TokenKey::of(form.needed("code")?);
     let redirect_uri = form.needed("redirect_uri")?;
@@ -167,8 +164,11 @@ fn exchange_code(
     }
     let (connection, secrets) =
         connection::approved(sandbox, application, code.company, &code.grants);
-    let origin = PairOrigin::Code(key);
-    let mut tokens = tokens(sandbox, &connection, origin, answered);
+    let mut tokens = tokens(sandbox, &connection, None);
+    sandbox
+        .oauth
+        .codes
+        .insert(key, AuthorizationCode { used, ..code });
     for (name, secret) in secrets {
         tokens[name] = json!(secret);
     }
@@ -179,10 +179,10 @@ fn exchange_refresh(
     sandbox: &mut Sandbox,
     application: &Application,
     form: &Form,
-    answered: bool,
+    used: Option<Used>,
 ) -> Result<Value, Problem> {
     let key = TokenKey::of(form.needed("refresh_token")?);
-    let own = sandbox.oauth.refresh(key).cloned();
+    let own = sandbox.oauth.refreshes.get(&key).cloned();
     let own = own.filter(|own| own.application == application.id);
     let own = own.ok_or_else(|| refused("unknown refresh token"))?;
     if let Some(used) = own.used {
@@ -200,8 +200,8 @@ fn exchange_refresh(
     }
     let connection = connection::live_connection(sandbox, application.id, own.company);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
-    let origin = PairOrigin::Refresh(key);
-    Ok(tokens(sandbox, &connection, origin, answered))
+    sandbox.oauth.refreshes.insert(key, Refresh { used, ..own });
+    Ok(tokens(sandbox, &connection, Some(key)))
 }
 
 /// A second use. Whoever never got the answer to the first may not know of it.
@@ -217,10 +217,9 @@ fn judge_reuse(sandbox: &mut Sandbox, kind: ViolationKind, rule: &str, used: Use
 fn tokens(
     sandbox: &mut Sandbox,
     connection: &CompanyConnection,
-    origin: PairOrigin,
-    answered: bool,
+    parent: Option<TokenKey>,
 ) -> Value {
-    let (access, refresh) = pair(sandbox, connection, origin, answered);
+    let (access, refresh) = pair(sandbox, connection, parent);
     json!({
         "access_token": access,
         "token_type": "Bearer",
@@ -242,7 +241,7 @@ pub(super) fn revoke_for(
     if own.is_some_and(|own| own.application == Some(application.id)) {
         sandbox.revoke_key(token);
     }
-    let own = sandbox.oauth.refresh(token);
+    let own = sandbox.oauth.refreshes.get(&token);
     if own.is_some_and(|own| own.application == application.id) {
         connection::revoke_refresh(sandbox, token);
     }

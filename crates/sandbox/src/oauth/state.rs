@@ -158,17 +158,6 @@ pub struct Refresh {
     pub used: Option<Used>,
 }
 
-/// What a pair of tokens was got for, which is used up by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PairOrigin {
-    /// An authorization code.
-    Code(TokenKey),
-    /// A refresh token.
-    Refresh(TokenKey),
-    /// A person, past the consent page.
-    Person,
-}
-
 /// Applications, connections, codes and refresh tokens.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OAuthState {
@@ -194,11 +183,6 @@ impl OAuthState {
         self.applications
             .values()
             .find(|application| application.client_id == client_id)
-    }
-
-    /// A refresh token by its fingerprint.
-    pub fn refresh(&self, key: TokenKey) -> Option<&Refresh> {
-        self.refreshes.get(&key)
     }
 
     /// The refresh tokens of a connection.
@@ -236,25 +220,6 @@ impl OAuthState {
             }
         }
         found
-    }
-
-    /// The code or the refresh token that a pair was got for is used up; gives the latter.
-    pub(super) fn use_up(&mut self, origin: PairOrigin, used: Used) -> Option<TokenKey> {
-        match origin {
-            PairOrigin::Code(code) => {
-                if let Some(code) = self.codes.get_mut(&code) {
-                    code.used = Some(used);
-                }
-                None
-            }
-            PairOrigin::Refresh(old) => {
-                if let Some(old) = self.refreshes.get_mut(&old) {
-                    old.used = Some(used);
-                }
-                Some(old)
-            }
-            PairOrigin::Person => None,
-        }
     }
 
     /// Drops what has long been over.

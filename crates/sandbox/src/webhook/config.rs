@@ -133,14 +133,9 @@ pub fn is_private(address: IpAddr) -> bool {
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
     let [a, b, ..] = address.octets();
-    match a {
-        0 | 10 | 127 | 224..=255 => true,
-        100 => (64..128).contains(&b),
-        169 => b == 254,
-        172 => (16..32).contains(&b),
-        192 => b == 168,
-        _ => false,
-    }
+    let shared = a == 100 && (64..128).contains(&b);
+    let own = address.is_private() || address.is_loopback() || address.is_link_local();
+    own || shared || matches!(a, 0 | 224..=255)
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
@@ -157,8 +152,6 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         let c = address.segments()[2];
         return is_private_v4(Ipv4Addr::from((u32::from(b) << 16) | u32::from(c)));
     }
-    let unique_local = a & 0xfe00 == 0xfc00;
     let link_or_site_local = a & 0xff80 == 0xfe80;
-    let multicast = a & 0xff00 == 0xff00;
-    unique_local || link_or_site_local || multicast
+    address.is_unique_local() || link_or_site_local || address.is_multicast()
 }

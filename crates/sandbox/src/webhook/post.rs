@@ -23,22 +23,12 @@ pub const CONNECT: Duration = Duration::from_secs(3);
 /// the document has to be read.
 pub const RESPOND: Duration = Duration::from_secs(10);
 
-/// What deliveries over the network need, beside the core.
-#[derive(Clone, Debug, Default)]
-pub struct Setup {
-    /// Authorities in PEM, the only ones trusted then; `None`: the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Names may lead to private addresses.
-    pub private_targets: bool,
-}
-
 /// Dispatches until told to stop; what is under way then goes again after the next start.
 pub(crate) async fn dispatch(
     shared: SharedSandbox,
-    setup: Setup,
+    poster: Arc<Poster>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let poster = Arc::new(Poster::new(setup));
     let mut cycle = tokio::time::interval(CYCLE);
     cycle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut under_way = JoinSet::new();
@@ -68,15 +58,19 @@ async fn deliver(shared: &SharedSandbox, poster: &Poster, dispatch: &Dispatch) {
 /// Makes attempts; the client is built with the first.
 #[derive(Debug)]
 pub struct Poster {
-    setup: Setup,
+    /// Authorities in PEM, the only ones trusted then; `None`: the system's.
+    ca_file: Option<PathBuf>,
+    /// Names may lead to private addresses.
+    private_targets: bool,
     http: OnceLock<Result<reqwest::Client, String>>,
 }
 
 impl Poster {
     /// Opens nothing yet.
-    pub const fn new(setup: Setup) -> Self {
+    pub const fn new(ca_file: Option<PathBuf>, private_targets: bool) -> Self {
         Self {
-            setup,
+            ca_file,
+            private_targets,
             http: OnceLock::new(),
         }
     }
@@ -110,10 +104,10 @@ impl Poster {
             .connect_timeout(CONNECT)
             .timeout(RESPOND)
             .dns_resolver(Arc::new(Resolver {
-                private_targets: self.setup.private_targets,
+                private_targets: self.private_targets,
             }))
             .user_agent(concat!("callbridge-sandbox/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &self.setup.ca_file {
+        if let Some(path) = &self.ca_file {
             let failed = |why: String| format!("--webhook-ca-file {}: {why}", path.display());
             let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
             let roots = reqwest::Certificate::from_pem_bundle(&pem)
