@@ -58,7 +58,7 @@ use callbridge_call::EventTime;
 use callbridge_sandbox::token::TokenKey;
 use callbridge_sandbox::window::{Rate as Limit, Windows};
 use callbridge_sender::Rate;
-use callbridge_sender::pacer::{Pace, Pacer, Past};
+use callbridge_sender::pacer::{Pace, Pacer};
 use governor::clock::FakeRelativeClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -145,7 +145,7 @@ impl Keeper for Ours {
 
     fn restart(&mut self, now: Duration) {
         let kept = self.0.uses(now).collect();
-        self.0 = Pacer::start(Rate::SERVICE, Past::Known(kept), now);
+        self.0 = Pacer::start(Rate::SERVICE, kept, now);
     }
 }
 
@@ -396,7 +396,7 @@ fn main() {
         "network and process", "pace kept by", "a window", "any", "429s", "accepted/min"
     );
     for weather in &WEATHERS {
-        let start = Pacer::start(Rate::SERVICE, Past::Fresh, Duration::ZERO);
+        let start = Pacer::start(Rate::SERVICE, BTreeMap::new(), Duration::ZERO);
         let keepers: [&mut dyn Keeper; 4] = [
             &mut Ours(start),
             &mut Governor::new(),

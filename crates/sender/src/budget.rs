@@ -3,7 +3,7 @@
 
 use super::in_flight::InFlight;
 use super::memory::{Recollection, Shared, Silence};
-use super::pacer::{Pace, Pacer, Past, STRAGGLER, Use};
+use super::pacer::{Pace, Pacer, STRAGGLER, Use};
 use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
 use callbridge_crm::{ApiError, ApiResult};
@@ -159,10 +159,17 @@ impl Budget {
 /// The budget as it was left, and silence for what is not known of it.
 fn pacer(rate: Rate, known: &Known, found: &Recollection, now: Now) -> Pacer {
     let Recollection { memory, doubts } = found;
-    let past = past(known, now);
-    let mut pacer = Pacer::start(rate, past, now.boot);
+    let sure = known.slots.iter().all(|row| is_known(row, known, now));
+    let uses = known.slots.iter().map(|row| {
+        let (sent, ended) = match sure {
+            true => (row.sent, row.answered),
+            false => (now.boot, None),
+        };
+        (row.slot, Use { sent, ended })
+    });
+    let mut pacer = Pacer::start(rate, uses.collect(), now.boot);
     let window = rate.window();
-    if known.restored || !doubts.is_empty() {
+    if !sure || known.restored || !doubts.is_empty() {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {
@@ -197,33 +204,10 @@ fn end_of(answer: &ApiResult, now: Now) -> Duration {
 
 /// The slots of this boot are known exactly; any of another one, ahead of our clock, or from
 /// before the clock was set forward, makes all of them doubtful.
-fn past(known: &Known, now: Now) -> Past {
-    if known.slots.is_empty() {
-        return Past::Fresh;
-    }
-    let sure = known.slots.iter().all(|row| {
-        known
-            .boot_id
-            .as_deref()
-            .is_some_and(|boot| !boot.is_empty() && boot == row.boot_id)
-            && row.sent <= now.boot
-            && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
-            && !ClockOffset::of(row.wall_sent, row.sent).has_jumped(now.offset())
-    });
-    if !sure {
-        return Past::Doubtful(known.slots.iter().map(|row| row.slot).collect());
-    }
-    let uses = known.slots.iter();
-    Past::Known(
-        uses.map(|row| {
-            (
-                row.slot,
-                Use {
-                    sent: row.sent,
-                    ended: row.answered,
-                },
-            )
-        })
-        .collect(),
-    )
+fn is_known(row: &SlotRow, known: &Known, now: Now) -> bool {
+    let boot = known.boot_id.as_deref().filter(|boot| !boot.is_empty());
+    boot == Some(row.boot_id.as_str())
+        && row.sent <= now.boot
+        && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
+        && !ClockOffset::of(row.wall_sent, row.sent).has_jumped(now.offset())
 }

@@ -5,6 +5,7 @@ use super::pause_cause::Admission;
 use super::plan::{Decision, Lane, Task};
 use super::possibly_sent_search::SearchStep;
 use super::reconciliation::WORTH;
+use super::reconciliation::page_strategy::PageStrategy;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::troubles::{InFlightPart, Part, PartAdmission};
 use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
@@ -78,10 +79,8 @@ impl Core {
             Admission::Answer | Admission::Token => return Decision::Idle,
         }
         let choice = Choice {
-            core: self,
-            now,
-            head,
             search: &search,
+            ..self.choice(now, head)
         };
         if let Some(unresolved) = choice.unresolved() {
             return Decision::Revive(Box::new(unresolved.clone()));
@@ -174,15 +173,26 @@ impl<'a> Choice<'a> {
 
     /// What works of the service, as far as is known.
     fn open(&self, in_flight_parts: &[InFlightPart]) -> Open {
-        let troubles = &self.core.gate.troubles;
-        let open = |part| {
-            troubles.admission(self.now.boot, part, in_flight_parts) == PartAdmission::AtOnce
-        };
         Open {
-            submissions: open(Part::Submissions),
-            polls: open(Part::Polls) && !self.core.rights.polls_barred(self.now.boot),
-            reconciliation: open(Part::Reconciliation),
+            submissions: self.is_open(Part::Submissions, in_flight_parts),
+            polls: self.is_open(Part::Polls, in_flight_parts),
+            reconciliation: self.is_open(Part::Reconciliation, in_flight_parts),
         }
+    }
+
+    fn is_open(&self, part: Part, in_flight_parts: &[InFlightPart]) -> bool {
+        let barred = part == Part::Polls && self.core.rights.polls_barred(self.now.boot);
+        !barred && self.admission(part, in_flight_parts) == PartAdmission::AtOnce
+    }
+
+    fn admission(&self, part: Part, in_flight_parts: &[InFlightPart]) -> PartAdmission {
+        let troubles = &self.core.gate.troubles;
+        troubles.admission(self.now.boot, part, in_flight_parts)
+    }
+
+    /// How pages of the journal are read.
+    fn pages(&self) -> &PageStrategy {
+        self.core.confirmation.page_strategy()
     }
 
     /// A call that neither polls, which are refused, nor sweeps will ever tell of: it was left to
@@ -194,11 +204,7 @@ impl<'a> Choice<'a> {
         }
         let old = |call: &Unconfirmed, age| call.age(self.now.wall) >= age;
         let alone = self.head.alone.as_ref().filter(|it| old(it, OLD_POLL));
-        let pages = self
-            .core
-            .confirmation
-            .page_strategy()
-            .is_readable(self.now.wall);
+        let pages = self.pages().is_readable(self.now.wall);
         let oldest = self.head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
@@ -207,22 +213,16 @@ impl<'a> Choice<'a> {
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
     fn pick_probe(&self, in_flight_parts: &[InFlightPart]) -> Option<(Lane, Task)> {
-        let troubles = &self.core.gate.troubles;
-        let barred = self.core.rights.polls_barred(self.now.boot);
-        let open = |part: &Part| {
-            let may = *part != Part::Polls || !barred;
-            may && troubles.admission(self.now.boot, *part, in_flight_parts)
-                == PartAdmission::AtOnce
-        };
+        let open = |part| self.is_open(part, in_flight_parts);
         let mut parts = [Part::Submissions, Part::Polls, Part::Reconciliation];
-        parts.sort_by_key(|part| troubles.asked(*part));
-        let open_parts = parts.iter().filter(|part| open(part));
-        let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(*part)));
+        parts.sort_by_key(|part| self.core.gate.troubles.asked(*part));
+        let open_parts = parts.into_iter().filter(|part| open(*part));
+        let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(part)));
         let picked = picked.next();
         let waits =
             self.head.submitted > 0 || self.core.load.unsent > 0 && !self.core.settings.dry_run;
         match picked {
-            None if !waits && open(&Part::Token) => Some((Lane::Token, Task::TokenInfo)),
+            None if !waits && open(Part::Token) => Some((Lane::Token, Task::TokenInfo)),
             picked => picked,
         }
     }
@@ -244,20 +244,13 @@ impl<'a> Choice<'a> {
         let fails = troubles.fails_since(Part::Reconciliation);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
-        self.core
-            .confirmation
-            .page_strategy()
-            .is_readable(self.now.wall)
-            && !fails
-            && !self.core.settings.dry_run
+        self.pages().is_readable(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_reconcile(&self) -> bool {
         let fails = self.core.gate.troubles.fails(Part::Reconciliation);
-        self.core.confirmation.page_strategy().is_on(self.now.wall)
-            && !fails
-            && !self.core.settings.dry_run
+        self.pages().is_on(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
     fn pick(&self, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
@@ -266,12 +259,9 @@ impl<'a> Choice<'a> {
         }
         let due = self.due().filter(|_| open.polls);
         let old = |it: &&Unconfirmed| it.age(self.now.wall) >= OLD_POLL;
+        let alone = self.head.alone.as_ref();
         let turn = match self.may_reconcile() {
-            true => self
-                .head
-                .alone
-                .as_ref()
-                .filter(|it| open.polls && self.may_poll(it)),
+            true => alone.filter(|it| open.polls && self.may_poll(it)),
             false => due,
         };
         let turn = turn
@@ -343,8 +333,7 @@ impl<'a> Choice<'a> {
     fn reconcile_when_free(&self, open: Open) -> Option<Task> {
         let begins = !self.core.confirmation.reconciliation.is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
-        let on = self.core.confirmation.page_strategy().is_on(self.now.wall)
-            && !self.core.settings.dry_run;
+        let on = self.pages().is_on(self.now.wall) && !self.core.settings.dry_run;
         let needs =
             self.core.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
         let may = on || needs && self.may_read_journal();
@@ -436,12 +425,7 @@ impl<'a> Choice<'a> {
         });
         let in_flight_parts = self.core.in_flight.in_flight_parts();
         let gates = Part::ALL.iter().copied().filter_map(|part| {
-            match self
-                .core
-                .gate
-                .troubles
-                .admission(self.now.boot, part, &in_flight_parts)
-            {
+            match self.admission(part, &in_flight_parts) {
                 PartAdmission::From(at) => Some(at),
                 PartAdmission::AtOnce | PartAdmission::Answer => None,
             }

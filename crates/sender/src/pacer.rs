@@ -60,17 +60,6 @@ pub struct Use {
     pub ended: Option<Duration>,
 }
 
-/// What is known at a start of the requests before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// Nothing was ever sent from this state.
-    Fresh,
-    /// The slots of this boot.
-    Known(BTreeMap<u32, Use>),
-    /// Slots of another boot, or of nobody knows which: their numbers.
-    Doubtful(Vec<u32>),
-}
-
 /// The budget of one process.
 #[derive(Debug)]
 pub struct Pacer {
@@ -91,40 +80,19 @@ struct Shared {
 }
 
 impl Pacer {
-    /// The budget at a start, `now` since boot.
-    pub fn start(rate: Rate, past: Past, now: Duration) -> Self {
-        let shape = Shape::new(rate, now);
-        let mut pacer = Self {
-            rate,
-            uses: BTreeMap::new(),
-            silent_until: None,
-            shape,
-            shared: None,
-        };
-        match past {
-            Past::Fresh => {}
-            Past::Known(uses) => {
-                for (slot, mut one) in uses {
-                    // killed under way: its connection ended with the process
-                    one.ended = one.ended.or(Some(now + STRAGGLER));
-                    pacer.uses.insert(slot, one);
-                }
-            }
-            Past::Doubtful(slots) => {
-                let ended = now + STRAGGLER;
-                for slot in slots {
-                    pacer.uses.insert(
-                        slot,
-                        Use {
-                            sent: now,
-                            ended: Some(ended),
-                        },
-                    );
-                }
-                pacer.silent_until = Some(ended + pacer.reach());
-            }
+    /// The budget at a start, `now` since boot, with the slots that are known of before.
+    pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration) -> Self {
+        for one in uses.values_mut() {
+            // killed under way: its connection ended with the process
+            one.ended = one.ended.or(Some(now + STRAGGLER));
         }
-        pacer
+        Self {
+            rate,
+            uses,
+            silent_until: None,
+            shape: Shape::new(rate, now),
+            shared: None,
+        }
     }
 
     /// The rate it was made with.

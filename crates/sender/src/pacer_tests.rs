@@ -10,7 +10,16 @@ fn rate(text: &str) -> Rate {
 }
 
 fn fresh(text: &str) -> Pacer {
-    Pacer::start(rate(text), Past::Fresh, Duration::ZERO)
+    Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO)
+}
+
+/// After slots of another boot, or of nobody knows which.
+fn doubtful(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
+    let (sent, ended) = (now, None);
+    let uses = slots.into_iter().map(|slot| (slot, Use { sent, ended }));
+    let mut pacer = Pacer::start(rate, uses.collect(), now);
+    pacer.doubt(now);
+    pacer
 }
 
 /// Sends and answers at `now` until refused; how many went.
@@ -77,7 +86,7 @@ fn a_restart_in_the_same_boot_forgets_nothing_and_waits_for_nothing_else() {
     pacer.ended(first, 2 * S);
     pacer.take(3 * S, Pace::AtOnce).expect("free");
     let kept = pacer.uses(4 * S).collect();
-    let mut again = Pacer::start(rate("3/60s"), Past::Known(kept), 10 * S);
+    let mut again = Pacer::start(rate("3/60s"), kept, 10 * S);
     assert_eq!(again.used(10 * S), 2);
     assert!(again.take(10 * S, Pace::AtOnce).is_ok());
     let ends: Vec<_> = again.uses(10 * S).map(|(_, one)| one.ended).collect();
@@ -90,7 +99,7 @@ fn a_restart_in_the_same_boot_forgets_nothing_and_waits_for_nothing_else() {
 
 #[test]
 fn a_reboot_is_followed_by_a_window_of_silence() {
-    let mut pacer = Pacer::start(rate("60/60s"), Past::Doubtful(vec![0, 7]), S);
+    let mut pacer = doubtful(rate("60/60s"), [0, 7], S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
     assert_eq!(pacer.silent_until(), Some(until));
@@ -136,7 +145,7 @@ fn a_lower_limit_after_a_restart_counts_what_the_higher_one_sent() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(S).collect();
-    let mut lower = Pacer::start(rate("10/60s"), Past::Known(kept), 2 * S);
+    let mut lower = Pacer::start(rate("10/60s"), kept, 2 * S);
     assert_eq!(burst(&mut lower, 60 * S), 0);
     assert_eq!(burst(&mut lower, 62 * S), 10);
 }
@@ -168,7 +177,7 @@ fn a_shorter_window_before_a_restart_is_counted_in_the_service_s_after_it() {
         "sixty in the service's window"
     );
     let kept = pacer.uses(33 * S).collect();
-    let mut again = Pacer::start(rate("60/60s"), Past::Known(kept), 34 * S);
+    let mut again = Pacer::start(rate("60/60s"), kept, 34 * S);
     assert_eq!(burst(&mut again, 60 * S), 0);
     assert_eq!(burst(&mut again, 62 * S), 30);
 }
@@ -178,7 +187,7 @@ fn a_shorter_window_after_a_restart_is_not_a_fresh_one_of_the_service() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(31 * S).collect();
-    let mut again = Pacer::start(rate("10/10s"), Past::Known(kept), 32 * S);
+    let mut again = Pacer::start(rate("10/10s"), kept, 32 * S);
     assert_eq!(again.used(32 * S), 0, "none in the last ten seconds");
     assert_eq!(burst(&mut again, 33 * S), 0, "sixty in the last minute");
     assert_eq!(burst(&mut again, 62 * S), 10);
@@ -276,7 +285,7 @@ impl Played {
         Self {
             now: 0,
             booted: 0,
-            pacer: Pacer::start(rate, Past::Fresh, Duration::ZERO),
+            pacer: Pacer::start(rate, BTreeMap::new(), Duration::ZERO),
             under_way: Vec::new(),
             arrived: Vec::new(),
         }
@@ -308,14 +317,14 @@ impl Played {
             Event::Restart { down, rate } => {
                 let kept = self.pacer.uses(self.boot(self.now)).collect();
                 self.killed(down);
-                self.pacer = Pacer::start(rate, Past::Known(kept), self.boot(self.now));
+                self.pacer = Pacer::start(rate, kept, self.boot(self.now));
             }
             Event::Reboot { down, rate } => {
                 let kept = self.pacer.uses(self.boot(self.now)).map(|(slot, _)| slot);
-                let kept = kept.collect();
+                let kept: Vec<u32> = kept.collect();
                 self.killed(down);
                 self.booted = self.now - 3_000;
-                self.pacer = Pacer::start(rate, Past::Doubtful(kept), self.boot(self.now));
+                self.pacer = doubtful(rate, kept, self.boot(self.now));
             }
         }
     }

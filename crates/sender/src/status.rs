@@ -54,34 +54,28 @@ pub(super) struct Slots {
 impl SenderStatus {
     /// The budget at a moment since boot.
     pub fn budget(&self, now: Duration) -> BudgetStatus {
-        let used = self
-            .slots
-            .frees
-            .iter()
-            .filter(|free| free.is_none_or(|at| at > now))
-            .count();
-        let used = u32::try_from(used).unwrap_or(u32::MAX);
-        let full = used >= self.slots.limit;
-        let next = self
-            .slots
-            .frees
-            .iter()
-            .flatten()
-            .filter(|at| **at > now)
-            .min();
-        let next = if full {
-            next.copied().unwrap_or(now + self.slots.window)
-        } else {
-            now
+        let Slots {
+            limit,
+            window,
+            frees,
+            silent_until,
+        } = &self.slots;
+        let taken = || {
+            let taken = |free: &&Option<Duration>| free.is_none_or(|at| at > now);
+            frees.iter().filter(taken)
         };
-        let next = next
-            .max(self.slots.silent_until.unwrap_or_default())
-            .saturating_sub(now);
+        let used = u32::try_from(taken().count()).unwrap_or(u32::MAX);
+        let next = match used >= *limit {
+            true => taken().flatten().min().copied().unwrap_or(now + *window),
+            false => now,
+        };
+        let next = next.max(silent_until.unwrap_or_default());
+        let wait = next.saturating_sub(now);
         BudgetStatus {
-            limit: self.slots.limit,
-            window_sec: self.slots.window.as_secs(),
+            limit: *limit,
+            window_sec: window.as_secs(),
             used,
-            next_free_in_ms: u64::try_from(next.as_millis()).unwrap_or(u64::MAX),
+            next_free_in_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
@@ -129,22 +123,23 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
             (None, false) => "missing",
         },
     };
-    let named = |name: &str, id: Option<i64>| match (name.is_empty(), id) {
-        (false, _) => Some(name.to_owned()),
-        (true, id) => id.map(|id| id.to_string()),
+    let state = state.to_owned();
+    let unknown = Token {
+        state,
+        ..Token::default()
+    };
+    let Some(info) = info else { return unknown };
+    let named = |name: &str, id: Option<i64>| match name {
+        "" => id.map(|id| id.to_string()),
+        name => Some(name.to_owned()),
     };
     Token {
-        state: state.to_owned(),
-        kind: info
-            .map(|info| info.kind.clone())
-            .filter(|kind| !kind.is_empty()),
-        company: info.and_then(|info| named(&info.company_name, Some(info.company))),
-        application: info.and_then(|info| named(&info.application_name, info.application)),
-        expires_at: info.and_then(|info| info.expires_at).map(|at| at.get()),
-        grants: info
-            .and_then(|info| info.grants.clone())
-            .unwrap_or_default(),
-        print: None,
+        kind: named(&info.kind, None),
+        company: named(&info.company_name, Some(info.company)),
+        application: named(&info.application_name, info.application),
+        expires_at: info.expires_at.map(|at| at.get()),
+        grants: info.grants.clone().unwrap_or_default(),
+        ..unknown
     }
 }
 

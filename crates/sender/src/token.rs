@@ -132,13 +132,11 @@ impl Watch {
     /// Ends when the keeper of the token has told something new; never where there is none.
     pub async fn changed(&mut self) {
         let changed = match &mut self.source {
-            TokenSource::Kept(updates) => updates.changed().await,
-            TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => {
-                return std::future::pending().await;
-            }
+            // without news the keeper has ended, and the process with it
+            TokenSource::Kept(updates) => updates.changed().await.is_ok(),
+            TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => false,
         };
-        if changed.is_err() {
-            // the keeper has ended, and the process with it
+        if !changed {
             std::future::pending().await
         }
     }

@@ -175,56 +175,37 @@ impl JournalReconciliation {
             let waits = call.next_poll > now && call.next_poll <= now.plus(HELD_MAX);
             (call.submitted_at <= confirmable_before || call.is_ahead(now)) && !waits
         };
-        let targets: BTreeMap<CallUuid, ReconcileTarget> = targets
-            .into_iter()
-            .map(|call| {
-                let (confirmable, unresolved) = (due(&call), !tokens.contains(&call.token));
-                (
-                    call.uuid,
-                    ReconcileTarget {
-                        call,
-                        confirmable,
-                        unresolved,
-                    },
-                )
-            })
-            .collect();
-        let confirmable = || {
-            targets
-                .values()
-                .filter(|it| it.confirmable)
-                .map(|it| &it.call)
+        let target = |call: Unconfirmed| ReconcileTarget {
+            confirmable: due(&call),
+            unresolved: !tokens.contains(&call.token),
+            call,
         };
-        // what was sent long before it was accepted would widen the range for all others
-        let narrow = targets
-            .values()
-            .filter(|it| it.confirmable && (it.unresolved || sent_once(&it.call)))
-            .map(|it| &it.call);
-        let first = match self.page_strategy.range {
-            Range::Sent | Range::SentMinute | Range::SentMinutes => narrow
-                .map(|call| call.first_sent)
-                .min()
-                .or_else(|| confirmable().map(|call| call.first_sent).min())
-                .map(EventTime::floor_seconds),
-            Range::Started | Range::Whole => confirmable().map(|call| call.started).min(),
+        let targets = targets.into_iter().map(|call| (call.uuid, target(call)));
+        let targets: BTreeMap<CallUuid, ReconcileTarget> = targets.collect();
+        let ways = &self.page_strategy;
+        let confirmable = || targets.values().filter(|it| it.confirmable);
+        let first = match ways.range {
+            Range::Sent | Range::SentMinute | Range::SentMinutes => {
+                // what was sent long before it was accepted would widen the range for all others
+                let narrow = confirmable().filter(|it| it.unresolved || sent_once(&it.call));
+                let narrow = narrow.map(|it| it.call.first_sent).min();
+                let any = || confirmable().map(|it| it.call.first_sent).min();
+                narrow.or_else(any).map(EventTime::floor_seconds)
+            }
+            Range::Started | Range::Whole => confirmable().map(|it| it.call.started).min(),
         };
         let Some(first) = first else { return };
-        let margin = self
-            .page_strategy
-            .range
-            .margin()
-            .unwrap_or_default()
-            .as_secs();
+        let margin = ways.range.margin().unwrap_or_default().as_secs();
         let since = first.get() - i64::try_from(margin).unwrap_or(0);
-        let page = match self.page_strategy.end {
+        let page = match ways.end {
             End::First => 1,
-            End::Last => self.page_strategy.pages.max(1),
+            End::Last => ways.pages.max(1),
         };
-        let unresolved_alone = targets.values().all(|it| it.unresolved || !it.confirmable);
-        let timeless = confirmable().any(|call| call.is_ahead(now));
-        let whole = timeless || unresolved_alone && !self.page_strategy.proven;
-        let before = whole.then(|| self.page_strategy.clone());
-        let ranged = self.page_strategy.range != Range::Whole && before.is_none();
+        let unresolved_alone = confirmable().all(|it| it.unresolved);
+        let timeless = confirmable().any(|it| it.call.is_ahead(now));
+        let whole = timeless || unresolved_alone && !ways.proven;
+        let before = whole.then(|| ways.clone());
+        let ranged = ways.range != Range::Whole && before.is_none();
         self.running = Some(Running {
             since: ranged.then_some(EpochSeconds::new(since)),
             before,
