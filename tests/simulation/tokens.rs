@@ -151,7 +151,8 @@ impl Kept {
             && self
                 .crm
                 .oauth
-                .refresh(TokenKey::of(self.refresh.expose_secret()))
+                .refreshes
+                .get(&TokenKey::of(self.refresh.expose_secret()))
                 .is_some_and(|after| after.used.is_some());
         let outcome = match reply {
             TokenReply::Pair(pair) => {

@@ -11,6 +11,7 @@ use crate::gated::Gated;
 use callbridge_model::{ExposeSecret, Permit, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 /// The most bytes of an answer to a form that are read.
@@ -229,15 +230,11 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
         .tcp_user_timeout(setup.timeouts.total)
         .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = &setup.ca_file {
-        let pem = std::fs::read(path)
-            .map_err(|error| format!("--crm-ca-file {}: {error}", path.display()))?;
-        let roots = reqwest::Certificate::from_pem_bundle(&pem)
-            .map_err(|error| format!("--crm-ca-file {}: {error}", path.display()))?;
+        let failed = |why: &dyn Display| format!("--crm-ca-file {}: {why}", path.display());
+        let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+        let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
         if roots.is_empty() {
-            return Err(format!(
-                "--crm-ca-file {}: no certificate in it",
-                path.display()
-            ));
+            return Err(failed(&"no certificate in it"));
         }
         builder = builder.tls_certs_only(roots);
     } else if setup.address.is_plain() {

@@ -192,12 +192,7 @@ impl Envelope {
                         .filter_map(Value::as_object)
                         .filter_map(best_rows),
                 )
-                .max_by_key(|rows| {
-                    (
-                        rows.iter().filter(|row| names_a_call(row)).count(),
-                        rows.len(),
-                    )
-                })?,
+                .max_by_key(worth)?,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
         };
         let inside = data
@@ -326,12 +321,14 @@ fn grant(value: &Value) -> Option<String> {
 
 /// Of the arrays in an object, the one that is most likely the rows.
 fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
-    map.values().filter_map(Value::as_array).max_by_key(|rows| {
-        (
-            rows.iter().filter(|row| names_a_call(row)).count(),
-            rows.len(),
-        )
-    })
+    let lists = map.values().filter_map(Value::as_array);
+    lists.max_by_key(worth)
+}
+
+/// How many of the rows name a call, and how many there are.
+fn worth(rows: &&Vec<Value>) -> (usize, usize) {
+    let calls = rows.iter().filter(|row| names_a_call(row));
+    (calls.count(), rows.len())
 }
 
 fn names_a_call(row: &Value) -> bool {

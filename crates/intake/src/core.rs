@@ -296,7 +296,8 @@ impl Intake {
 
     /// The file is read to its present end: nothing that could still come belongs before `now`.
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
-        let Some(source) = self.sources.get_mut(usize::from(id.0)) else {
+        let at = usize::from(id.0);
+        let Some(source) = self.sources.get_mut(at) else {
             return;
         };
         source.status.state = status::SourceState::Done;
@@ -307,20 +308,12 @@ impl Intake {
                 second.at_end(now);
             }
         }
-        let mut of_pbx = self
-            .sources
-            .iter()
-            .filter(|source| source.settings.pbx == pbx);
-        let ended = |source: &IntakeSource| {
-            source.settings.file && source.status.state == status::SourceState::Done
-        };
-        if of_pbx.all(ended) {
-            for (name, pbx_of_file) in &mut self.pbxes {
-                if *name == pbx || name.starts_with(&format!("{pbx}/")) {
-                    pbx_of_file.assembler.finish_all(now);
-                    pbx_of_file.records.at_end(now);
-                }
-            }
+        let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == pbx);
+        if of_pbx.all(IntakeSource::is_at_end) {
+            self.each_pbx(at, |pbx| {
+                pbx.assembler.finish_all(now);
+                pbx.records.at_end(now);
+            });
         }
     }
 
@@ -438,12 +431,8 @@ impl Intake {
             return;
         }
         for (name, pbx) in &mut self.pbxes {
-            let done = |source: &IntakeSource| {
-                let done = source.status.state == status::SourceState::Done;
-                source.settings.file && done
-            };
             let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == *name);
-            let over = of_pbx.all(done);
+            let over = of_pbx.all(IntakeSource::is_at_end);
             pbx.reconcile(now, over, &mut |id| finished(name, id));
         }
         self.fill_gaps(now);

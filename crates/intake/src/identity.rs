@@ -17,19 +17,6 @@ use std::collections::BTreeSet;
 /// Under which name the spool keeps the id of the PBX that no `pbx=` names.
 pub const META_KEY: &str = "pbx-id";
 
-/// `--pbx-id` is another than the one that the stored calls were journaled under.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the PBX was called `{stored}` when its calls were journaled, and --pbx-id now says `{given}`: \
-     every call would be journaled a second time. Give --pbx-id {stored}, or another --state"
-)]
-pub struct Changed {
-    /// In the spool.
-    pub stored: String,
-    /// By the flag.
-    pub given: String,
-}
-
 /// Nothing names the PBX, and this machine has no id of its own to make one of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -41,9 +28,18 @@ pub struct Unnamed(pub Unknown);
 /// No id can be settled on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsettled {
-    /// Flag and spool disagree.
-    #[error(transparent)]
-    Changed(#[from] Changed),
+    /// `--pbx-id` is another than the one that the stored calls were journaled under.
+    #[error(
+        "the PBX was called `{stored}` when its calls were journaled, and --pbx-id now says \
+         `{given}`: every call would be journaled a second time. Give --pbx-id {stored}, or \
+         another --state"
+    )]
+    Changed {
+        /// In the spool.
+        stored: String,
+        /// By the flag.
+        given: String,
+    },
     /// There is none.
     #[error("--pbx-id: {0}")]
     Unnamed(#[from] Unnamed),
@@ -52,7 +48,7 @@ pub enum Unsettled {
 impl ExitCode for Unsettled {
     fn exit_code(&self) -> Code {
         match self {
-            Self::Changed(_) => Code::Configuration,
+            Self::Changed { .. } => Code::Configuration,
             Self::Unnamed(_) => Code::Usage,
         }
     }
@@ -93,7 +89,7 @@ pub fn settle(
     let settled = match (stored, given, derived) {
         (Some(stored), Some(given), _) if stored != given => {
             let given = given.to_owned();
-            return Err(Changed { stored, given }.into());
+            return Err(Unsettled::Changed { stored, given });
         }
         (Some(stored), _, _) => (stored, Origin::Stored),
         (None, Some(given), _) => (given.to_owned(), Origin::Given),

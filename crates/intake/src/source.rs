@@ -126,6 +126,11 @@ impl IntakeSource {
         }
     }
 
+    /// It is a file that was read to its end.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.settings.file && self.status.state == status::SourceState::Done
+    }
+
     /// A message of it was understood.
     pub(super) fn on_message(&mut self) {
         self.up_since_frame = false;

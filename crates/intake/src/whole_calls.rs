@@ -63,75 +63,46 @@ impl WholeCalls {
     /// Takes one message in; what is to be stored with it.
     pub(super) fn take(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
         source.note(frame);
-        let cut_from = frame.publisher.as_deref().and_then(|it| it.cut_from);
-        if let Some(length) = cut_from {
-            return Some(source.set_aside(frame, too_long(length, frame.bytes.len())));
+        let taken = self.read(source, frame);
+        taken.unwrap_or_else(|why| Some(source.set_aside(frame, why)))
+    }
+
+    fn read(&mut self, source: &mut IntakeSource, frame: &Frame) -> Result<Option<Op>, String> {
+        let publisher = frame.publisher.as_deref();
+        if let Some(length) = publisher.and_then(|it| it.cut_from) {
+            return Err(too_long(length, frame.bytes.len()));
         }
-        let content_type = frame.publisher.as_deref();
-        let content_type = content_type.and_then(|it| it.content_type.as_deref());
+        let content_type = publisher.and_then(|it| it.content_type.as_deref());
         let kind = MessageKind::of(content_type);
         let newer = content_type.and_then(|it| kind.version_fault(it));
-        match (kind, newer) {
-            (MessageKind::Call, Some(why)) => Some(source.set_aside(frame, why)),
-            (MessageKind::Call, None) => self.take_call(source, frame),
-            (MessageKind::Outcomes, None) => self.take_outcomes(source, frame),
-            (MessageKind::Webhook, None) => self.take_webhook(source, frame),
-            (MessageKind::Outcomes | MessageKind::Webhook, Some(_)) => Some(ignored()),
-        }
-    }
-
-    /// Whoever may publish may say anything of anybody's calls: only our own login is believed,
-    /// which the broker vouches for.
-    fn take_outcomes(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
-        let publisher = frame.publisher.as_deref();
-        if !publisher.is_some_and(|it| it.is_own) {
-            return Some(ignored());
-        }
-        let outcomes = match Outcomes::read(&frame.bytes) {
-            Ok(reported) => reported,
-            Err(why) => return Some(source.set_aside(frame, why)),
+        // Whoever may publish may say anything of anybody's calls: only our own login is believed,
+        // which the broker vouches for.
+        let believed = newer.is_none() && publisher.is_some_and(|it| it.is_own);
+        let after_call = match kind {
+            MessageKind::Call => {
+                return newer.map_or_else(|| self.take_call(source, frame), Err);
+            }
+            MessageKind::Outcomes | MessageKind::Webhook if !believed => {
+                return Ok(Some(ignored()));
+            }
+            MessageKind::Outcomes => outcomes(frame)?,
+            MessageKind::Webhook => webhook(frame)?,
         };
         source.on_message();
-        let settlement = Settlement {
-            outcomes,
-            source: OutcomeSource::Stream,
-            at: frame.arrived,
-        };
-        self.after_calls
-            .push(Op::PeerOutcome(PeerOutcome::Settled(settlement)));
-        None
+        self.after_calls.push(after_call);
+        Ok(None)
     }
 
-    /// An event of the CRM that one of several machines was sent, this one or another. It was
-    /// proved there: only our own login is believed.
-    fn take_webhook(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
-        let publisher = frame.publisher.as_deref();
-        if !publisher.is_some_and(|it| it.is_own) {
-            return Some(ignored());
-        }
-        let reported = WebhookMessage::read(&frame.bytes);
-        let delivery = match reported.and_then(|it| Delivery::of_message(&it, frame.arrived)) {
-            Ok(delivery) => delivery,
-            Err(why) => return Some(source.set_aside(frame, why)),
-        };
-        source.on_message();
-        self.after_calls.push(Op::Delivery(Box::new(delivery)));
-        None
-    }
-
-    fn take_call(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
-        let publisher = frame.publisher.as_deref();
-        let reported = match read(source, frame) {
-            Ok(reported) => reported,
-            Err(why) => return Some(source.set_aside(frame, why)),
-        };
-        let ReportedCall { pbx, mut call } = reported;
+    fn take_call(
+        &mut self,
+        source: &mut IntakeSource,
+        frame: &Frame,
+    ) -> Result<Option<Op>, String> {
+        let ReportedCall { pbx, mut call } = call(source, frame)?;
         // A file is whose folder it is.
+        let publisher = frame.publisher.as_deref();
         let owned = publisher.map(|it| self.owners.owned(&pbx, it.user.as_deref()));
-        let owned = match owned.transpose() {
-            Ok(owned) => owned.flatten(),
-            Err(why) => return Some(source.set_aside(frame, why)),
-        };
+        let owned = owned.transpose()?.flatten();
         source.status.read += 1;
         source.on_message();
         call.live = frame.arrived.since(call.ended) <= LIVE_WITHIN && !source.settings.file;
@@ -141,7 +112,7 @@ impl WholeCalls {
             pbx,
             call,
         });
-        owned
+        Ok(owned)
     }
 
     /// Whose the PBXs are.
@@ -194,8 +165,26 @@ fn ignored() -> Op {
     Op::count("messages_ignored", 1)
 }
 
+/// What became of calls elsewhere.
+fn outcomes(frame: &Frame) -> Result<Op, String> {
+    let settlement = Settlement {
+        outcomes: Outcomes::read(&frame.bytes)?,
+        source: OutcomeSource::Stream,
+        at: frame.arrived,
+    };
+    Ok(Op::PeerOutcome(PeerOutcome::Settled(settlement)))
+}
+
+/// An event of the CRM that one of several machines was sent, this one or another, and proved
+/// there.
+fn webhook(frame: &Frame) -> Result<Op, String> {
+    let reported = WebhookMessage::read(&frame.bytes)?;
+    let delivery = Delivery::of_message(&reported, frame.arrived)?;
+    Ok(Op::Delivery(Box::new(delivery)))
+}
+
 /// The call of a message, or why it is none.
-fn read(source: &mut IntakeSource, frame: &Frame) -> Result<ReportedCall, String> {
+fn call(source: &mut IntakeSource, frame: &Frame) -> Result<ReportedCall, String> {
     match source.decoder.decode(&frame.bytes) {
         Decoded::Call(Ok(reported)) => Ok(*reported),
         Decoded::Call(Err(wrong)) => Err(wrong.words),

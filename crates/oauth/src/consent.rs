@@ -66,16 +66,11 @@ impl Redirect {
 
     /// Whether an address is this one, but for its query.
     fn leads_to(&self, url: &Url) -> bool {
-        let parts = |url: &Url| {
-            let host = url.host_str().map(str::to_owned);
-            (
-                url.scheme().to_owned(),
-                host,
-                url.port_or_known_default(),
-                url.path().to_owned(),
-            )
-        };
-        parts(&self.url) == parts(url)
+        let own = &self.url;
+        own.scheme() == url.scheme()
+            && own.host_str() == url.host_str()
+            && own.port_or_known_default() == url.port_or_known_default()
+            && own.path() == url.path()
     }
 }
 

@@ -14,37 +14,32 @@ pub const FILE: &str = "shown-once.json";
 /// No more of it is read.
 const FILE_MAX: u64 = 64 * 1024;
 
-#[derive(Serialize, Deserialize)]
+/// What was shown once, to whom.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Stored {
+pub struct ShownOnce {
     crm_url: String,
     client_id: String,
-    #[serde(serialize_with = "bare_option")]
-    webhook_secret: Option<Secret>,
-    #[serde(serialize_with = "bare_option")]
-    embedded_secret: Option<Secret>,
-}
-
-/// What was shown once.
-#[derive(Clone, Debug, Default)]
-pub struct ShownOnce {
     /// Signs webhooks.
+    #[serde(rename = "webhookSecret", serialize_with = "bare_option")]
     pub webhook: Option<Secret>,
     /// Signs embedded pages.
+    #[serde(rename = "embeddedSecret", serialize_with = "bare_option")]
     pub embedded: Option<Secret>,
 }
 
 impl ShownOnce {
     /// Of a connection that this client replaces.
     pub fn of(connection: &Connection, client: &Client) -> Self {
-        let same = connection.client.id == client.id && connection.client.crm_url == client.crm_url;
-        if !same {
-            return Self::default();
-        }
-        Self {
+        let shown = Self {
+            crm_url: connection.client.crm_url.clone(),
+            client_id: connection.client.id.clone(),
             webhook: connection.webhook_secret.clone(),
             embedded: connection.embedded_secret.clone(),
-        }
+        };
+        Some(shown)
+            .filter(|it| it.is_of(client))
+            .unwrap_or_default()
     }
 
     /// What an earlier connection of this client has left behind; nothing where that cannot be
@@ -58,19 +53,16 @@ impl ShownOnce {
             );
             None
         });
-        let same = |it: &Stored| it.client_id == client.id && it.crm_url == client.crm_url;
-        let Some(stored) = stored.filter(same) else {
-            return Self::default();
-        };
-        Self {
-            webhook: stored.webhook_secret,
-            embedded: stored.embedded_secret,
-        }
+        stored.filter(|it| it.is_of(client)).unwrap_or_default()
+    }
+
+    fn is_of(&self, client: &Client) -> bool {
+        self.client_id == client.id && self.crm_url == client.crm_url
     }
 }
 
 /// What is kept; `None` where nothing is. The words never hold a value of the file.
-fn stored(dir: &Path) -> Result<Option<Stored>, String> {
+fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
     let path = dir.join(FILE);
     let bytes = match plain_file::read(&path, FILE_MAX) {
         Ok(bytes) => bytes,
@@ -89,13 +81,8 @@ fn stored(dir: &Path) -> Result<Option<Stored>, String> {
 /// # Errors
 /// When the folder cannot be written.
 pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
-    let kept = Stored {
-        crm_url: connection.client.crm_url.clone(),
-        client_id: connection.client.id.clone(),
-        webhook_secret: connection.webhook_secret.clone(),
-        embedded_secret: connection.embedded_secret.clone(),
-    };
-    if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {
+    let kept = ShownOnce::of(connection, &connection.client);
+    if kept.webhook.is_none() && kept.embedded.is_none() {
         return Ok(());
     }
     let path = dir.join(FILE);
@@ -135,7 +122,7 @@ mod tests {
         assert!(ShownOnce::of(&ours, &other).webhook.is_none());
         std::fs::write(dir.join(FILE), "torn webhook_hidden").expect("written");
         assert!(ShownOnce::left(dir, &ours.client).webhook.is_none());
-        let why = stored(dir).err().expect("damaged");
+        let why = stored(dir).expect_err("damaged");
         assert!(why.contains("damaged") && !why.contains("hidden"), "{why}");
         keep(dir, &ours).expect("kept");
         assert!(ShownOnce::left(dir, &ours.client).webhook.is_some());
@@ -150,6 +137,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        callbridge_testkit::golden::keeps::<Stored>("shown-once");
+        callbridge_testkit::golden::keeps::<ShownOnce>("shown-once");
     }
 }

@@ -148,9 +148,31 @@ impl Receiver {
 
     /// Keeps it in the state alone: the answer, and whether it told our state something new.
     async fn keep_here(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
-        match self.keep(delivery, now).await {
-            Ok(delivered) => (log_and_answer(delivery, &delivered), is_new(&delivered)),
-            Err(answer) => (answer, false),
+        let again = |word| (Answer { status: 503, word }, false);
+        let op = Op::Delivery(Box::new(delivery.clone()));
+        match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
+            Ok(Ok(done)) => match done.into_iter().next_back() {
+                Some(Done::Delivered(delivered)) => {
+                    (log_and_answer(delivery, &delivered), is_new(&delivered))
+                }
+                // A delivery is answered as one.
+                Some(_) | None => again("disk"),
+            },
+            Ok(Err(error)) => {
+                if let Some(times) = self.tally.due("disk", now) {
+                    warn!(%error, times, "an event cannot be kept; it comes again");
+                }
+                again("disk")
+            }
+            Err(_) => {
+                if let Some(times) = self.tally.due("slow", now) {
+                    warn!(
+                        times,
+                        "the disk takes longer than a second for an event; it comes again"
+                    );
+                }
+                again("slow")
+            }
         }
     }
 
@@ -189,35 +211,6 @@ impl Receiver {
         debug!(event = %delivery.event, result = word, "a webhook");
         let is_ours = known.is_some_and(|(fit, _)| fit == Fit::Same);
         (Answer { status: 200, word }, is_ours)
-    }
-
-    /// What became of it, or the answer where it is not kept.
-    async fn keep(&self, delivery: &Delivery, now: EventTime) -> Result<Delivered, Answer> {
-        let again = |word| Answer { status: 503, word };
-        let op = Op::Delivery(Box::new(delivery.clone()));
-        let done = match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(error)) => {
-                if let Some(times) = self.tally.due("disk", now) {
-                    warn!(%error, times, "an event cannot be kept; it comes again");
-                }
-                return Err(again("disk"));
-            }
-            Err(_) => {
-                if let Some(times) = self.tally.due("slow", now) {
-                    warn!(
-                        times,
-                        "the disk takes longer than a second for an event; it comes again"
-                    );
-                }
-                return Err(again("slow"));
-            }
-        };
-        match done.into_iter().next_back() {
-            Some(Done::Delivered(delivered)) => Ok(delivered),
-            // A delivery is answered as one.
-            Some(_) | None => Err(again("disk")),
-        }
     }
 }
 

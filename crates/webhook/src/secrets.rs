@@ -78,24 +78,14 @@ impl Places {
 impl Texts {
     /// Tells one set from another without holding it.
     fn print(&self) -> uuid::Uuid {
-        let mut bytes = Vec::new();
-        let mut add = |name: &str, all: &[Secret]| {
-            for secret in all {
-                for part in [name, secret.expose_secret()] {
-                    bytes.extend(part.len().to_be_bytes());
-                    bytes.extend(part.as_bytes());
-                }
-            }
-        };
-        add(
-            "application",
-            self.application.as_deref().unwrap_or_default(),
-        );
-        for (id, all) in &self.installations {
-            add(id, all);
-        }
-        add("connection", self.connection.as_slice());
-        uuid::Uuid::new_v5(&uuid::Uuid::nil(), &bytes)
+        let application = self.application.iter().flatten();
+        let application = application.map(|it| ("application", it));
+        let installations = self.installations.iter();
+        let installations = installations.flat_map(|(id, all)| all.iter().map(|it| (&**id, it)));
+        let connection = self.connection.iter().map(|it| ("connection", it));
+        let all = application.chain(installations).chain(connection);
+        let all: Vec<(&str, &str)> = all.map(|(of, it)| (of, it.expose_secret())).collect();
+        uuid::Uuid::new_v5(&uuid::Uuid::nil(), format!("{all:?}").as_bytes())
     }
 
     fn keyring(&self, bound: Option<&str>) -> Keyring {

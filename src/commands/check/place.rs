@@ -176,8 +176,8 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
         }
         Err(error) => {
             let todo = match &error {
-                Unsettled::Changed(changed) => {
-                    format!("give --pbx-id {}, or another --state", changed.stored)
+                Unsettled::Changed { stored, .. } => {
+                    format!("give --pbx-id {stored}, or another --state")
                 }
                 Unsettled::Unnamed(_) => "give --pbx-id NAME, and keep it for good".to_owned(),
             };
