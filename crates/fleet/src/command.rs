@@ -25,14 +25,6 @@ use tokio::time::sleep;
 const DRAWN_FOR: Duration = Duration::from_secs(1);
 /// The screen is cleared, and the table stands in its upper left.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
-/// Prometheus, and some people with `curl`.
-const LIMITS: Limits = Limits {
-    connections: 32,
-    head_within: Duration::from_secs(8),
-    answer_within: Duration::from_secs(10),
-    stop_within: Duration::from_secs(1),
-    keep_alive: false,
-};
 
 /// Does what was asked; with `--watch` or `--listen` until `shutdown`.
 ///
@@ -141,14 +133,10 @@ async fn listen(
         name: "--listen",
         listener,
         tls: None,
-        limits: LIMITS,
+        limits: Limits::FEW,
     };
-    let serving = async move {
-        let stopped = async move {
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        serve::serve(open, Arc::new(Metrics(shown)), stopped).await;
-    };
+    let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+    let serving = serve::serve(open, Arc::new(Metrics(shown)), stopped);
     Ok(Some(tokio::spawn(serving)))
 }
 

@@ -42,6 +42,17 @@ pub struct Limits {
     pub keep_alive: bool,
 }
 
+impl Limits {
+    /// Of few who have their one request ready: Prometheus, a load balancer, people with `curl`.
+    pub const FEW: Self = Self {
+        connections: 32,
+        head_within: Duration::from_secs(8),
+        answer_within: Duration::from_secs(10),
+        stop_within: Duration::from_secs(1),
+        keep_alive: false,
+    };
+}
+
 /// Answers requests.
 pub trait AnswerHttp: Send + Sync + 'static {
     /// Answers one. What holds the place's [`ConnectionPlace::answer`] meanwhile is not cut to

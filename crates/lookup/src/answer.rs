@@ -229,28 +229,25 @@ impl Answer {
     }
 
     fn hash(&self) -> String {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let fields = [
             ("known", <&str>::from(self.known).to_owned()),
-            (
-                "lead",
-                self.lead.map(|id| id.to_string()).unwrap_or_default(),
-            ),
+            ("lead", text(&self.lead)),
             ("name", text(&self.name)),
             ("extension", text(&self.extension)),
-            (
-                "employee",
-                self.employee.map(|id| id.to_string()).unwrap_or_default(),
-            ),
+            ("employee", text(&self.employee)),
             ("employeeName", text(&self.employee_name)),
             ("stage", text(&self.stage)),
-            ("why", self.why.unwrap_or_default().to_owned()),
+            ("why", text(&self.why)),
         ];
         let pair = |(name, value): &(&str, String)| {
             format!("{name}={}", utf8_percent_encode(value, ENCODED))
         };
         fields.iter().map(pair).collect::<Vec<_>>().join("&")
     }
+}
+
+fn text(value: &Option<impl ToString>) -> String {
+    value.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 /// The extension of an employee on a trunk, where it is one that a dialplan may dial.

@@ -24,15 +24,6 @@ pub const PATH: &str = "/caller";
 /// Calls that begin at a moment, each for some milliseconds.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// A PBX gives up within a second: what is slower is of no use to it.
-const LIMITS: Limits = Limits {
-    connections: CONNECTIONS_MAX,
-    head_within: Duration::from_secs(2),
-    answer_within: Duration::from_secs(1),
-    stop_within: Duration::from_secs(1),
-    keep_alive: false,
-};
-
 /// Who may ask.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -57,7 +48,10 @@ pub struct Gate {
 pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        ..LIMITS
+        // A PBX gives up within a second: what is slower is of no use to it.
+        head_within: Duration::from_secs(2),
+        answer_within: Duration::from_secs(1),
+        ..Limits::FEW
     };
     let open = Open {
         name: "--lookup",

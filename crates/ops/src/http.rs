@@ -9,25 +9,15 @@ use callbridge_listener::{descriptors, serve};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 
 const NAME: &str = "--listen";
-/// Prometheus, a load balancer and some people with `curl`.
-pub const CONNECTIONS_MAX: usize = 32;
+/// At a time.
+pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
 const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
 const READYZ: &str = "/readyz";
 const METRICS: &str = "/metrics";
-
-/// Whoever asks has his request ready.
-const LIMITS: Limits = Limits {
-    connections: CONNECTIONS_MAX,
-    head_within: Duration::from_secs(8),
-    answer_within: Duration::from_secs(10),
-    stop_within: Duration::from_secs(1),
-    keep_alive: false,
-};
 
 /// Looks at the running program when it is asked.
 pub trait Watch: Send + Sync + 'static {
@@ -46,7 +36,7 @@ pub async fn serve(
 ) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        ..LIMITS
+        ..Limits::FEW
     };
     let open = Open {
         name: NAME,

@@ -96,6 +96,14 @@ pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     Ok(response)
 }
 
+/// A view with a form, in which what is wrong with what was typed is said.
+pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
+    match is_wrong {
+        true => html_as(StatusCode::UNPROCESSABLE_ENTITY, view),
+        false => html(view),
+    }
+}
+
 /// A file to be kept.
 pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
     let mut response = body::response(StatusCode::OK, content_type, body);

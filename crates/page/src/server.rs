@@ -23,22 +23,16 @@ const FORM_WITHIN: Duration = Duration::from_secs(10);
 /// A page is made by then; what takes longer is under way elsewhere and looked at again.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
-const LIMITS: Limits = Limits {
-    connections: CONNECTIONS_MAX,
-    head_within: Duration::from_secs(8),
-    // As long as a live part goes on, or the export of ten thousand letters.
-    answer_within: Duration::from_secs(600),
-    stop_within: Duration::from_secs(2),
-    keep_alive: false,
-};
-
 /// Serves a page until `shutdown`, and then ends what is under way.
 pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Output = ()>) {
     page.take_up_sessions().await;
     let page = Arc::new(page);
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        ..LIMITS
+        // As long as a live part goes on, or the export of ten thousand letters.
+        answer_within: Duration::from_secs(600),
+        stop_within: Duration::from_secs(2),
+        ..Limits::FEW
     };
     let open = Open {
         name: "--page",

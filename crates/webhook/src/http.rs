@@ -38,10 +38,8 @@ pub const CONNECTIONS_MAX: usize = 1024;
 pub fn limits(connections: usize) -> Limits {
     Limits {
         connections,
-        head_within: Duration::from_secs(8),
-        answer_within: Duration::from_secs(10),
         stop_within: Duration::from_secs(2),
-        keep_alive: false,
+        ..Limits::FEW
     }
 }
 

@@ -23,9 +23,7 @@ use tokio::sync::{mpsc, watch};
 const LIMITS: Limits = Limits {
     connections: 16,
     head_within: Duration::from_secs(10),
-    answer_within: Duration::from_secs(10),
-    stop_within: Duration::from_secs(1),
-    keep_alive: false,
+    ..Limits::FEW
 };
 
 /// Listens for the redirect.

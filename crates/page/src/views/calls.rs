@@ -14,7 +14,6 @@ use callbridge_listener::body;
 use callbridge_model::Reason;
 use callbridge_spool::{Listed, State};
 use futures_util::stream;
-use hyper::StatusCode;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
@@ -82,10 +81,6 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
         ];
         link(path, &fields)
     };
-    let status = match wrong {
-        Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        None => StatusCode::OK,
-    };
     let sheet = CallsSheet {
         c: &visit.shell,
         open,
@@ -97,7 +92,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
         query,
         wrong,
     };
-    answer::html_as(status, &sheet)
+    answer::form(&sheet, sheet.wrong.is_some())
 }
 
 fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {

@@ -70,7 +70,6 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
     let next = page
         .next
         .map(|next| link_to("/letters", &query, Some(next)));
-    let status = status_of(wrong.as_ref());
     let sheet = LettersSheet {
         c: &visit.shell,
         page,
@@ -81,14 +80,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
         jobs: visit.page.jobs.newest().into_iter().take(5).collect(),
         next,
     };
-    answer::html_as(status, &sheet)
-}
-
-fn status_of(wrong: Option<&String>) -> StatusCode {
-    match wrong {
-        Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        None => StatusCode::OK,
-    }
+    answer::form(&sheet, sheet.wrong.is_some())
 }
 
 impl LettersSheet<'_> {
@@ -194,7 +186,6 @@ pub(crate) async fn one(
     let cause = Cause::of(&letter);
     let causes = visit.page.backend.causes().await?;
     let same = causes.into_iter().find(|it| it.cause == cause);
-    let status = status_of(wrong.as_ref());
     let sheet = LetterSheet {
         c: &visit.shell,
         letter,
@@ -205,7 +196,7 @@ pub(crate) async fn one(
         form: &visit.asked.form,
         wrong,
     };
-    answer::html_as(status, &sheet)
+    answer::form(&sheet, sheet.wrong.is_some())
 }
 
 impl LetterSheet<'_> {

@@ -11,7 +11,6 @@ use askama::Template;
 use callbridge_mapping::people::rows::pairs;
 use callbridge_model::LeadId;
 use callbridge_spool::{LeadByHand, ParkedPhone};
-use hyper::StatusCode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers on a page, with two fields each in one form; the file has all of them.
@@ -49,10 +48,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
     let profiles = backend.profiles(leads).await?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);
-    let status = match typed.iter().any(|it| it.wrong.is_some()) {
-        true => StatusCode::UNPROCESSABLE_ENTITY,
-        false => StatusCode::OK,
-    };
+    let is_wrong = typed.iter().any(|it| it.wrong.is_some());
     let sheet = NumbersSheet {
         c: &visit.shell,
         numbers,
@@ -61,7 +57,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
         profiles,
         typed,
     };
-    answer::html_as(status, &sheet)
+    answer::form(&sheet, is_wrong)
 }
 
 impl NumbersSheet<'_> {
