@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use callbridge_mapping::Trunk;
     use callbridge_mapping::trunk::parse;
-    use std::path::PathBuf;
+    use std::path::Path;
 
     fn machine(id: &str) -> MachineId {
         let folder = tempfile::tempdir().expect("a folder");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_id_is_stored_once_and_a_change_is_refused() {
-        let none = Some(Err(Unknown::NotSet(PathBuf::from("m"))));
+        let none = Some(Err(Unknown::new(Path::new("m"), "is not filled yet")));
         let made = Some(Ok("pbx-1".to_owned()));
         let stored = |id: &str| Some(id.to_owned());
         let is = |id: &str, origin| Ok(Some((id.to_owned(), origin)));

@@ -44,33 +44,28 @@ const OF_IMAGES: [&str; 2] = [
 #[derive(Clone)]
 pub struct MachineId(hmac::Key);
 
-/// Why this machine is not known by an id of its own.
+/// Why this machine is not known by an id of its own: what is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
-    /// There is no file.
-    #[error("{} is not there", .0.display())]
-    Missing(PathBuf),
-    /// The file cannot be read.
-    #[error("{} cannot be read: {why}", .file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// What the system says.
-        why: String,
-    },
-    /// An image's file, to be filled at the first boot.
-    #[error("{} is not filled yet", .0.display())]
-    NotSet(PathBuf),
-    /// Something else than an id.
-    #[error("{} holds no machine id, which is 32 hex digits", .0.display())]
-    NotAnId(PathBuf),
-    /// The id of a template: other machines have it, too.
-    #[error("{} holds an id that many machines have", .0.display())]
-    Shared(PathBuf),
-    /// In a container: the id came with the image, and other containers of it have it, too.
-    #[error("{} is the container image's, and the same in each of its containers", .0.display())]
-    OfImage(PathBuf),
+#[error("{} {why}", .file.display())]
+pub struct Unknown {
+    file: PathBuf,
+    why: String,
 }
+
+impl Unknown {
+    pub(crate) fn new(file: &Path, why: impl Into<String>) -> Self {
+        let (file, why) = (file.to_owned(), why.into());
+        Self { file, why }
+    }
+}
+
+/// An image's file, to be filled at the first boot.
+const NOT_SET: &str = "is not filled yet";
+const NOT_AN_ID: &str = "holds no machine id, which is 32 hex digits";
+/// The id of a template: other machines have it, too.
+const SHARED: &str = "holds an id that many machines have";
+/// In a container: the id came with the image, and other containers of it have it, too.
+const OF_IMAGE: &str = "is the container image's, and the same in each of its containers";
 
 impl MachineId {
     /// This machine's.
@@ -92,7 +87,7 @@ impl MachineId {
                 .iter()
                 .any(|mark| Path::new(mark).exists());
         if contained && !is_mounted(file) {
-            return Err(Unknown::OfImage(file.to_owned()));
+            return Err(Unknown::new(file, OF_IMAGE));
         }
         Ok(id)
     }
@@ -105,32 +100,23 @@ impl MachineId {
         let mut text = String::new();
         let read = std::fs::File::open(file)
             .and_then(|opened| opened.take(BYTES_MAX).read_to_string(&mut text));
-        match read {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Unknown::Missing(file.to_owned()))
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(Unknown::NotAnId(file.to_owned()))
-            }
-            Err(error) => Err(Unknown::Unreadable {
-                file: file.to_owned(),
-                why: error.to_string(),
-            }),
-            Ok(_) => Self::parse(file, text.trim()),
-        }
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Unknown::new(file, "is not there"),
+            io::ErrorKind::InvalidData => Unknown::new(file, NOT_AN_ID),
+            _ => Unknown::new(file, format!("cannot be read: {error}")),
+        })?;
+        Self::parse(file, text.trim())
     }
 
     fn parse(file: &Path, text: &str) -> Result<Self, Unknown> {
         if text.is_empty() || text == "uninitialized" {
-            return Err(Unknown::NotSet(file.to_owned()));
+            return Err(Unknown::new(file, NOT_SET));
         }
         let digits: String = text.chars().filter(|c| *c != '-').collect();
         let digits = digits.to_ascii_lowercase();
         let hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| hex);
-        let Some(number) = number else {
-            return Err(Unknown::NotAnId(file.to_owned()));
-        };
+        let number = number.ok_or_else(|| Unknown::new(file, NOT_AN_ID))?;
         // Made up by hand: one digit again and again, or one after the other.
         let bytes = digits.as_bytes();
         let steps = || {
@@ -141,7 +127,7 @@ impl MachineId {
         let repeats = steps().all(|step| step == 0);
         let counts = steps().all(|step| step == 1 || step == -15);
         if repeats || counts || OF_IMAGES.contains(&digits.as_str()) {
-            return Err(Unknown::Shared(file.to_owned()));
+            return Err(Unknown::new(file, SHARED));
         }
         let machine = hmac::Key::new(hmac::HMAC_SHA256, &number.to_be_bytes());
         let ours = hmac::sign(&machine, &APPLICATION);
@@ -194,9 +180,9 @@ mod tests {
 
     #[test]
     fn ids_that_one_machine_cannot_have_alone_are_refused() {
-        let file = || PathBuf::from("m");
+        let of = |why| Unknown::new(Path::new("m"), why);
         for text in ["", "uninitialized"] {
-            assert_eq!(parsed(text).expect_err("none"), Unknown::NotSet(file()));
+            assert_eq!(parsed(text).expect_err("none"), of(NOT_SET));
         }
         for text in [
             "00000000000000000000000000000000",
@@ -205,7 +191,7 @@ mod tests {
             "88544b92092430bc5d3fbbffc12a2f04",
         ] {
             let error = parsed(text).expect_err("shared");
-            assert_eq!(error, Unknown::Shared(file()), "{text}");
+            assert_eq!(error, of(SHARED), "{text}");
         }
         for text in [
             "x",
@@ -215,7 +201,7 @@ mod tests {
             "+1",
         ] {
             let error = parsed(text).expect_err("no id");
-            assert_eq!(error, Unknown::NotAnId(file()), "{text}");
+            assert_eq!(error, of(NOT_AN_ID), "{text}");
         }
     }
 
@@ -253,7 +239,7 @@ mod tests {
         let path = file.to_str().expect("UTF-8");
         let environment = Environment::of([(VARIABLE, path), ("container", "docker")]);
         let missing = MachineId::of_this(&environment).expect_err("missing");
-        assert_eq!(missing, Unknown::Missing(file.clone()));
+        assert_eq!(missing, Unknown::new(&file, "is not there"));
         std::fs::write(&file, format!("{ID}\n")).expect("written");
         let id = MachineId::of_this(&environment).expect("an id");
         assert_eq!(

@@ -31,34 +31,15 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The life of a token whose end nobody told.
 const LONG: i64 = 10 * 366 * 86_400;
 
-/// Why it printed no token.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// It could not be run.
-    #[error("--token-command cannot be run: {0}")]
-    NotRun(String),
-    /// It took too long, and was ended.
-    #[error("--token-command did not end within {} s, and was ended", WITHIN.as_secs())]
-    TooSlow,
-    /// It failed.
-    #[error("--token-command failed ({how}){words}")]
-    Failed {
-        /// Its exit status.
-        how: String,
-        /// What it said, with a colon before it.
-        words: String,
-    },
-    /// Its output is none.
-    #[error("--token-command must print the token alone: one line of visible ASCII on stdout")]
-    NotAToken,
-}
+const NOT_A_TOKEN: &str =
+    "--token-command must print the token alone: one line of visible ASCII on stdout";
 
 /// Runs it once.
 ///
 /// # Errors
 /// Why it printed no token.
-pub async fn run(command: &str) -> Result<Secret, Error> {
-    let not_run = |error: std::io::Error| Error::NotRun(error.to_string());
+pub async fn run(command: &str) -> Result<Secret, String> {
+    let not_run = |error: std::io::Error| format!("--token-command cannot be run: {error}");
     let mut how = Command::new("/bin/sh");
     how.args(["-c", command])
         .process_group(0)
@@ -77,7 +58,10 @@ pub async fn run(command: &str) -> Result<Secret, Error> {
         if let Some(group) = group.and_then(Pid::from_raw) {
             kill_process_group(group, Signal::KILL).ok();
         }
-        return Err(Error::TooSlow);
+        let seconds = WITHIN.as_secs();
+        return Err(format!(
+            "--token-command did not end within {seconds} s, and was ended"
+        ));
     };
     let (out, words, status) = ended.map_err(not_run)?;
     let words = redacted(&words, &out);
@@ -90,12 +74,12 @@ pub async fn run(command: &str) -> Result<Secret, Error> {
             true => String::new(),
             false => format!(": {words}"),
         };
-        let how = status.to_string();
-        return Err(Error::Failed { how, words });
+        return Err(format!("--token-command failed ({status}){words}"));
     }
     let token = out.trim_start_matches('\u{feff}').trim();
     let well = is_token(token) && token.len() as u64 <= OUT_MAX;
-    well.then(|| Secret::from(token)).ok_or(Error::NotAToken)
+    well.then(|| Secret::from(token))
+        .ok_or_else(|| NOT_A_TOKEN.to_owned())
 }
 
 async fn output(child: &mut Child) -> std::io::Result<(String, String, std::process::ExitStatus)> {
@@ -225,7 +209,7 @@ impl Work {
         }
     }
 
-    fn printed(&mut self, printed: Result<Secret, Error>) {
+    fn printed(&mut self, printed: Result<Secret, String>) {
         let now = clock::now();
         match printed {
             Ok(token) if self.is_current(&token) => {
@@ -288,7 +272,7 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    async fn printed(command: &str) -> Result<String, Error> {
+    async fn printed(command: &str) -> Result<String, String> {
         run(command).await.map(|it| it.expose_secret().to_owned())
     }
 
@@ -306,10 +290,10 @@ mod tests {
             "head -c 99999 /dev/zero",
             "printf 'é'",
         ] {
-            assert_eq!(printed(odd).await, Err(Error::NotAToken), "{odd}");
+            assert_eq!(printed(odd).await, Err(NOT_A_TOKEN.to_owned()), "{odd}");
         }
         let long = "head -c 20000 /dev/zero | tr '\\0' x";
-        assert_eq!(printed(long).await, Err(Error::NotAToken));
+        assert_eq!(printed(long).await, Err(NOT_A_TOKEN.to_owned()));
     }
 
     #[tokio::test]

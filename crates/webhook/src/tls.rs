@@ -4,6 +4,7 @@
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,35 +24,6 @@ pub struct Certificate {
     pub key: PathBuf,
 }
 
-/// Why there is no certificate.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A file that cannot be read.
-    #[error("{path}: {why}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's words.
-        why: String,
-    },
-    /// No certificate in it.
-    #[error("{0} holds no certificate: PEM is expected, the certificate first, then its chain")]
-    NoCertificate(PathBuf),
-    /// No key in it.
-    #[error("{0} holds no private key: PEM is expected, without a password")]
-    NoKey(PathBuf),
-    /// They are no pair, or of a kind that TLS does not take.
-    #[error("{chain} and {key} do not serve: {why}")]
-    Unfit {
-        /// The certificate's file.
-        chain: PathBuf,
-        /// The key's.
-        key: PathBuf,
-        /// rustls's words.
-        why: String,
-    },
-}
-
 /// What the two files hold.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Files {
@@ -60,17 +32,14 @@ struct Files {
 }
 
 impl Files {
-    fn read(certificate: &Certificate) -> Result<Self, Error> {
+    fn read(certificate: &Certificate) -> Result<Self, String> {
         let read = |path: &PathBuf| {
-            let unreadable = |why: String| Error::Unreadable {
-                path: path.clone(),
-                why,
-            };
-            let about = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+            let unreadable = |why: &dyn Display| format!("{}: {why}", path.display());
+            let about = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
             if about.len() > FILE_BYTES_MAX {
-                return Err(unreadable("larger than 1 MB".to_owned()));
+                return Err(unreadable(&"larger than 1 MB"));
             }
-            std::fs::read(path).map_err(|error| unreadable(error.to_string()))
+            std::fs::read(path).map_err(|error| unreadable(&error))
         };
         Ok(Self {
             chain: read(&certificate.chain)?,
@@ -78,24 +47,32 @@ impl Files {
         })
     }
 
-    fn chain(&self, certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, Error> {
+    fn chain(&self, certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, String> {
         let chain = CertificateDer::pem_slice_iter(&self.chain).collect::<Result<Vec<_>, _>>();
         let chain = chain.ok().filter(|chain| !chain.is_empty());
-        chain.ok_or_else(|| Error::NoCertificate(certificate.chain.clone()))
+        chain.ok_or_else(|| {
+            let path = certificate.chain.display();
+            format!(
+                "{path} holds no certificate: PEM is expected, the certificate first, then its \
+                 chain"
+            )
+        })
     }
 
-    fn server(&self, certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
+    fn server(&self, certificate: &Certificate) -> Result<Arc<ServerConfig>, String> {
         let chain = self.chain(certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key);
-        let key = key.map_err(|_| Error::NoKey(certificate.key.clone()))?;
+        let path = certificate.key.display();
+        let no_key =
+            |_| format!("{path} holds no private key: PEM is expected, without a password");
+        let key = key.map_err(no_key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-        let mut server = server.map_err(|error| Error::Unfit {
-            chain: certificate.chain.clone(),
-            key: certificate.key.clone(),
-            why: error.to_string(),
+        let mut server = server.map_err(|error| {
+            let chain = certificate.chain.display();
+            format!("{chain} and {path} do not serve: {error}")
         })?;
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(server))
@@ -106,8 +83,8 @@ impl Files {
 /// serve.
 ///
 /// # Errors
-/// As [`Error`] says.
-pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, Error> {
+/// Why they do not, in words.
+pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, String> {
     let files = Files::read(certificate)?;
     files.server(certificate)?;
     files.chain(certificate)
@@ -120,7 +97,7 @@ pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, 
 /// that served last stay in use.
 pub fn keep(
     certificate: Certificate,
-) -> Result<(watch::Receiver<Arc<ServerConfig>>, impl Future<Output = ()>), Error> {
+) -> Result<(watch::Receiver<Arc<ServerConfig>>, impl Future<Output = ()>), String> {
     let mut used = Files::read(&certificate)?;
     let (current, shown) = watch::channel(used.server(&certificate)?);
     let keeping = async move {

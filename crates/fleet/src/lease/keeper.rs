@@ -227,7 +227,7 @@ impl LeaseKeeper {
         let mut opened = None;
         self.looking_while(async { opened = Some(queue.open(turn).await) })
             .await;
-        opened.unwrap_or_else(|| Err(Error::Lost("not opened".to_owned())))
+        opened.unwrap_or_else(|| Err(Error::lost("not opened")))
     }
 
     /// While something is waited for, time goes on: what was proved may end.
@@ -270,13 +270,13 @@ impl LeaseKeeper {
                         }
                         done
                     }
-                    Some(Err(error)) => Err(Error::Lost(error.to_string())),
-                    None => Err(Error::Lost("the broker ended the consumption".to_owned())),
+                    Some(Err(error)) => Err(Error::lost(error)),
+                    None => Err(Error::lost("the broker ended the consumption")),
                 },
                 Some(confirmation) = confirms.next() => self.confirmed(line, confirmation),
                 _ = ticks.tick() => match confirms.len() {
                     0..UNCONFIRMED_MAX => self.publish(line).await.map(|it| confirms.push(it)),
-                    _ => Err(Error::Lost("ticks are not confirmed".to_owned())),
+                    _ => Err(Error::lost("ticks are not confirmed")),
                 },
                 () = sleep_until(wake) => Ok(()),
             };

@@ -7,10 +7,12 @@
 
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::amqp::{Login, may_read, reply};
+use callbridge_source::url::Broker;
 use callbridge_source::{Error as SourceError, Fix};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Confirmation, Consumer, PublisherConfirm};
+use std::fmt::Display;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -46,61 +48,30 @@ pub fn name(text: &str) -> Result<String, &'static str> {
 
 /// Why the lease can be neither held nor taken over.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The broker cannot be reached or does not let us in.
-    #[error(transparent)]
-    Broker(#[from] SourceError),
-    /// The line was lost, or the broker did not answer in time.
-    #[error("the connection to the broker was lost ({0})")]
-    Lost(String),
-    /// The user may not do what is needed.
-    #[error(
-        "user {user} may not {what} ({words}); give it the right: rabbitmqctl set_permissions -p \
-         {vhost} {user} CONFIGURE WRITE READ, with {queue} in CONFIGURE and READ, and {queue} and \
-         amq.default in WRITE"
-    )]
-    Right {
-        /// Of the URL.
-        user: String,
-        /// Of the URL.
-        vhost: String,
-        /// The name of `--standby`.
-        queue: String,
-        /// What was tried.
-        what: &'static str,
-        /// The broker's words.
-        words: String,
-    },
-    /// There is a queue of this name that is none of ours.
-    #[error(
-        "queue {queue} is there and is made otherwise ({words}); delete it, or give --standby \
-         another name"
-    )]
-    Other {
-        /// The name of `--standby`.
-        queue: String,
-        /// The broker's words.
-        words: String,
-    },
-    /// The broker refuses it.
-    #[error("queue {queue}: {words}")]
-    Refused {
-        /// The name of `--standby`.
-        queue: String,
-        /// The broker's words.
-        words: String,
-    },
+#[error("{words}")]
+pub struct Error {
+    words: String,
+    fix: Option<Fix>,
 }
 
 impl Error {
+    /// The line was lost, or the broker did not answer in time.
+    pub(crate) fn lost(why: impl Display) -> Self {
+        let words = format!("the connection to the broker was lost ({why})");
+        Self { words, fix: None }
+    }
+
     /// Whose hand mends it, where that is known.
     pub fn fix(&self) -> Option<Fix> {
-        match self {
-            Self::Broker(error) => Some(error.fix()),
-            Self::Right { .. } => Some(Fix::Secret),
-            Self::Other { .. } => Some(Fix::Settings),
-            Self::Lost(_) | Self::Refused { .. } => None,
-        }
+        self.fix
+    }
+}
+
+impl From<SourceError> for Error {
+    /// The broker cannot be reached or does not let us in.
+    fn from(error: SourceError) -> Self {
+        let (words, fix) = (error.to_string(), Some(error.fix()));
+        Self { words, fix }
     }
 }
 
@@ -123,20 +94,35 @@ pub(crate) struct LeaseLine {
 impl LeaseQueue {
     fn failed(&self, what: &'static str, error: &lapin::Error) -> Error {
         let Some((code, words)) = reply(error) else {
-            return Error::Lost(error.to_string());
+            return Error::lost(error);
         };
-        let queue = self.name.clone();
-        match code {
-            ACCESS_REFUSED => Error::Right {
-                user: self.login.broker.user.clone(),
-                vhost: self.login.broker.vhost.clone(),
-                queue,
-                what,
-                words,
-            },
-            PRECONDITION_FAILED => Error::Other { queue, words },
-            _ => Error::Refused { queue, words },
-        }
+        let queue = &self.name;
+        let Broker { user, vhost, .. } = &self.login.broker;
+        let (words, fix) = match code {
+            ACCESS_REFUSED => {
+                let words = format!(
+                    "user {user} may not {what} ({words}); give it the right: rabbitmqctl \
+                     set_permissions -p {vhost} {user} CONFIGURE WRITE READ, with {queue} in \
+                     CONFIGURE and READ, and {queue} and amq.default in WRITE"
+                );
+                (words, Fix::Secret)
+            }
+            PRECONDITION_FAILED => {
+                let words = format!(
+                    "queue {queue} is there and is made otherwise ({words}); delete it, or give \
+                     --standby another name"
+                );
+                (words, Fix::Settings)
+            }
+            _ => return self.refused(&words),
+        };
+        let fix = Some(fix);
+        Error { words, fix }
+    }
+
+    fn refused(&self, words: &str) -> Error {
+        let words = format!("queue {}: {words}", self.name);
+        Error { words, fix: None }
     }
 
     /// Waits for the broker's answer to something.
@@ -148,7 +134,7 @@ impl LeaseQueue {
         match timeout(self.login.within, asked).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.failed(what, &error)),
-            Err(_) => Err(Error::Lost("no answer".to_owned())),
+            Err(_) => Err(Error::lost("no answer")),
         }
     }
 
@@ -211,12 +197,7 @@ impl LeaseLine {
         &self,
         confirmation: Result<Confirmation, lapin::Error>,
     ) -> Result<(), Error> {
-        let refused = |words: &str| {
-            Err(Error::Refused {
-                queue: self.queue.name.clone(),
-                words: words.to_owned(),
-            })
-        };
+        let refused = |words: &str| Err(self.queue.refused(words));
         match confirmation {
             Ok(Confirmation::Ack(None)) => Ok(()),
             Ok(Confirmation::Ack(Some(returned))) => refused(returned.reply_text.as_str()),
@@ -246,7 +227,7 @@ impl LeaseLine {
         let published = async { self.confirmed(self.publish(tick).await?.await) };
         match timeout(within, published).await {
             Ok(confirmed) => confirmed,
-            Err(_) => Err(Error::Lost("no confirm".to_owned())),
+            Err(_) => Err(Error::lost("no confirm")),
         }
     }
 

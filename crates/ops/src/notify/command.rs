@@ -22,25 +22,6 @@ const OURS: [&str; 5] = [
     "LISTEN_",
 ];
 
-/// Why nobody may have heard of it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// It could not be run.
-    #[error("it cannot be run: {0}")]
-    NotRun(String),
-    /// It took too long.
-    #[error("it did not end within {} s, and was ended with all that it had started", .0.as_secs())]
-    TooSlow(Duration),
-    /// It failed.
-    #[error("it failed ({how}){words}")]
-    Failed {
-        /// Its exit status.
-        how: String,
-        /// What it said last, with a colon before it.
-        words: String,
-    },
-}
-
 /// The process group of a command that runs: ended with all that is in it, unless it ended itself.
 struct CommandGroup(Option<Pid>);
 
@@ -56,7 +37,7 @@ impl Drop for CommandGroup {
 ///
 /// # Errors
 /// Why nobody may have heard of it.
-pub async fn run(command: &str, notifications: &[Notification]) -> Result<(), Error> {
+pub async fn run(command: &str, notifications: &[Notification]) -> Result<(), String> {
     run_within(command, notifications, WITHIN).await
 }
 
@@ -64,8 +45,12 @@ async fn run_within(
     command: &str,
     notifications: &[Notification],
     within: Duration,
-) -> Result<(), Error> {
-    let not_run = |error: std::io::Error| Error::NotRun(error.to_string());
+) -> Result<(), String> {
+    let not_run = |error: std::io::Error| format!("it cannot be run: {error}");
+    let too_slow = |_| {
+        let seconds = within.as_secs();
+        format!("it did not end within {seconds} s, and was ended with all that it had started")
+    };
     let mut how = Command::new("/bin/sh");
     how.args(["-c", command])
         .process_group(0)
@@ -87,9 +72,7 @@ async fn run_within(
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let mut group = CommandGroup(id.and_then(Pid::from_raw));
     let ended = tokio::time::timeout(within, talk(&mut child, &lines)).await;
-    let (words, status) = ended
-        .map_err(|_| Error::TooSlow(within))?
-        .map_err(not_run)?;
+    let (words, status) = ended.map_err(too_slow)?.map_err(not_run)?;
     group.0 = None;
     if status.success() {
         return Ok(());
@@ -99,8 +82,7 @@ async fn run_within(
         true => words,
         false => format!(": {words}"),
     };
-    let how = status.to_string();
-    Err(Error::Failed { how, words })
+    Err(format!("it failed ({status}){words}"))
 }
 
 /// Writes the lines, and waits for the end and for whoever still holds its stderr.
@@ -163,10 +145,11 @@ mod tests {
     async fn one_that_reads_nothing_is_well_and_one_that_fails_says_why() {
         assert_eq!(run("exit 0", &notifications()).await, Ok(()));
         let failed = run("echo no mail >&2; exit 3", &notifications()).await;
-        let words = failed.expect_err("failed").to_string();
+        let words = failed.expect_err("failed");
         assert_eq!(words, "it failed (exit status: 3): no mail");
         let failed = run("/no/such/program", &notifications()).await;
-        assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
+        let words = failed.expect_err("failed");
+        assert!(words.starts_with("it failed ("), "{words}");
     }
 
     #[tokio::test]
@@ -184,7 +167,8 @@ mod tests {
         let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
         let slow = run_within(&command, &notifications(), within).await;
-        assert_eq!(slow, Err(Error::TooSlow(within)));
+        let words = "it did not end within 1 s, and was ended with all that it had started";
+        assert_eq!(slow, Err(words.to_owned()));
         assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
     }
 }
