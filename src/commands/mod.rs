@@ -77,8 +77,7 @@ pub async fn dispatch(
         Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
         Command::Sandbox(options) => {
             callbridge_ops::log::set_up(Default::default(), environment);
-            let ended = callbridge_sandbox::run(*options, shutdown).await;
-            ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
+            Ok(callbridge_sandbox::run(*options, shutdown).await?)
         }
         Command::Init(init) => {
             callbridge_ops::log::set_up(Default::default(), environment);

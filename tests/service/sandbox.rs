@@ -1,8 +1,9 @@
 //! The sandbox over a real socket, as a client meets it.
 
+use callbridge_model::{Code, ExitCode as _};
 use callbridge_sandbox::oauth::Application;
 use callbridge_sandbox::token::{Grant, TokenKey};
-use callbridge_sandbox::{Action, Config, Endpoint, Error, Rule, Server, ViolationKind, start};
+use callbridge_sandbox::{Action, Config, Endpoint, Rule, Server, ViolationKind, start};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -345,10 +346,8 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
         ..Config::default()
     })
     .await;
-    assert!(
-        matches!(held, Err(Error::StateHeld { .. })),
-        "one process per file"
-    );
+    let held = held.err().map(|error| error.exit_code());
+    assert_eq!(held, Some(Code::Locked), "one process per file");
     first.admin(|core, now| core.company(now, |company| company.leads.add(777_777)));
     let mut body = call(&first, "one");
     post(&first, "/v1/open-api/call-history", &body)
@@ -406,7 +405,7 @@ async fn a_damaged_state_file_is_refused_with_its_line_and_left_alone() {
     let Err(error) = refused else {
         panic!("it started")
     };
-    assert_eq!(error.exit_code(), 78);
+    assert_eq!(error.exit_code(), Code::Configuration);
     assert!(error.to_string().contains("line 1"), "{error}");
     assert_eq!(
         std::fs::read_to_string(&path).expect("still there"),

@@ -9,7 +9,7 @@ use super::oauth::state::{Application, FIRST_APPLICATION, REFRESH_LIFE, redirect
 use super::token::{ACCESS_SECONDS, Grant, IdSet, PAT_SECONDS_MAX, TokenKey};
 use super::window::{parse_duration, parse_rate};
 use super::{faults, server};
-use callbridge_model::{ExposeSecret, Secret};
+use callbridge_model::{Code, ExposeSecret, Secret};
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::{self, Write};
@@ -139,7 +139,7 @@ impl Options {
     /// The checked settings; reads, or makes, the token file.
     ///
     /// # Errors
-    /// [`Error::Flags`] with every fault of the flags, or the token file's.
+    /// Every fault of the flags, or the token file's.
     pub fn check(self) -> Result<Config, Error> {
         let mut wrong = Vec::new();
         let mut config = Config::default();
@@ -168,7 +168,7 @@ impl Options {
             }
         }
         if !wrong.is_empty() {
-            return Err(Error::Flags(wrong));
+            return Err(Error::new(Code::Usage, wrong.join("\n")));
         }
         let application = config.settings.oauth.application.as_mut();
         if let (Some(application), Some(path)) = (application, &self.application.client_secret_file)
@@ -294,11 +294,7 @@ fn new_secret(begins: &str) -> Secret {
 
 /// The secret in a file, which is made with a new one if missing; an error says what it is, and
 /// which flag names it.
-fn kept_secret(
-    path: &Path,
-    begins: &str,
-    [what, flag]: [&'static str; 2],
-) -> Result<Secret, Error> {
+fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Error> {
     let secret = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => {
             Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty"))
@@ -307,12 +303,7 @@ fn kept_secret(
         Err(error) if error.kind() == io::ErrorKind::NotFound => made_secret(path, begins),
         Err(error) => Err(error),
     };
-    secret.map_err(|source| Error::File {
-        what,
-        flag,
-        path: path.to_owned(),
-        source,
-    })
+    secret.map_err(|error| Error::file(Code::Configuration, names, path, &error))
 }
 
 fn made_secret(path: &Path, begins: &str) -> io::Result<Secret> {
@@ -327,7 +318,7 @@ fn made_secret(path: &Path, begins: &str) -> io::Result<Secret> {
 /// it saw.
 ///
 /// # Errors
-/// Flags, files or the address cannot be used; see [`Error::exit_code`].
+/// Flags, files or the address cannot be used; see [`Error`].
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
     let token_file = options.token_file.clone();
     let config = options.check()?;

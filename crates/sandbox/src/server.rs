@@ -13,7 +13,7 @@ use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
-use callbridge_model::ExposeSecret;
+use callbridge_model::{Code, ExposeSecret};
 use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -75,7 +75,9 @@ impl Server {
         self.stop.send_replace(true);
         let mut ended = Ok(());
         for task in self.tasks {
-            ended = ended.and(task.await.map_err(|error| Error::Http(error.into())));
+            let words = |error| format!("the HTTP listener ended: {error}");
+            let failed = |error| Error::new(Code::Unreachable, words(error));
+            ended = ended.and(task.await.map_err(failed));
         }
         ended
     }
@@ -125,7 +127,10 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
 }
 
 async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
-    let failed = |source| Error::Listen { addr, source };
+    let failed = |error: std::io::Error| {
+        let words = format!("cannot listen on {addr}: {error}; choose another with --listen");
+        Error::new(Code::Unreachable, words)
+    };
     let listener = TcpListener::bind(addr).await.map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
     Ok((listener, addr))

@@ -8,6 +8,7 @@ use super::envelope::{Refusal, Request, Response};
 use super::error::Error;
 use super::webhook::dispatch::{self, Dispatch};
 use callbridge_call::EventTime;
+use callbridge_model::Code;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -109,11 +110,14 @@ impl StateFile {
     /// # Errors
     /// The file cannot be opened, is held by another process, or is damaged: it is left as it is.
     pub fn open(path: &Path, settings: Settings) -> Result<(Self, Sandbox), Error> {
-        let failed = |source| failed(path, source);
+        let failed = |error| failed(path, &error);
         let mut held = options().truncate(false).open(path).map_err(failed)?;
         if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let path = path.to_owned();
-            return Err(Error::StateHeld { path });
+            let words = format!(
+                "state file {} is held by another sandbox; end it, or name another with --state",
+                path.display()
+            );
+            return Err(Error::new(Code::Locked, words));
         }
         let mut text = Vec::new();
         held.read_to_end(&mut text).map_err(failed)?;
@@ -121,15 +125,16 @@ impl StateFile {
             [] => Ok(Sandbox::new(settings)),
             text => Sandbox::restore(text, settings),
         };
+        let core = core.map_err(|error| {
+            let (path, line) = (path.display(), error.line());
+            let words = format!(
+                "state file {path}, line {line}: {error}; correct it, or name another file with \
+                 --state"
+            );
+            Error::new(Code::Configuration, words)
+        })?;
         let path = path.to_owned();
-        match core {
-            Ok(core) => Ok((Self { path, held }, core)),
-            Err(error) => Err(Error::StateDamaged {
-                path,
-                line: error.line(),
-                words: error.to_string(),
-            }),
-        }
+        Ok((Self { path, held }, core))
     }
 
     /// Puts what the core holds in the place of what was kept.
@@ -147,7 +152,7 @@ impl StateFile {
             std::fs::rename(&next, &self.path)?;
             Ok(file)
         };
-        self.held = replaced().map_err(|source| failed(&self.path, source))?;
+        self.held = replaced().map_err(|error| failed(&self.path, &error))?;
         Ok(())
     }
 }
@@ -158,11 +163,6 @@ fn options() -> OpenOptions {
     options
 }
 
-fn failed(path: &Path, source: io::Error) -> Error {
-    Error::File {
-        what: "state file",
-        flag: "state",
-        path: path.to_owned(),
-        source,
-    }
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::file(Code::CannotWrite, ["state file", "state"], path, error)
 }

@@ -2,7 +2,7 @@
 
 use crate::lead::act;
 use crate::{Options, run};
-use callbridge_model::ExposeSecret;
+use callbridge_model::{Code, ExitCode as _, ExposeSecret};
 use clap::Parser;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn all_faults_of_the_flags_are_told_at_once() {
         "--field=colour=red",
     ]);
     let error = wrong.check().expect_err("ten faults");
-    assert_eq!(error.exit_code(), 64);
+    assert_eq!(error.exit_code(), Code::Usage);
     insta::assert_snapshot!(error, @r"
     --listen: `here` is not an address and port such as 127.0.0.1:8480
     --leads: `x-3` is neither an id nor a range such as 4005-4010, nor a file
@@ -89,7 +89,7 @@ fn a_missing_token_file_is_made_once_and_for_its_owner_alone() {
     assert_eq!(mode & 0o777, 0o600);
     std::fs::write(&path, "\n").expect("written");
     let error = options(&[&flag]).check().expect_err("empty");
-    assert_eq!(error.exit_code(), 78);
+    assert_eq!(error.exit_code(), Code::Configuration);
 }
 
 #[test]
@@ -118,7 +118,7 @@ async fn the_command_ends_with_its_shutdown_and_refuses_a_taken_address() {
     let error = run(options(&[&flag]), std::future::pending())
         .await
         .expect_err("taken");
-    assert_eq!(error.exit_code(), 69);
+    assert_eq!(error.exit_code(), Code::Unreachable);
     assert!(error.to_string().contains("--listen"), "{error}");
     run(options(&["--listen=127.0.0.1:0"]), std::future::ready(()))
         .await
