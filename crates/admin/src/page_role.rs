@@ -26,19 +26,16 @@ impl PageRole {
     }
 }
 
-/// A word that is no role.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a role: `admin` or `view` is expected")]
-pub struct UnknownRole(pub String);
-
 impl FromStr for PageRole {
-    type Err = UnknownRole;
+    type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, UnknownRole> {
+    fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "view" => Ok(Self::View),
             "admin" => Ok(Self::Admin),
-            _ => Err(UnknownRole(word.to_owned())),
+            _ => Err(format!(
+                "`{word}` is not a role: `admin` or `view` is expected"
+            )),
         }
     }
 }
