@@ -11,7 +11,7 @@ use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, MissedFlags,
     PageCommandFlags, PageVerb, SelectFlags, StateVerb, Verb,
 };
-use crate::config::{Checking, Purpose, checked as config};
+use crate::config::{Checking, checked as config};
 use crate::values;
 use callbridge_admin::letters::select::Selection;
 use callbridge_admin::{ControlRequest, PageRole};
@@ -28,14 +28,14 @@ impl Checking<'_> {
     pub(super) fn check(mut self, verb: Verb) -> Result<Command, Faults> {
         match verb {
             Verb::Run(flags) => {
-                let config = self.config(*flags, Purpose::Run)?;
+                let config = self.for_run().config(*flags)?;
                 Ok(Command::Run(Box::new(config)))
             }
             Verb::Demo(flags) => self.demo(&flags),
             Verb::Explain(flags) => self.explain(*flags),
             Verb::Check(flags) => {
                 let CheckFlags { json, flags } = *flags;
-                let config = self.config(flags, Purpose::Run)?;
+                let config = self.for_run().config(flags)?;
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
             Verb::Audit(flags) => audit::check(self, *flags),
@@ -145,7 +145,7 @@ impl Checking<'_> {
                          own PBX: remove it";
             self.faults.add("--pbx-id", words);
         }
-        let config = self.config(flags.flags, Purpose::Explain)?;
+        let config = self.config(flags.flags)?;
         Ok(Command::Explain(Box::new(Explain {
             file,
             call: flags.call,
@@ -317,7 +317,7 @@ impl Checking<'_> {
             }
             LeadVerb::Check { phone, json, flags } => {
                 let phone = self.phone(phone);
-                let config = self.config(*flags, Purpose::Explain)?;
+                let config = self.config(*flags)?;
                 let (request, csv) = (ControlRequest::LeadCheck { phone }, false);
                 let at = Asking::of(&config, json);
                 Ok(Command::Ask { request, csv, at })

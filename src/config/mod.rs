@@ -25,8 +25,8 @@ pub(crate) mod manual;
 pub(crate) mod options;
 
 pub(crate) use checked::{
-    BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, Purpose, STATES, SourceConfig,
-    TokenFrom, Webhooks,
+    BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, STATES, SourceConfig, TokenFrom,
+    Webhooks,
 };
 pub(crate) use checking::init::{missing as missing_answers, secret_kind};
 pub(crate) use command::{

@@ -12,7 +12,8 @@ pub(crate) mod pbx;
 pub(crate) mod recording;
 
 use crate::commands::ScratchFolder;
-use crate::config::{Config, Demo, DemoPbx, command};
+use crate::config::flags::Flags;
+use crate::config::{Checking, Config, Demo, DemoPbx, Faults};
 use crate::daemon::Daemon;
 use crate::terminal::width;
 use crate::{Failure, OrFail as _, print};
@@ -23,7 +24,6 @@ use callbridge_sandbox::token::IdSet;
 use callbridge_spool::{Row, RowId, State, tables};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -118,43 +118,27 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {
     started.map_err(|error| Failure::of(Code::Failed, error))
 }
 
-/// The flags an administrator would give, read the same way.
+/// The flags an administrator would give, checked the same way; no variable of this machine counts.
 fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config, Failure> {
-    let state = scratch.join("state");
     let trunk = |name: &str, port: u16| match source.starts_with("esl:") {
         false => format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID"),
         true => {
             format!("{name}=gateway/{name}|address/127.0.0.1:{port},country=UZ,lead=var:lead_id")
         }
     };
-    let arguments: Vec<OsString> = [
-        "callbridge".to_owned(),
-        "run".to_owned(),
-        format!("--source={source}"),
-        format!("--trunk={}", trunk("city", 16_000)),
-        format!("--trunk={}", trunk("gsm", 16_001)),
-        format!("--employees={EMPLOYEES}"),
-        format!("--crm-url={crm}"),
-        "--pbx-id=demo".to_owned(),
-        format!("--state={}", state.display()),
-    ]
-    .into_iter()
-    .map(OsString::from)
-    .collect();
+    let mut flags = Flags::default();
+    flags.sources.source = vec![source.to_owned()];
+    flags.sources.pbx_id = Some("demo".to_owned());
+    flags.trunks.trunk = vec![trunk("city", 16_000), trunk("gsm", 16_001)];
+    flags.trunks.employees = Some(EMPLOYEES.to_owned());
+    flags.crm.crm_url = Some(crm.to_owned());
+    flags.operation.state = Some(scratch.join("state").display().to_string());
     let environment = Environment::of([
         ("CALLBRIDGE_TOKEN", token.expose_secret()),
         ("CALLBRIDGE_ESL_SECRET", pbx::PASSWORD),
     ]);
-    match command::read(arguments, &environment)? {
-        command::CommandLine::Command(asked) => match *asked {
-            command::Command::Run(config) => Ok(*config),
-            other => Err(Failure::new(
-                Code::Failed,
-                format!("no flags of run: {other:?}"),
-            )),
-        },
-        command::CommandLine::Show(text) => Err(Failure::new(Code::Failed, text)),
-    }
+    let checking = Checking::new(&environment, Faults::default()).for_run();
+    Ok(checking.config(flags)?)
 }
 
 /// Shows what happens until every call has settled.

@@ -17,7 +17,7 @@ pub(crate) mod service;
 pub(crate) mod trunks;
 
 use crate::config::flags::Flags;
-use crate::config::{Checking, Config, Faults, Init, Purpose, STATES};
+use crate::config::{Checking, Config, Faults, Init, STATES};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, print};
 use callbridge_call::EventTime;
@@ -56,7 +56,7 @@ impl Answers<'_> {
     /// The flags as they are by now, checked as far as they go.
     pub(crate) fn config(&self) -> Result<Config, Faults> {
         let checking = Checking::new(self.environment, Faults::default());
-        checking.config(self.init.flags.clone(), Purpose::Explain)
+        checking.config(self.init.flags.clone())
     }
 
     /// Nothing answers this question yet.

@@ -45,7 +45,7 @@ pub(crate) use page::PageConfig;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-pub(crate) use typed::{Checking, Purpose, STATES, logging, state_folder, state_of_daemon};
+pub(crate) use typed::{Checking, STATES, logging, state_folder, state_of_daemon};
 
 #[derive(Debug)]
 pub struct Config {

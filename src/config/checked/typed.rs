@@ -18,21 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::Level;
 
-/// What a command does with the flags, and so which must be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Sources, trunks and, unless it is a dry run, a CRM and its token.
-    Run,
-    /// None: a recording is judged by what is known.
-    Explain,
-}
-
 /// What flags are checked with: where a value may stand beside them, which must be there, and what
 /// was wrong so far.
 pub(crate) struct Checking<'a> {
     pub environment: &'a Environment,
     pub faults: Faults,
-    /// What the command needs must be there.
+    /// What `run` needs must be there: sources, trunks and, unless it is a dry run, a CRM and its
+    /// token. A recording is judged by what is known.
     pub needs: bool,
 }
 
@@ -43,6 +35,12 @@ impl<'a> Checking<'a> {
             faults,
             needs: false,
         }
+    }
+
+    /// The same for a command that works as `run` does.
+    pub(crate) fn for_run(self) -> Self {
+        let needs = true;
+        Self { needs, ..self }
     }
 
     /// Where the secret of this flag is. It is a fault to have none where it is needed.
@@ -79,8 +77,7 @@ impl<'a> Checking<'a> {
     }
 
     /// Flags as typed, checked.
-    pub(crate) fn config(mut self, flags: Flags, purpose: Purpose) -> Result<Config, Faults> {
-        self.needs = purpose == Purpose::Run;
+    pub(crate) fn config(mut self, flags: Flags) -> Result<Config, Faults> {
         let it = &mut self;
         let sources = sources::check(&flags.sources, it);
         let zone_flag = &flags.sources.pbx_timezone;

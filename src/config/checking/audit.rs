@@ -1,7 +1,7 @@
 //! `audit`: its flags, checked.
 
 use crate::config::flags::Flags;
-use crate::config::{Audit, Checking, Command, Faults, Purpose};
+use crate::config::{Audit, Checking, Command, Faults};
 use crate::values;
 use callbridge_formats::Format;
 use callbridge_model::{Zone, dates};
@@ -32,7 +32,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
     let from = checking.faults.read("--from", &flags.from, date);
     let end = |text: &str| dates::date_end(text, zone);
     let until = checking.faults.read("--to", &flags.to, end);
-    let config = checking.config(flags.flags, Purpose::Explain)?;
+    let config = checking.config(flags.flags)?;
     let (file, format) = file.ok_or_else(Faults::default)?;
     Ok(Command::Audit(Box::new(Audit {
         file,

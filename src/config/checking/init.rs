@@ -2,7 +2,7 @@
 //! missing.
 
 use crate::config::flags::Flags;
-use crate::config::{Checking, Command, Faults, Init, Purpose};
+use crate::config::{Checking, Command, Faults, Init};
 use callbridge_mapping::trunk::flag::is_name;
 use callbridge_model::{ETC, Environment, SecretKind, SecretPlace};
 use callbridge_setup::question::SetupQuestion;
@@ -36,7 +36,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
         }
     }
     // Their values are looked at as they will be, and what is not given yet is no fault.
-    Checking::new(&environment, checking.faults).config(flags.flags.clone(), Purpose::Explain)?;
+    Checking::new(&environment, checking.faults).config(flags.flags.clone())?;
     Ok(Command::Init(Box::new(Init {
         name,
         etc,
