@@ -45,9 +45,9 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
-    /// its calls are parked until it can.
-    pub(crate) fn load(rules: &Rules, forwards: bool) -> Self {
-        let mut watched = Watched::of(rules.every_trunk());
+    /// its calls are parked until it can. The directory of leads stands beside them.
+    pub(crate) fn load(rules: &Rules, forwards: bool, directory: Arc<dyn Directory>) -> Self {
+        let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
         let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
         let (met, _) = watch::channel(None);
@@ -59,13 +59,6 @@ impl Lists {
         };
         lists.publish(&news);
         lists
-    }
-
-    /// The same with this directory of leads beside them.
-    #[must_use]
-    pub(crate) fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
-        self.watched = self.watched.with_directory(directory);
-        self
     }
 
     /// The lists in force.

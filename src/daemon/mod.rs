@@ -51,12 +51,11 @@ use callbridge_model::{Code, ExitCode, Pulse, Zone};
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
 use callbridge_page::SessionCount;
-use callbridge_sender::CrmProxy;
-use callbridge_source::{self as source, Limits, Ring, Source, SourceId, Transport};
-use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
+use callbridge_page::page::Page;
+use callbridge_source::{self as source, Limits, Ring, Source, Transport};
+use callbridge_spool::{Guard, Handle, Integrity};
 use lists::Lists;
 use observer::Observer;
-use rights::RightsReport;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -82,7 +81,7 @@ const ERRANDS_LAST: Duration = Duration::from_secs(60);
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) struct Daemon {
-    observer: Arc<Observer>,
+    pub(crate) observer: Arc<Observer>,
     stop: watch::Sender<bool>,
     /// End by themselves one after the other: sources, then the intake.
     intake: Tasks,
@@ -98,21 +97,16 @@ pub(crate) struct Daemon {
 /// # Errors
 /// When the state, a listener or a task fails; each with its exit code.
 pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
-    let until_idle = config.until_idle;
-    let (state, doubts) = (
-        config.state.clone().unwrap_or_default(),
-        doubts::of(&config),
-    );
-    let rights = RightsReport::of(&config);
+    let doubts = doubts::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
     callbridge_listener::descriptors::raise();
     let started = tokio::select! {
-        started = Daemon::start(config) => started,
+        started = Daemon::start(&config) => started,
         () = &mut shutdown => return Ok(()),
     };
     let mut daemon = started?;
-    daemon.announce(&state, &doubts);
-    rights.announce();
+    daemon.announce(&doubts);
+    rights::announce(&config);
     systemd::ready();
     let settled = daemon.settled();
     let ended = tokio::select! {
@@ -120,7 +114,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
             tracing::info!("stopping");
             Ok(())
         }
-        () = settled, if until_idle => Ok(()),
+        () = settled, if config.until_idle => Ok(()),
         failed = daemon.failed() => Err(failed),
     };
     systemd::stopping();
@@ -140,17 +134,17 @@ impl Daemon {
     ///
     /// # Errors
     /// When the state cannot be used or a listener cannot be opened.
-    pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
+    pub(crate) async fn start(config: &Config) -> Result<Self, Failure> {
         let durations = Durations::default();
-        let opened = open::open(&config, &durations).await?;
+        let opened = open::open(config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
         let views = ShellViews::new(opened.intake.statuses());
         let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
         let tally = Arc::clone(&views.webhooks);
         let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
-        let others = readers::start(&config, &sources.borrow(), &mut tasks);
-        let lists = Lists::load(&config.rules, config.forward.is_some())
-            .with_directory(opened.directory.clone());
+        let others = readers::start(config, &sources.borrow(), &mut tasks);
+        let (rules, leads) = (&config.rules, &opened.directory);
+        let lists = Lists::load(rules, config.forward.is_some(), leads.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let verdicts = start_sources(opened.sources, ring, &mut intake);
@@ -167,20 +161,26 @@ impl Daemon {
             pulse: Pulse::new("the intake"),
             files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
-        let vitals = [shell.pulse.vital()];
+        let vital = shell.pulse.vital();
         let owners = shell.intake.owners();
         intake.start_fallible(shell.run());
-        let leads = &opened.directory;
-        let lookups = lookup::start(&config, &people, leads, &durations, &mut tasks).await?;
+        let lookups = lookup::start(config, &people, leads, &durations, &mut tasks).await?;
         let (shown, met) = lists.shown();
-        let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
-        tasks.start_until_stop(keep);
+        let (now, spool) = (Arc::clone(&people), opened.spool.clone());
+        tasks.start_until_stop(lists::keep(lists, now, rules.clone(), spool));
+        let (now, spool) = (Arc::clone(&people), opened.spool.clone());
+        let learned = lists::keep_learned(Arc::clone(leads), now, rules.clone(), spool);
+        tasks.start_until_stop(learned);
         tasks.start_until_stop(lists::keep_up(opened.spool.clone()));
         tasks.start_until_stop(watch_spool(opened.spool.clone()));
-        let out = outward::start_sender(&config, &opened.spool, &durations, &mut tasks);
-        outward::start_notices(&config, &opened.spool, &mut tasks);
-        let webhooks = webhooks::start(&config, &opened.spool, tally, &mut tasks).await?;
-        let words = outward::words(&config).of_owners(PbxOwners::new({
+        let mut outward = outward::start_sender(config, &opened.spool, &durations, &mut tasks);
+        outward.vitals.insert(0, vital);
+        if let Some(dead_letters) = &config.dead_letters {
+            let queue = outward::queue(dead_letters);
+            tasks.start(queue.run(opened.spool.clone(), tasks.stop()));
+        }
+        let webhooks = webhooks::start(config, &opened.spool, tally, &mut tasks).await?;
+        let words = outward::words(config).of_owners(PbxOwners::new({
             let owners = owners.clone();
             move |pbx| owners.of(pbx)
         }));
@@ -189,25 +189,31 @@ impl Daemon {
             sources,
             others,
             seen_up,
-            sender: out.shown,
-            token_requests: out.token_requests,
+            outward,
             durations,
             page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
             webhooks,
             lookups,
             fleet: words.shown(),
-            untold_outcomes: out.untold_outcomes,
             lists: shown,
             employees: met,
             trunks: opened.trunks,
-            vitals: vitals.into_iter().chain(out.vitals).collect(),
-            state: shown_folder(&config),
-            check_command: check_command(&config, std::env::args()),
+            state: config
+                .state
+                .clone()
+                .unwrap_or_default()
+                .display()
+                .to_string(),
+            check_command: check_command(config, std::env::args()),
             token_place: config.crm.as_ref().map(|crm| {
                 outward::token_place(crm.token.as_ref(), outward::directory_of).to_string()
             }),
         });
-        observer::start_words(words, &observer, &mut tasks);
+        let (seen, stopping) = (Arc::clone(&observer), tasks.stop());
+        tasks.start(async move {
+            let ticks = || async { seen.status().await.ok() };
+            words.run(ticks, stopping).await;
+        });
         let daemon = Self {
             observer,
             stop,
@@ -218,12 +224,12 @@ impl Daemon {
             dry_run: config.dry_run,
         };
         daemon
-            .listen(&config, (people, owners), out.asking, opened.assembling)
+            .listen(config, (people, owners), opened.assembling)
             .await
     }
 
     /// The first line of the log: what runs here, on what, for whom.
-    fn announce(&self, state: &Path, doubts: &[Doubt]) {
+    fn announce(&self, doubts: &[Doubt]) {
         let sources = self.observer.sources.borrow();
         let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
         pbxes.dedup();
@@ -232,7 +238,7 @@ impl Daemon {
         tracing::info!(
             version = crate::VERSION,
             commit = crate::COMMIT,
-            state = %state.display(),
+            state = %self.observer.state,
             pbx = pbxes.join(", "),
             source = named.join(", "),
             "callbridge runs"
@@ -247,11 +253,10 @@ impl Daemon {
         mut self,
         config: &Config,
         (people, owners): (SharedPeople, Owners),
-        asking: CrmProxy,
         assembling: callbridge_intake::Settings,
     ) -> Result<Self, Failure> {
         let shown = match &config.page {
-            Some(page) => Some(page::open(page, &config.held, &self.tasks.stopped).await?),
+            Some(page) => Some(page::open(page, &config.held, &mut self.tasks).await?),
             None => None,
         };
         let observer = Arc::clone(&self.observer);
@@ -259,7 +264,7 @@ impl Daemon {
             spool: self.observer.spool.clone(),
             rules: config.rules.clone(),
             people,
-            asking: config.crm.is_some().then_some(asking),
+            asking: (config.crm.as_ref()).map(|_| self.observer.outward.asking.clone()),
             zone: open::zone_name(config),
             field_list_wrapper: (config.crm.as_ref()).and_then(|it| it.field_list_wrapper.clone()),
             status: Box::new(move || {
@@ -272,22 +277,25 @@ impl Daemon {
         let newer = Arc::clone(&handler).read_newer_again();
         self.tasks.start(newer);
         if let Some(shown) = shown {
-            let zone = open::zone_name(config).and_then(|name| Zone::named(&name));
-            let backend = page::backend::DaemonBackend {
+            let backend = Arc::new(page::backend::DaemonBackend {
                 observer: Arc::clone(&self.observer),
                 handler: Arc::clone(&handler),
                 intake: assembling,
-                zone: zone.unwrap_or_else(|| Zone::of(None)),
+                zone: Zone::of(config.pbx_timezone.as_ref()),
                 instance: page::instance(config),
                 fields: open::names(config),
                 arguments: page::arguments(std::env::args_os()),
                 week: Mutex::default(),
                 changes: watch::Sender::default(),
-            };
+            });
+            self.tasks
+                .start_until_stop(Arc::clone(&backend).watch_changes());
             let sessions = &self.observer.page_sessions;
             let sessions = sessions.clone().unwrap_or_default();
-            let serving = shown.serve(backend, sessions, self.tasks.stopped.clone());
-            self.tasks.start_fallible(serving);
+            let page = Page::new(shown.settings, backend).counted_by(sessions);
+            let stop = self.tasks.stop();
+            self.tasks
+                .start(callbridge_page::server::serve(shown.listener, page, stop));
         }
         let state = config.state.clone().unwrap_or_default();
         let what = format_args!("cannot listen for commands in {}", state.display());
@@ -317,23 +325,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// How everything stands.
-    ///
-    /// # Errors
-    /// When the spool cannot be read.
-    pub(crate) async fn status(&self) -> Result<Status, callbridge_spool::Error> {
-        self.observer.status().await
-    }
-
-    /// Looks at the daemon from elsewhere.
-    pub(crate) fn observer(&self) -> Arc<Observer> {
-        Arc::clone(&self.observer)
-    }
-
     /// Ends when every file is read, every other line was up and then quiet for 5 s,
     /// and the books are settled. A dry run settles nothing: there the books do not count.
     pub(crate) fn settled(&self) -> impl Future<Output = ()> + use<> {
-        let (observer, is_file) = (self.observer(), self.is_file.clone());
+        let (observer, is_file) = (Arc::clone(&self.observer), self.is_file.clone());
         let dry_run = self.dry_run;
         async move {
             let mut ticks = tokio::time::interval(IDLE_EVERY);
@@ -419,20 +414,6 @@ impl Daemon {
     }
 }
 
-/// Leads and employees stay those of the lists and of what is learned.
-fn keep_people(
-    lists: Lists,
-    leads: Arc<LeadDirectory>,
-    people: &SharedPeople,
-    config: &Config,
-    spool: &Handle,
-) -> impl Future<Output = anyhow::Result<()>> + use<> {
-    let rules = &config.rules;
-    let listed = lists::keep(lists, Arc::clone(people), rules.clone(), spool.clone());
-    let learned = lists::keep_learned(leads, Arc::clone(people), rules.clone(), spool.clone());
-    async move { tokio::try_join!(listed, learned).map(drop) }
-}
-
 fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<source::Verdicts> {
     let mut ways_back = Vec::new();
     for source in sources {
@@ -445,12 +426,6 @@ fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<sou
 
 fn is_file(flag: &SourceConfig) -> bool {
     matches!(flag.url.transport, Transport::File { .. })
-}
-
-/// The state folder, as it was given.
-fn shown_folder(config: &Config) -> String {
-    let folder = config.state.as_deref().unwrap_or(Path::new(""));
-    folder.display().to_string()
 }
 
 /// The command that tries what `run` was given: what stood in its arguments has no secrets. What a
@@ -476,14 +451,9 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     Some(format!("callbridge check {}", flags.join(" ")))
 }
 
-/// The id of the source at this place.
-pub(crate) fn source_id(at: usize) -> SourceId {
-    SourceId(u16::try_from(at).unwrap_or(u16::MAX))
-}
-
 /// Looks at the state each second, and tells what the check of its file found. Ends with an error
 /// when the file is damaged, and when the spool's thread has ended: nothing can be kept then.
-async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
+async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
     let mut ticks = tokio::time::interval(SPOOL_EVERY);
     let mut reported = Integrity::NotNeeded;
     loop {

@@ -1,22 +1,20 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
 use super::lists;
+use super::outward::Outward;
 use super::readers::{self, Others};
-use super::tasks::Tasks;
 use super::trunks::{self, KnownTrunks};
 use super::webhooks::ReceiverView;
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
-use callbridge_fleet::Words;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Employees, FleetStatus, LeadField, LeadFields, Pause, Requests, SourceState,
-    SourceStatus, Status, Token,
+    Backlog, Employees, FleetStatus, LeadField, LeadFields, Pause, SourceState, SourceStatus,
+    Status, Token,
 };
-use callbridge_model::{Grant, Vital, clock, heartbeat as pulse};
+use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::SessionCount;
-use callbridge_sender::status::SenderStatus;
 use callbridge_spool as spool;
 use callbridge_spool::{Error, Handle, tables};
 use std::sync::Arc;
@@ -34,9 +32,7 @@ pub(crate) struct Observer {
     /// Which have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
     /// How the sender is doing.
-    pub sender: watch::Receiver<SenderStatus>,
-    /// Requests for tokens, beside the sender's.
-    pub token_requests: watch::Receiver<Requests>,
+    pub outward: Outward,
     /// Times counted where they happen.
     pub durations: Durations,
     /// Who is logged in at the page, where one is shown.
@@ -47,16 +43,12 @@ pub(crate) struct Observer {
     pub lookups: Option<Arc<Tally>>,
     /// The last words of others, and what became of ours.
     pub fleet: watch::Receiver<Option<FleetStatus>>,
-    /// Why outcomes of calls wait to be told in their stream.
-    pub untold_outcomes: watch::Receiver<Option<String>>,
     /// The files of leads and employees.
     pub lists: lists::ListStates,
     /// How employees meet the newest calls.
     pub employees: watch::Receiver<Option<Employees>>,
     /// The trunks of the flags.
     pub trunks: KnownTrunks,
-    /// The loops that have to turn.
-    pub vitals: Vec<Vital>,
     pub state: String,
     /// The command that tries what the daemon was given.
     pub check_command: Option<String>,
@@ -81,7 +73,7 @@ impl Observer {
         let (kept, fields, calls, missed) = read.await?;
         let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
         let books = kept.books;
-        let sender = self.sender.borrow().clone();
+        let sender = self.outward.sender.borrow().clone();
         // Before all else the sender has to say: without the disk nothing is sent or taken in.
         let pause = self.spool.health().trouble.map(|error| Pause {
             reason: "disk".to_owned(),
@@ -114,7 +106,7 @@ impl Observer {
             trunks,
             day_calls,
             fleet: self.fleet.borrow().clone(),
-            untold_outcomes: self.untold_outcomes.borrow().clone(),
+            untold_outcomes: self.outward.untold_outcomes.borrow().clone(),
             ..kept
         };
         Ok(status.judged())
@@ -122,13 +114,13 @@ impl Observer {
 
     /// The loops that have not come round for longer than this.
     pub(crate) fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
-        pulse::stalled(&self.vitals, clock::now().boot, longer_than)
+        pulse::stalled(&self.outward.vitals, clock::now().boot, longer_than)
     }
 
     /// Lead requests are under way or wait that can be made now.
     pub(crate) async fn has_lead_requests(&self) -> bool {
         let (paused, grants) = {
-            let sender = self.sender.borrow();
+            let sender = self.outward.sender.borrow();
             (sender.pause.is_some(), sender.token.grants.clone())
         };
         // a record without grants says nothing of them
@@ -179,8 +171,8 @@ impl Watch for Observer {
         let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
         let counters = self.spool.read(|store| Ok(store.counters())).await;
         let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.ok().flatten();
-        let mut requests = self.sender.borrow().requests.clone();
-        requests.extend(self.token_requests.borrow().clone());
+        let mut requests = self.outward.sender.borrow().requests.clone();
+        requests.extend(self.outward.token_requests.borrow().clone());
         Observed {
             status,
             counters: counters.unwrap_or_default(),
@@ -204,15 +196,6 @@ impl Watch for Observer {
             .map(|(source, _)| format!("{} has not been up yet", source.name()))
             .collect()
     }
-}
-
-/// Says those words, of what the observer sees, until the stop.
-pub(crate) fn start_words(words: Words, observer: &Arc<Observer>, tasks: &mut Tasks) {
-    let (observer, stop) = (Arc::clone(observer), tasks.stop());
-    tasks.start(async move {
-        let status = || async { observer.status().await.ok() };
-        words.run(status, stop).await;
-    });
 }
 
 pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFields {

@@ -19,7 +19,7 @@ use callbridge_model::{Code, SecretPlace, clock};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::left_slots;
 use callbridge_source::url::From;
-use callbridge_source::{EventTime, Position, Secret, Source, StreamReading, Transport};
+use callbridge_source::{EventTime, Position, Secret, Source, SourceId, StreamReading, Transport};
 use callbridge_spool as spool;
 use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
 use std::collections::BTreeMap;
@@ -389,7 +389,7 @@ pub(crate) fn source_of(
         ..callbridge_source::Settings::default()
     };
     Source::new(
-        super::source_id(at),
+        SourceId(u16::try_from(at).unwrap_or(u16::MAX)),
         flag.url.clone(),
         source_secret(flag.secret.as_ref()),
         position,

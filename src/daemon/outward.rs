@@ -35,15 +35,16 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The ways to the sender.
+#[derive(Clone, Debug)]
 pub(crate) struct Outward {
-    pub shown: watch::Receiver<SenderStatus>,
+    pub sender: watch::Receiver<SenderStatus>,
     /// Asks something of the CRM; without a CRM nobody answers.
     pub asking: CrmProxy,
     /// Requests for tokens, where a connection is kept fresh.
     pub token_requests: watch::Receiver<Requests>,
     /// Why outcomes of calls wait to be told, where a stream is to be told of them.
     pub untold_outcomes: watch::Receiver<Option<String>>,
-    /// Its loops can be looked at.
+    /// The loops that have to turn.
     pub vitals: Vec<Vital>,
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn start_sender(
             tasks.start(forwarder.run(spool, status, pulse, stop));
         }
         return Outward {
-            shown,
+            sender: shown,
             asking,
             token_requests: watch::channel(Requests::new()).1,
             untold_outcomes: watch::channel(None).1,
@@ -120,7 +121,7 @@ pub(crate) fn start_sender(
         Ok(ran?)
     });
     Outward {
-        shown,
+        sender: shown,
         asking,
         token_requests,
         untold_outcomes,
@@ -186,16 +187,6 @@ pub(crate) fn words(config: &Config) -> Words {
     };
     let stream = stream.filter(|_| !config.dry_run);
     Words::new(role, stream, [crate::VERSION, crate::COMMIT])
-}
-
-/// Starts the way of dead letters' notices to the broker, where one is given.
-pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) {
-    let Some(dead_letters) = &config.dead_letters else {
-        return;
-    };
-    let (queue, spool) = (queue(dead_letters), spool.clone());
-    let stop = tasks.stop();
-    tasks.start(queue.run(spool, stop));
 }
 
 /// The queue for dead letters.

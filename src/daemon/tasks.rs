@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 #[derive(Debug)]
 pub(crate) struct Tasks {
     started: JoinSet<anyhow::Result<()>>,
-    pub stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 }
 
 impl Tasks {
@@ -78,7 +78,7 @@ pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
 }
 
 /// Works until the stop is given.
-pub(super) async fn until(
+async fn until(
     work: impl Future<Output = anyhow::Result<()>>,
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ use super::{fields, token};
 use crate::RELEASE;
 use crate::config::{Config, Crm};
 use crate::daemon::outward;
+use callbridge_admin::state_access::close;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::status::FindingKind;
@@ -16,7 +17,7 @@ use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
-use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue, tables};
+use callbridge_spool::{Binding, Fit, Handle, WorkQueue, tables};
 use std::path::Path;
 
 /// Without it nothing can be journaled.
@@ -92,12 +93,6 @@ async fn kept(spool: &Handle, dir: &Path) -> Vec<CheckFinding> {
     // A state that cannot be read is found by its own check.
     let kept = kept.await.map(callbridge_model::Status::judged);
     kept.map_or_else(|_| Vec::new(), |status| of_journal(&status))
-}
-
-async fn close(handle: Handle, guard: Guard) {
-    drop(handle);
-    // Blocks until the spool's thread has ended, which is soon.
-    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 
 fn of_daemon(status: &Status) -> Vec<CheckFinding> {

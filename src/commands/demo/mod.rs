@@ -77,7 +77,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
             DemoPbx::Freeswitch => drop(pbx::serve_event_socket(listener, frames).await),
         }
     });
-    let mut daemon = Daemon::start(config).await?;
+    let mut daemon = Daemon::start(&config).await?;
     let mut shutdown = std::pin::pin!(shutdown);
     let ended = tokio::select! {
         ended = watch(&daemon, &mut view, demo.pbx) => ended,
@@ -145,14 +145,14 @@ fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Con
 async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status, Failure> {
     let begin = Instant::now();
     let ends = recording::longest(pbx) + 2;
-    let spool = daemon.observer().spool.clone();
+    let spool = daemon.observer.spool.clone();
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
         ticks.tick().await;
         let rows: Vec<Row> = spool
             .read(|store| tables::calls::oldest(store, SHOWN_MAX))
             .await?;
-        let status = daemon.status().await?;
+        let status = daemon.observer.status().await?;
         let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
         view.update(&rows, &status, ends - passed)?;
         let all = status.books.finished >= CALLS && status.books.internal >= 1;

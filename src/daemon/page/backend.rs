@@ -99,7 +99,7 @@ impl DaemonBackend {
                 Ok((store.moves_so_far(), store.letters_so_far(), open))
             });
             let Ok(moves) = moves.await else { continue };
-            let used = self.observer.sender.borrow().requests.clone();
+            let used = self.observer.outward.sender.borrow().requests.clone();
             let states = self.observer.sources.borrow().clone();
             let states: Vec<_> = states.into_iter().map(|it| it.state).collect();
             let now = Some((moves, used, states));

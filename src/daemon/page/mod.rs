@@ -2,25 +2,23 @@
 
 pub(crate) mod backend;
 
-use super::tasks::{follow, has_stopped, until};
+use super::tasks::{Tasks, follow};
 use crate::config::{Config, PageConfig};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
-use backend::DaemonBackend;
 use callbridge_admin::command_handler::PageDoor;
 use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
 use callbridge_page::links::Links;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::settings::Settings;
-use callbridge_page::{SessionCount, server};
 use callbridge_webhook::tls;
+use futures_util::FutureExt as _;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// Between two looks at the password file, and at what has changed.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -33,18 +31,13 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn open(
     page: &PageConfig,
     held: &Held,
-    stopped: &watch::Receiver<bool>,
+    tasks: &mut Tasks,
 ) -> Result<OpenedPage, Failure> {
-    let mut keeping = JoinSet::new();
     let tls = page.tls.clone().map(tls::keep).transpose();
     let tls = tls.or_fail_at(Code::Configuration, "--page-cert")?;
     let (current, kept) = tls.unzip();
     if let Some(kept) = kept {
-        let kept = async {
-            kept.await;
-            Ok(())
-        };
-        keeping.spawn(until(kept, stopped.clone()));
+        tasks.start_until_stop(kept.map(Ok));
     }
     let (listener, addr) = held.listen("--page", page.listen).await?;
     let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
@@ -55,51 +48,29 @@ pub(crate) async fn open(
         let passwords = passwords.or_fail_at(Code::Configuration, "--page-password-file")?;
         let (people, known) = watch::channel(passwords);
         settings = settings.with_passwords(known);
-        let following = follow(place.clone(), "--page-password-file", move |place| {
-            people.send_replace(self::passwords(place)?);
-            tracing::info!("the people of --page-password-file are read again");
-            Ok(())
-        });
-        keeping.spawn(until(following, stopped.clone()));
+        tasks.start_until_stop(follow(
+            place.clone(),
+            "--page-password-file",
+            move |place| {
+                people.send_replace(self::passwords(place)?);
+                tracing::info!("the people of --page-password-file are read again");
+                Ok(())
+            },
+        ));
     }
     tracing::info!(address = %addr, "the page is served");
     Ok(OpenedPage {
         listener,
         door: door(settings.links(), origin(page, addr, settings.scheme())),
         settings,
-        keeping,
     })
 }
 
-/// The page's listener, and what keeps its files in force.
+/// The page's listener, and how it is served.
 pub(crate) struct OpenedPage {
-    listener: tokio::net::TcpListener,
-    pub(crate) door: PageDoor,
-    settings: Settings,
-    keeping: JoinSet<anyhow::Result<()>>,
-}
-
-impl OpenedPage {
-    /// Serves until the stop is given.
-    pub(crate) async fn serve(
-        self,
-        backend: DaemonBackend,
-        sessions: SessionCount,
-        stopped: watch::Receiver<bool>,
-    ) -> anyhow::Result<()> {
-        let Self {
-            listener,
-            settings,
-            mut keeping,
-            ..
-        } = self;
-        let backend = Arc::new(backend);
-        keeping.spawn(until(Arc::clone(&backend).watch_changes(), stopped.clone()));
-        let shown = callbridge_page::page::Page::new(settings, backend).counted_by(sessions);
-        server::serve(listener, shown, has_stopped(stopped)).await;
-        keeping.shutdown().await;
-        Ok(())
-    }
+    pub listener: tokio::net::TcpListener,
+    pub door: PageDoor,
+    pub settings: Settings,
 }
 
 /// Gives out links that begin so.
