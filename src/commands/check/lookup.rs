@@ -3,7 +3,8 @@
 
 use super::finding::{CheckFinding, advice, fault, well};
 use super::lists;
-use crate::config::{Config, LookupConfig};
+use super::place::unusable_address;
+use crate::config::Config;
 use callbridge_lookup::answer::extension;
 use callbridge_lookup::http::PATH;
 use callbridge_mapping::{LeadRule, People, Trunk};
@@ -44,7 +45,12 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     };
     let desks = Desks::of(config);
     if !daemon {
-        let mut found = vec![address(lookup, config).await];
+        let unusable = unusable_address("lookup", lookup.listen, &config.held).await;
+        let free = || {
+            let what = format!("{} is free, and tried once it runs", lookup.listen);
+            well("lookup", what)
+        };
+        let mut found = vec![unusable.unwrap_or_else(free)];
         let trunks = config.rules.trunks.iter();
         found.extend(trunks.map(|trunk| ready(trunk, &desks, None)));
         return found;
@@ -59,17 +65,6 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
         }
     }
     found
-}
-
-async fn address(lookup: &LookupConfig, config: &Config) -> CheckFinding {
-    let at = lookup.listen;
-    match config.held.listener(at).await {
-        Ok(_) => well("lookup", format!("{at} is free, and tried once it runs")),
-        Err(error) => {
-            let todo = "give --lookup an address of this machine that nobody else uses";
-            fault(Code::Usage, "lookup", format!("{at}: {error}"), todo)
-        }
-    }
 }
 
 /// Who sits where, and who is responsible for leads.

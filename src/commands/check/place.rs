@@ -57,19 +57,25 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
 
 /// The address of `--listen` is free, or is the daemon's own.
 pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
-    match held.listener(addr).await {
-        Ok(_) => well("listen", format!("{addr} is free")),
-        Err(_) if daemon => well(
+    match unusable_address("listen", addr, held).await {
+        None => well("listen", format!("{addr} is free")),
+        Some(_) if daemon => well(
             "listen",
             format!("{addr} is in use by the daemon that runs"),
         ),
-        Err(error) => fault(
-            Code::Usage,
-            "listen",
-            format!("{addr}: {error}"),
-            "give --listen an address of this machine that nobody else uses",
-        ),
+        Some(fault) => fault,
     }
+}
+
+/// Why nothing can listen at the address that this flag gives.
+pub(crate) async fn unusable_address(
+    flag: &str,
+    addr: SocketAddr,
+    held: &Held,
+) -> Option<CheckFinding> {
+    let error = held.listener(addr).await.err()?;
+    let todo = format!("give --{flag} an address of this machine that nobody else uses");
+    Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }
 
 /// The state folder as `run` would find it.

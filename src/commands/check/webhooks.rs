@@ -2,6 +2,7 @@
 //! the administrator's page (its address, certificate, and who may log in).
 
 use super::finding::{CheckFinding, advice, fault, well};
+use super::place::unusable_address;
 use crate::config::{Config, PageConfig, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege::Held;
@@ -39,11 +40,10 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 
 async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding {
     let (name, addr) = ("webhook-listen", webhooks.listen);
-    if let Err(error) = held.listener(addr).await
+    if let Some(fault) = unusable_address(name, addr, held).await
         && !daemon
     {
-        let todo = "give --webhook-listen an address of this machine that nobody else uses";
-        return fault(Code::Usage, name, format!("{addr}: {error}"), todo);
+        return fault;
     }
     if is_open_to_readers(webhooks) {
         return advice(
@@ -251,7 +251,6 @@ pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 
 async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFinding {
     let (name, addr) = ("page", page.listen);
-    let refused = |what: String, todo: &str| fault(Code::Usage, name, what, todo);
     // What the certificate holds is looked at by itself: here it counts that there is one.
     let loopback = addr.ip().to_canonical().is_loopback();
     let asked = Settings::new(addr, None, page.behind_proxy.as_deref(), &page.names);
@@ -259,13 +258,12 @@ async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFind
         && (page.tls.is_none() || loopback)
     {
         let todo = "callbridge run does not start with that";
-        return refused(error.to_string(), todo);
+        return fault(Code::Usage, name, error, todo);
     }
-    if let Err(error) = held.listener(addr).await
+    if let Some(fault) = unusable_address(name, addr, held).await
         && !daemon
     {
-        let todo = "give --page an address of this machine that nobody else uses";
-        return refused(format!("{addr}: {error}"), todo);
+        return fault;
     }
     let how = match (&page.tls, page.behind_proxy.is_some()) {
         (Some(_), _) => "HTTPS of its own",
