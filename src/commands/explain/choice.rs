@@ -34,12 +34,11 @@ enum IdMatch {
 pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
-    /// Calls of the number, newest first.
-    of_number: Vec<Other>,
     best: Option<IdMatch>,
+    /// Those that fit best; of a number the newest first.
     kept: Vec<(ReportedCall, Judged)>,
+    /// With those that are not kept.
     fitting: usize,
-    names: Vec<String>,
 }
 
 /// The calls that are meant, and those that share the number of the one.
@@ -56,11 +55,9 @@ impl Choice {
         Self {
             wanted: wanted.map(str::to_owned),
             number,
-            of_number: Vec::new(),
             best: None,
             kept: Vec::new(),
             fitting: 0,
-            names: Vec::new(),
         }
     }
 
@@ -76,21 +73,19 @@ impl Choice {
         if Some(fit) > self.best {
             self.best = Some(fit);
             self.kept.clear();
-            self.names.clear();
             self.fitting = 0;
         }
-        if matches!(fit, IdMatch::Ending | IdMatch::Number) {
-            self.keep_newest(reported, judged);
-            return;
-        }
         self.fitting += 1;
-        if self.names.len() < NAMED_MAX {
-            self.names.push(name(&judged));
-        }
-        let most = if fit < IdMatch::Channel { 1 } else { KEPT_MAX };
-        if self.kept.len() < most {
-            self.kept.push((reported, judged));
-        }
+        let at = match fit {
+            IdMatch::Ending | IdMatch::Number => {
+                let started = judged.record.started_at;
+                let newer = |(_, other): &(_, Judged)| other.record.started_at > started;
+                self.kept.partition_point(newer)
+            }
+            IdMatch::Any | IdMatch::Beginning | IdMatch::Channel | IdMatch::Own => self.kept.len(),
+        };
+        self.kept.insert(at, (reported, judged));
+        self.kept.truncate(KEPT_MAX);
     }
 
     fn fits_number(&self, judged: &Judged) -> Option<IdMatch> {
@@ -103,45 +98,39 @@ impl Choice {
         typed.is(phone).then_some(fit)
     }
 
-    /// Of a number the newest call is meant, the others are named.
-    fn keep_newest(&mut self, reported: ReportedCall, judged: Judged) {
-        let new = Other::of(&judged.record);
-        let at = self
-            .of_number
-            .partition_point(|other| other.started_at > new.started_at);
-        self.of_number.insert(at, new);
-        self.of_number.truncate(NAMED_MAX + 1);
-        if at == 0 {
-            self.kept = vec![(reported, judged)];
-        }
-    }
-
     /// The calls that are meant. Several only where all of them have the very id.
     ///
     /// # Errors
     /// 1 when there is none, or when several may be meant and are not the same.
     pub(crate) fn made(mut self, place: &str) -> Result<Chosen, Failure> {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
-        let sure = self.best >= Some(IdMatch::Channel);
-        if self.kept.is_empty() {
-            return failed(match &self.wanted {
-                Some(id) => format!("{place}: no finished call is {id}"),
-                None => format!("{place}: there is no finished call in it"),
-            });
-        }
-        if matches!(self.best, Some(IdMatch::Ending | IdMatch::Number)) {
-            self.of_number.remove(0);
-            return Ok(Chosen {
-                calls: self.kept,
-                others: self.of_number,
-            });
-        }
-        if sure || self.fitting == 1 {
-            return Ok(Chosen {
-                calls: self.kept,
-                others: Vec::new(),
-            });
-        }
+        let others = match self.best {
+            None => {
+                return failed(match &self.wanted {
+                    Some(id) => format!("{place}: no finished call is {id}"),
+                    None => format!("{place}: there is no finished call in it"),
+                });
+            }
+            // Of a number the newest call is meant, the others are named.
+            Some(IdMatch::Ending | IdMatch::Number) => {
+                let others = self.kept.drain(1..).take(NAMED_MAX);
+                others
+                    .map(|(_, judged)| Other::of(&judged.record))
+                    .collect()
+            }
+            Some(IdMatch::Any | IdMatch::Beginning) if self.fitting > 1 => {
+                return failed(self.several(place));
+            }
+            Some(IdMatch::Any | IdMatch::Beginning | IdMatch::Channel | IdMatch::Own) => Vec::new(),
+        };
+        Ok(Chosen {
+            calls: self.kept,
+            others,
+        })
+    }
+
+    /// Each of them by name, as far as they are kept.
+    fn several(&self, place: &str) -> String {
         let mut words = match &self.wanted {
             Some(id) => format!("{place}: {} uuids begin with {id}:", self.fitting),
             None => format!(
@@ -149,15 +138,14 @@ impl Choice {
                 self.fitting
             ),
         };
-        for name in &self.names {
-            words.push_str("\n  ");
-            words.push_str(name);
+        for (_, judged) in self.kept.iter().take(NAMED_MAX) {
+            words.push_str(&format!("\n  {}", name(judged)));
         }
-        if self.fitting > self.names.len() {
-            let more = self.fitting - self.names.len();
+        let more = self.fitting.saturating_sub(NAMED_MAX);
+        if more > 0 {
             words.push_str(&format!("\n  and {more} more"));
         }
-        failed(words)
+        words
     }
 }
 
