@@ -5,10 +5,11 @@
 use callbridge_asterisk::survey::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A section: its keys in small letters, each value in the order of the file.
-#[derive(Clone, Debug, Default)]
-struct Section {
-    keys: Vec<(String, String)>,
+/// A section of such a file. There may be secrets in it, so that it cannot be printed.
+#[derive(Clone, Default)]
+pub struct Section {
+    /// Its keys in small letters, each value in the order of the file.
+    pub keys: Vec<(String, String)>,
     is_template: bool,
 }
 
@@ -29,7 +30,7 @@ impl Section {
 
 /// `[name](template,…)` with all that its templates give it. Sections of one name stay apart: in
 /// `pjsip.conf` an endpoint, its login and its address are often called the same.
-fn sections<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<(String, Section)> {
+pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
     let mut all: Vec<(String, Section)> = Vec::new();
     for line in lines {
         if let Some(head) = line.strip_prefix('[') {
@@ -64,7 +65,7 @@ fn words(text: Option<&str>) -> Vec<String> {
 }
 
 /// The endpoints of `pjsip.conf`.
-pub fn pjsip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointList) {
+pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
     let of = |kind: &'static str| all.iter().filter(move |(_, section)| section.is(kind));
     let aors: BTreeMap<&str, &Section> = of("aor").map(|(name, it)| (&**name, it)).collect();
@@ -114,7 +115,7 @@ pub fn pjsip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointL
 }
 
 /// The peers of `sip.conf` (chan_sip).
-pub fn sip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointList) {
+pub fn sip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
     let general = all.iter().filter(|(name, _)| name == "general");
     let keys = general.flat_map(|(_, section)| &section.keys);
@@ -143,7 +144,7 @@ pub fn sip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointLis
 }
 
 /// The hints of `extensions.conf`: `exten => 101,hint,PJSIP/101`.
-pub fn hints<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointList) {
+pub fn hints(lines: &[String], found: &mut EndpointList) {
     for line in lines {
         let Some((key, value)) = line.split_once('=') else {
             continue;
@@ -169,6 +170,10 @@ mod tests {
     use super::*;
     use crate::kind::{EndpointKind, classify};
 
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
+    }
+
     fn kinds(found: &EndpointList) -> Vec<(&str, EndpointKind)> {
         let all = found.facts.iter();
         all.map(|(name, facts)| (&**name, classify(facts).0))
@@ -186,7 +191,7 @@ mod tests {
             [101]\ntype=endpoint\naors=101\n[101]\ntype=identify\nendpoint=101\nmatch=203.0.113.9\n\
             [gate]\ntype=endpoint\naors=gate\n[gate]\ntype=aor\ncontact=sip:10.0.0.9\n";
         let mut found = EndpointList::default();
-        pjsip(text.lines(), &mut found);
+        pjsip(&lines(text), &mut found);
         assert_eq!(
             kinds(&found),
             [
@@ -210,14 +215,9 @@ mod tests {
             [trunk-9]\ntype=friend\nhost=dynamic\nmailbox=109@default\n\
             [far]\ntype=peer\nhost=203.0.113.9\n[guest]\ntype=user\n";
         let mut found = EndpointList::default();
-        sip(text.lines(), &mut found);
-        hints(
-            [
-                "exten => 110,hint,SIP/far&Custom:x",
-                "exten => 1,1,Dial(SIP/far)",
-            ],
-            &mut found,
-        );
+        sip(&lines(text), &mut found);
+        let dialplan = "exten => 110,hint,SIP/far&Custom:x\nexten => 1,1,Dial(SIP/far)";
+        hints(&lines(dialplan), &mut found);
         assert_eq!(
             kinds(&found),
             [

@@ -1,6 +1,7 @@
 //! `manager.conf` of a PBX on this machine, where it can be read: what its manager account may
 //! hear. Secrets in it are stepped over.
 
+use callbridge_setup::local_conf;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,6 @@ pub(crate) struct ManagerConf {
     pub path: PathBuf,
     /// `read`: event classes, in small letters.
     pub read: BTreeSet<String>,
-    /// `write`: what it may do.
-    pub write: BTreeSet<String>,
     /// `eventfilter`, each line.
     pub filters: Vec<String>,
     /// `timestampevents`
@@ -40,34 +39,26 @@ impl ManagerConf {
 
     /// The same of this file.
     pub(crate) fn read(path: &Path, user: &str, port: u16) -> Option<Self> {
-        let lines = lines(path, DEPTH_MAX)?;
+        let sections = local_conf::sections(&lines(path, DEPTH_MAX)?);
         let mut conf = Self {
             path: path.to_path_buf(),
             ..Self::default()
         };
-        let (mut section, mut known, mut its_port) = (String::new(), false, 5038);
-        for line in lines {
-            if let Some(head) = line.strip_prefix('[') {
-                section = head.split(']').next().unwrap_or_default().to_owned();
-                known |= section == user;
-                continue;
-            }
-            let Some((key, value)) = line.split_once('=') else {
-                continue;
-            };
-            let value = value.trim_start_matches('>').trim();
-            let key = key.trim().to_ascii_lowercase();
-            match (section.as_str(), key.as_str()) {
-                ("general", "port") => its_port = value.parse().unwrap_or(its_port),
-                ("general", "timestampevents") => conf.timed = is_true(value),
-                // A second line replaces the first, as Asterisk reads it.
-                ("general", "channelvars") => conf.variables = words(value),
-                (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
-                (of, "write") if of == user => conf.write = words(&value.to_ascii_lowercase()),
-                (of, "eventfilter") if of == user => conf.filters.push(value.to_owned()),
-                _ => {}
+        let mut its_port = 5038;
+        for (section, its) in &sections {
+            for (key, value) in &its.keys {
+                match (section.as_str(), key.as_str()) {
+                    ("general", "port") => its_port = value.parse().unwrap_or(its_port),
+                    ("general", "timestampevents") => conf.timed = is_true(value),
+                    // A second line replaces the first, as Asterisk reads it.
+                    ("general", "channelvars") => conf.variables = words(value),
+                    (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
+                    (of, "eventfilter") if of == user => conf.filters.push(value.clone()),
+                    _ => {}
+                }
             }
         }
+        let known = sections.iter().any(|(section, _)| section == user);
         (known && its_port == port).then_some(conf)
     }
 
@@ -183,7 +174,7 @@ mod tests {
         );
         let path = folder.path().join("manager.conf");
         let conf = ManagerConf::read(&path, "bridge", 5038).expect("the account");
-        assert!(conf.receives("call") && !conf.receives("system") && conf.write.is_empty());
+        assert!(conf.receives("call") && !conf.receives("system"));
         assert!(conf.is_deafened() && !ManagerConf::default().is_deafened());
         assert!(conf.timed && conf.variables.contains("LEAD_ID"));
         assert!(!format!("{conf:?}").contains("hunter2"));

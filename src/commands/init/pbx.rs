@@ -33,15 +33,9 @@ pub(crate) struct ShownPbx {
 /// What the files of a PBX on this machine are called, and who reads them.
 type ReadConf = fn(&[String], &mut EndpointList);
 const FILES: [(&str, ReadConf); 3] = [
-    ("pjsip.conf", |lines, found| {
-        local_conf::pjsip(lines.iter().map(String::as_str), found);
-    }),
-    ("sip.conf", |lines, found| {
-        local_conf::sip(lines.iter().map(String::as_str), found);
-    }),
-    ("extensions.conf", |lines, found| {
-        local_conf::hints(lines.iter().map(String::as_str), found);
-    }),
+    ("pjsip.conf", local_conf::pjsip),
+    ("sip.conf", local_conf::sip),
+    ("extensions.conf", local_conf::hints),
 ];
 
 /// Asks for what is missing of the PBX, and tries it, until it lets us in.
