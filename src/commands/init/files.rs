@@ -9,10 +9,11 @@ use callbridge_setup::flags_file;
 use callbridge_setup::kind::EndpointKind;
 use callbridge_setup::proposal::{extension, propose};
 use rustix::fs::{Access, access};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use tempfile::TempPath;
 
 /// Telephones that are named in the file.
 const TELEPHONES_MAX: usize = 100;
@@ -207,19 +208,14 @@ impl Planned {
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let mut waiting = Vec::new();
         for file in &self.files {
-            match file.write_beside() {
-                Ok(beside) => waiting.push((beside, &file.path)),
-                Err(error) => {
-                    for (beside, _) in &waiting {
-                        let _ = std::fs::remove_file(beside);
-                    }
-                    return Err(cannot_write(&file.path, &error));
-                }
-            }
+            let beside = file.write_beside();
+            let beside = beside.map_err(|error| cannot_write(&file.path, &error))?;
+            waiting.push((beside, &file.path));
         }
         for (beside, path) in waiting {
             let what = format_args!("{}: cannot be put there", path.display());
-            std::fs::rename(&beside, path).or_fail_at(Code::CannotWrite, what)?;
+            let put = beside.persist(path).map_err(|refused| refused.error);
+            put.or_fail_at(Code::CannotWrite, what)?;
         }
         Ok(())
     }
@@ -248,8 +244,9 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl PlannedFile {
-    /// Into a file of another name in its folder, which is made where it is missing.
-    fn write_beside(&self) -> io::Result<PathBuf> {
+    /// Into a file of another name in its folder, which is made where it is missing. It is gone
+    /// again unless it comes into its place.
+    fn write_beside(&self) -> io::Result<TempPath> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let (of_folder, of_file) = if self.secret {
             (0o700, 0o600)
@@ -263,27 +260,13 @@ impl PlannedFile {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let beside = folder.join(format!(".{name}.{}", std::process::id()));
         let mut how = OpenOptions::new();
-        let mut file = how
-            .create_new(true)
-            .write(true)
-            .mode(of_file)
-            .open(&beside)?;
-        let written = file
-            .write_all(self.text.expose_secret().as_bytes())
-            .and_then(|()| set_mode(&file, of_file))
-            .and_then(|()| file.sync_all());
-        match written {
-            Ok(()) => Ok(beside),
-            Err(error) => {
-                let _ = std::fs::remove_file(&beside);
-                Err(error)
-            }
-        }
+        let how = how.create_new(true).write(true).mode(of_file);
+        let mut file = how.open(&beside)?;
+        let beside = TempPath::try_from_path(beside)?;
+        file.write_all(self.text.expose_secret().as_bytes())?;
+        // Whatever the umask is.
+        file.set_permissions(Permissions::from_mode(of_file))?;
+        file.sync_all()?;
+        Ok(beside)
     }
-}
-
-/// Whatever the umask is.
-fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(std::fs::Permissions::from_mode(mode))
 }

@@ -59,6 +59,22 @@ impl Answers<'_> {
         checking.config(self.init.flags.clone())
     }
 
+    /// Puts an answer into the flags. One that is wrong is told, and taken out again.
+    pub(crate) fn take(
+        &mut self,
+        person: &Person,
+        answer: impl FnOnce(&mut Flags),
+    ) -> Result<bool, Failure> {
+        let before = self.init.flags.clone();
+        answer(&mut self.init.flags);
+        let Err(faults) = self.config() else {
+            return Ok(true);
+        };
+        self.init.flags = before;
+        person.say(&faults.to_string())?;
+        Ok(false)
+    }
+
     /// Nothing answers this question yet.
     pub(crate) fn lacks(&self, question: SetupQuestion) -> bool {
         let typed = match question {
@@ -139,16 +155,10 @@ async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Fai
     for question in [SetupQuestion::LeadRule, SetupQuestion::Country] {
         while answers.lacks(question) {
             let typed = person.ask(question).await?;
-            let before = answers.init.flags.clone();
-            let flags = &mut answers.init.flags.trunks;
-            match question {
-                SetupQuestion::Country => flags.country = Some(typed.to_ascii_uppercase()),
-                _ => flags.lead = Some(typed),
-            }
-            if let Err(faults) = answers.config() {
-                person.say(&faults.to_string())?;
-                answers.init.flags = before;
-            }
+            answers.take(person, |flags| match question {
+                SetupQuestion::Country => flags.trunks.country = Some(typed.to_ascii_uppercase()),
+                _ => flags.trunks.lead = Some(typed),
+            })?;
         }
     }
     Ok(())
@@ -164,12 +174,9 @@ async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(),
         if typed.is_empty() {
             return person.say("no call will name an employee until --employees is given");
         }
-        answers.init.flags.trunks.employees = Some(typed);
-        match answers.config() {
-            Ok(_) => return Ok(()),
-            Err(faults) => person.say(&faults.to_string())?,
+        if answers.take(person, |flags| flags.trunks.employees = Some(typed))? {
+            return Ok(());
         }
-        answers.init.flags.trunks.employees = None;
     }
     Ok(())
 }

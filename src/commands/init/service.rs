@@ -45,10 +45,7 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
 async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Failure> {
     if answers.lacks(SetupQuestion::CrmAddress) {
         let address = person.ask(SetupQuestion::CrmAddress).await?;
-        answers.init.flags.crm.crm_url = Some(address);
-        if let Err(faults) = answers.config() {
-            person.say(&faults.to_string())?;
-            answers.init.flags.crm.crm_url = None;
+        if !answers.take(person, |flags| flags.crm.crm_url = Some(address))? {
             return Ok(false);
         }
     }

@@ -148,12 +148,9 @@ async fn agree(
         if chosen.is_empty() {
             continue;
         }
-        answers.init.flags.trunks.trunk = chosen;
-        match answers.config() {
-            Ok(_) => return Ok(()),
-            Err(faults) => person.say(&faults.to_string())?,
+        if answers.take(person, |flags| flags.trunks.trunk = chosen)? {
+            return Ok(());
         }
-        answers.init.flags.trunks.trunk = Vec::new();
     }
 }
 
