@@ -10,7 +10,7 @@ use callbridge_asterisk::Columns;
 use callbridge_intake::identity;
 use callbridge_intake::machine::{MachineId, Unknown};
 use callbridge_mapping::{Trunk, Trunks, trunk};
-use callbridge_model::SecretKind;
+use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_source::url::Format;
 use callbridge_source::{SourceUrl, Transport};
 use callbridge_spool as spool;
@@ -33,10 +33,11 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
             checking.faults.add(&flag, format!("pbx={pbx}: {NAMES}"));
         }
         let kind = secret_kind(&url.transport);
-        let file = url.secret_file.as_deref();
+        let find = |kind| SecretPlace::find(kind, url.secret_file.as_deref(), checking.environment);
+        let secret = kind.map(find);
         sources.push(SourceConfig {
             pbx: url.pbx.clone().or_else(|| flags.pbx_id.clone()),
-            secret: kind.and_then(|kind| checking.secret(&flag, kind, file)),
+            secret: secret.and_then(|it| checking.needed(&flag, it)),
             catch_up: false,
             url,
         });

@@ -43,14 +43,9 @@ impl<'a> Checking<'a> {
         Self { needs, ..self }
     }
 
-    /// Where the secret of this flag is. It is a fault to have none where it is needed.
-    pub(super) fn secret(
-        &mut self,
-        flag: &str,
-        kind: SecretKind,
-        file: Option<&Path>,
-    ) -> Option<SecretPlace> {
-        match SecretPlace::find(kind, file, self.environment) {
+    /// What was found for this flag. That there is none is a fault where it is needed.
+    pub(super) fn needed<T>(&mut self, flag: &str, found: Result<T, String>) -> Option<T> {
+        match found {
             Err(words) if self.needs => self.faults.take(flag, Err(words)),
             found => found.ok(),
         }
@@ -64,16 +59,9 @@ impl<'a> Checking<'a> {
         url: Option<Result<BrokerUrl, Vec<UrlFault>>>,
     ) -> Option<BrokerTarget> {
         let url = self.faults.take_all(flag, url?)?;
-        let secret = self.secret(flag, kind, url.secret_file.as_deref())?;
+        let secret = SecretPlace::find(kind, url.secret_file.as_deref(), self.environment);
+        let secret = self.needed(flag, secret)?;
         Some(BrokerTarget { url, secret })
-    }
-
-    /// `--state`, which a daemon needs.
-    fn state_folder(&mut self, flags: &OperationFlags) -> Option<PathBuf> {
-        match state_folder(flags.state.as_deref(), self.environment) {
-            Err(words) if self.needs => self.faults.take("--state", Err(words)),
-            found => found.ok(),
-        }
     }
 
     /// Flags as typed, checked.
@@ -93,13 +81,15 @@ impl<'a> Checking<'a> {
             not_before,
             ..trunks::rules(&flags, &sources, it)
         };
-        let connected = it.needs && is_connected(&flags.operation, it.environment);
+        let folder = state_folder(flags.operation.state.as_deref(), it.environment);
+        // A recording is judged without a token, whatever lies there.
+        let connected = it.needs && folder.as_deref().is_ok_and(callbridge_oauth::store::exists);
         let crm = crm::check(&flags.crm, (flags.operation.dry_run, connected), it);
         let webhooks = webhooks::check(&flags.webhooks, it);
         let page = page::check(&flags.page, it);
         let lookup = lookup::check(&flags.lookup, it);
         let calls = calls(&flags.calls, &mut it.faults);
-        let state = it.state_folder(&flags.operation);
+        let state = it.needed("--state", folder);
         let address = |text: &str| values::address(text, "");
         let listen = it.faults.read("--listen", &flags.operation.listen, address);
         let derived_pbx = sources::derived_pbx(&flags.sources, &sources, &rules.trunks, it);
@@ -151,12 +141,6 @@ fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<Strin
         }
     }
     others
-}
-
-/// The state folder holds a connection. A recording is judged without a token, whatever lies there.
-fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
-    let folder = state_folder(flags.state.as_deref(), environment);
-    folder.is_ok_and(|folder| callbridge_oauth::store::exists(&folder))
 }
 
 /// `--notify-command`, `--notify-missed`. An empty command, as from a variable, is none.
