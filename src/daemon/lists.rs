@@ -39,14 +39,12 @@ pub(crate) struct Lists {
     watched: Watched,
     shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
     met: watch::Sender<Option<Employees>>,
-    /// Calls go to senders, whose lists say who sits where unless there is one here.
-    forwards: bool,
 }
 
 impl Lists {
     /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
     /// its calls are parked until it can. The directory of leads stands beside them.
-    pub(crate) fn load(rules: &Rules, forwards: bool, directory: Arc<dyn Directory>) -> Self {
+    pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
         let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
         let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
@@ -55,7 +53,6 @@ impl Lists {
             watched,
             shown,
             met,
-            forwards,
         };
         lists.publish(&news);
         lists
@@ -74,7 +71,9 @@ impl Lists {
     /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
     /// ones that a list still names are told.
     async fn meet(&self, rules: &Rules, spool: &Handle) {
-        if self.forwards && rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
+        // Calls that are forwarded go to senders, whose lists say who sits where unless there is
+        // one here.
+        if rules.forwards && rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
             return;
         }
         let read = spool.read(|store| {

@@ -88,8 +88,6 @@ pub(crate) struct Daemon {
     /// End on the stop signal.
     tasks: Tasks,
     guard: Guard,
-    is_file: Vec<bool>,
-    dry_run: bool,
 }
 
 /// Runs until `shutdown`, or with `--until-idle` until all is settled.
@@ -108,7 +106,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     daemon.announce(&doubts);
     rights::announce(&config);
     systemd::ready();
-    let settled = daemon.settled();
+    let settled = settled(Arc::clone(&daemon.observer), &config);
     let ended = tokio::select! {
         () = &mut shutdown => {
             tracing::info!("stopping");
@@ -120,6 +118,40 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     systemd::stopping();
     daemon.stop().await;
     ended.map_err(failed_at_work)
+}
+
+/// Ends when every file is read, every other line was up and then quiet for 5 s,
+/// and the books are settled. A dry run settles nothing: there the books do not count.
+async fn settled(observer: Arc<Observer>, config: &Config) {
+    let of_file = |it: &SourceConfig| matches!(it.url.transport, Transport::File { .. });
+    let is_file: Vec<bool> = config.sources.iter().map(of_file).collect();
+    let dry_run = config.dry_run;
+    let mut ticks = tokio::time::interval(IDLE_EVERY);
+    let (mut received, mut received_at) = (0, Instant::now());
+    let mut settled_at = None;
+    loop {
+        ticks.tick().await;
+        let now = observer.received_on_lines(&is_file);
+        if now != Some(received) {
+            (received, received_at) = (now.unwrap_or(received), Instant::now());
+        }
+        let quiet = is_file.iter().all(|is_file| *is_file)
+            || (now.is_some() && received_at.elapsed() >= LINE_QUIET);
+        if !quiet || !observer.files_are_read(&is_file) {
+            continue;
+        }
+        match observer.status().await {
+            Ok(status) if status.books.settled() || dry_run => {
+                let since = *settled_at.get_or_insert_with(Instant::now);
+                if dry_run || since.elapsed() > ERRANDS_LAST || !observer.has_lead_requests().await
+                {
+                    return;
+                }
+            }
+            Ok(_) => settled_at = None,
+            Err(error) => tracing::debug!(%error, "the books cannot be read"),
+        }
+    }
 }
 
 /// A part of the daemon has failed; where the spool has, with the code of that.
@@ -144,7 +176,7 @@ impl Daemon {
         let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
         let others = readers::start(config, &sources.borrow(), &mut tasks);
         let (rules, leads) = (&config.rules, &opened.directory);
-        let lists = Lists::load(rules, config.forward.is_some(), leads.clone());
+        let lists = Lists::load(rules, leads.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let verdicts = start_sources(opened.sources, ring, &mut intake);
@@ -220,8 +252,6 @@ impl Daemon {
             intake,
             tasks,
             guard: opened.guard,
-            is_file: config.sources.iter().map(is_file).collect(),
-            dry_run: config.dry_run,
         };
         daemon
             .listen(config, (people, owners), opened.assembling)
@@ -284,7 +314,6 @@ impl Daemon {
                 zone: Zone::of(config.pbx_timezone.as_ref()),
                 instance: page::instance(config),
                 fields: open::names(config),
-                arguments: page::arguments(std::env::args_os()),
                 week: Mutex::default(),
                 changes: watch::Sender::default(),
             });
@@ -323,43 +352,6 @@ impl Daemon {
         let (watch, stop) = (Arc::clone(&self.observer), self.tasks.stop());
         self.tasks.start(http::serve(listener, watch, stop));
         Ok(())
-    }
-
-    /// Ends when every file is read, every other line was up and then quiet for 5 s,
-    /// and the books are settled. A dry run settles nothing: there the books do not count.
-    pub(crate) fn settled(&self) -> impl Future<Output = ()> + use<> {
-        let (observer, is_file) = (Arc::clone(&self.observer), self.is_file.clone());
-        let dry_run = self.dry_run;
-        async move {
-            let mut ticks = tokio::time::interval(IDLE_EVERY);
-            let (mut received, mut received_at) = (0, Instant::now());
-            let mut settled_at = None;
-            loop {
-                ticks.tick().await;
-                let now = observer.received_on_lines(&is_file);
-                if now != Some(received) {
-                    (received, received_at) = (now.unwrap_or(received), Instant::now());
-                }
-                let quiet = is_file.iter().all(|is_file| *is_file)
-                    || (now.is_some() && received_at.elapsed() >= LINE_QUIET);
-                if !quiet || !observer.files_are_read(&is_file) {
-                    continue;
-                }
-                match observer.status().await {
-                    Ok(status) if status.books.settled() || dry_run => {
-                        let since = *settled_at.get_or_insert_with(Instant::now);
-                        if dry_run
-                            || since.elapsed() > ERRANDS_LAST
-                            || !observer.has_lead_requests().await
-                        {
-                            return;
-                        }
-                    }
-                    Ok(_) => settled_at = None,
-                    Err(error) => tracing::debug!(%error, "the books cannot be read"),
-                }
-            }
-        }
     }
 
     /// Ends when a part of the daemon has failed.
@@ -422,10 +414,6 @@ fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<sou
         tasks.start(source.run(ring.clone(), reader, tasks.stop()));
     }
     ways_back
-}
-
-fn is_file(flag: &SourceConfig) -> bool {
-    matches!(flag.url.transport, Transport::File { .. })
 }
 
 /// The command that tries what `run` was given: what stood in its arguments has no secrets. What a

@@ -28,7 +28,6 @@ use callbridge_spool as spool;
 use callbridge_spool::{CallFilter, LeadByHand, Listed, ParkedPhone, Place, RowId, Store, tables};
 use figures::Week;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
@@ -46,8 +45,6 @@ pub(crate) struct DaemonBackend {
     pub(in crate::daemon) fields: FieldNames,
     /// It parts the cookies of two pages on one host.
     pub(in crate::daemon) instance: String,
-    /// What `run` was given, for `check`.
-    pub(in crate::daemon) arguments: Vec<OsString>,
     pub(in crate::daemon) week: Mutex<Week>,
     pub(in crate::daemon) changes: watch::Sender<u64>,
 }
@@ -199,7 +196,7 @@ impl Backend for DaemonBackend {
     }
 
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {
-        Box::pin(trial::checked(self))
+        Box::pin(trial::checked())
     }
 
     fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {

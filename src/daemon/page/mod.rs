@@ -13,7 +13,6 @@ use callbridge_page::passwords::Passwords;
 use callbridge_page::settings::Settings;
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -109,10 +108,4 @@ pub(crate) fn instance(config: &Config) -> String {
     let print = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
     let print = print.as_ref().first_chunk().copied().unwrap_or_default();
     format!("{name}-{:08x}", u32::from_be_bytes(print))
-}
-
-/// What stood behind `run`.
-pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let behind = given.skip(1).skip_while(|argument| argument != "run");
-    behind.skip(1).collect()
 }

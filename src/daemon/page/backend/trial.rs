@@ -1,6 +1,5 @@
 //! `check`, run from the page: in a process of its own, with what `run` was given.
 
-use super::DaemonBackend;
 use callbridge_admin::Refusal;
 use callbridge_model::Code;
 use callbridge_page::backend::CheckFinding;
@@ -18,7 +17,7 @@ fn unavailable(words: impl Into<String>) -> Refusal {
     Refusal::new(Code::Unreachable.number(), words)
 }
 
-pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>, Refusal> {
+pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| {
         unavailable(format!(
@@ -28,7 +27,7 @@ pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>
     let mut how = Command::new(program);
     how.arg("check")
         .arg("--json")
-        .args(tried(&backend.arguments))
+        .args(tried(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -51,10 +50,10 @@ pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>
     Ok(found)
 }
 
-/// What `check` takes of the arguments of `run`.
-fn tried(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
-    let is_tried = |it: &&OsString| !NOT_TRIED.iter().any(|flag| it.as_os_str() == *flag);
-    arguments.iter().filter(is_tried)
+/// What `check` takes of what stood behind `run`.
+fn tried(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let behind = arguments.skip_while(|it| it != "run").skip(1);
+    behind.filter(|it| !NOT_TRIED.iter().any(|flag| it == flag))
 }
 
 #[cfg(test)]
@@ -75,8 +74,8 @@ mod tests {
 
     #[test]
     fn what_would_end_it_is_left_out() {
-        let given = ["--until-idle", "--state=/s", "--rebind"].map(OsString::from);
-        let tried: Vec<&OsString> = tried(&given).collect();
+        let given = ["run", "--until-idle", "--state=/s", "--rebind"].map(OsString::from);
+        let tried: Vec<OsString> = tried(given.into_iter()).collect();
         assert_eq!(tried, ["--state=/s"]);
     }
 }
