@@ -46,46 +46,26 @@ pub(crate) struct TimedFrame {
     pub text: String,
 }
 
-/// Seconds of the number that begins `text`, when it is `1795151317.…`: a time or a unique id.
-fn epoch(text: &str) -> Option<(i64, &str)> {
-    let (seconds, rest) = text.split_at_checked(10)?;
-    let id_or_time = rest
-        .strip_prefix('.')?
-        .starts_with(|c: char| c.is_ascii_digit());
-    (id_or_time && seconds.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| seconds.parse().ok().map(|seconds| (seconds, rest)))?
+/// A time or a unique id, moved by `by` seconds: seconds alone or before a point, or microseconds.
+fn moved(text: &str, by: i64) -> Option<String> {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (time, rest) = text.split_at(end.unwrap_or(text.len()));
+    let unit = match time.len() {
+        10 if rest.is_empty() || rest.starts_with('.') => 1,
+        16 if rest.is_empty() => 1_000_000,
+        _ => return None,
+    };
+    let time: i64 = time.strip_prefix("17").and(time.parse().ok())?;
+    Some(format!("{}{rest}", time + by * unit))
 }
 
-/// Every time and unique id of a frame moved by `by` seconds.
+/// Every time and unique id of a frame moved by `by` seconds: they stand in quotes.
 fn shift(frame: &str, by: i64) -> String {
-    let mut moved = String::with_capacity(frame.len());
-    for (at, part) in frame.split('"').enumerate() {
-        if at > 0 {
-            moved.push('"');
-        }
-        match epoch(part) {
-            Some((seconds, rest)) => moved.push_str(&format!("{}{rest}", seconds + by)),
-            None => moved.push_str(part),
-        }
-    }
-    moved
-}
-
-/// The same of an event: microseconds, and seconds, stand alone in their quotes.
-fn shift_event(event: &str, by: i64) -> String {
-    let moved = event.split('"').map(|part| {
-        let unit = match part.len() {
-            16 => 1_000_000,
-            10 => 1,
-            _ => return Cow::Borrowed(part),
-        };
-        let is_time = part.starts_with("17") && part.bytes().all(|byte| byte.is_ascii_digit());
-        let time = is_time.then(|| part.parse::<i64>().ok()).flatten();
-        time.map_or(Cow::Borrowed(part), |time| {
-            (time + by * unit).to_string().into()
-        })
+    let parts = frame.split('"').map(|part| match moved(part, by) {
+        Some(moved) => Cow::Owned(moved),
+        None => Cow::Borrowed(part),
     });
-    moved.collect::<Vec<_>>().join("\"")
+    parts.collect::<Vec<_>>().join("\"")
 }
 
 /// The microseconds at which a frame was told.
@@ -125,10 +105,7 @@ impl Recording {
         let lines = lines.filter(|line| !line.contains("\"Event-Name\":\"HEARTBEAT\""));
         let frame = |line: &str| {
             let after_micros = timestamp(pbx, line)? - first;
-            let text = match pbx {
-                DemoPbx::Asterisk => shift(line, by),
-                DemoPbx::Freeswitch => shift_event(line, by),
-            };
+            let text = shift(line, by);
             Some(TimedFrame { after_micros, text })
         };
         lines.filter_map(frame).collect()
@@ -187,7 +164,7 @@ mod tests {
                 r#"{{"Event-Date-Timestamp":"{seconds}500000","No":"9989011100","at":"{seconds}"}}"#
             )
         };
-        assert_eq!(shift_event(&event("1795151317"), 3), event("1795151320"));
+        assert_eq!(shift(&event("1795151317"), 3), event("1795151320"));
     }
 
     #[test]
