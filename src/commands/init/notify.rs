@@ -40,16 +40,11 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
             "mail" => ("mail", mail(person).await?),
             _ => continue,
         };
-        let curl = match curl {
-            Ok(curl) => Secret::from(curl),
-            Err(words) => {
-                person.say(words)?;
-                continue;
-            }
-        };
+        // What was wrong has been told.
+        let Some(curl) = curl else { continue };
         let (etc, instance) = (&answers.init.etc, &answers.init.name);
         let messenger = Messenger {
-            curl,
+            curl: Secret::from(curl),
             path: credstore(etc).join(format!("callbridge.{instance}.notify")),
             script: scripts.join(name),
         };
@@ -76,7 +71,7 @@ fn scripts() -> Option<PathBuf> {
     [of_package, of_tree].into_iter().find(|it| it.is_dir())
 }
 
-async fn telegram(person: &mut Person) -> Result<Result<String, &'static str>, Failure> {
+async fn telegram(person: &mut Person) -> Result<Option<String>, Failure> {
     let token = person
         .secret("Token of the bot, from @BotFather (not shown): ")
         .await?;
@@ -87,21 +82,20 @@ async fn telegram(person: &mut Person) -> Result<Result<String, &'static str>, F
         let good = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         !text.is_empty() && text.chars().all(good)
     };
+    let wrong = |words| person.say(words).map(|()| None);
     let right = token.split_once(':');
     if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
-        return Ok(Err(
-            "that is not the token of a bot: it looks like 123456789:AAF…",
-        ));
+        return wrong("that is not the token of a bot: it looks like 123456789:AAF…");
     }
     if !plain(chat.strip_prefix('@').unwrap_or(&chat)) {
-        return Ok(Err("that is not a chat: give its number or its @name"));
+        return wrong("that is not a chat: give its number or its @name");
     }
     let url = format!("https://api.telegram.org/bot{token}/sendMessage");
     let chat = format!("chat_id={chat}");
-    Ok(Ok(setting("url", &url) + &setting("data", &chat)))
+    Ok(Some(setting("url", &url) + &setting("data", &chat)))
 }
 
-async fn mail(person: &mut Person) -> Result<Result<String, &'static str>, Failure> {
+async fn mail(person: &mut Person) -> Result<Option<String>, Failure> {
     let url = person
         .line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ")
         .await?;
@@ -120,19 +114,18 @@ async fn mail(person: &mut Person) -> Result<Result<String, &'static str>, Failu
     let address = |text: &str| {
         text.contains('@') && !text.contains(|c: char| c.is_whitespace() || "<>,\"".contains(c))
     };
+    let wrong = |words| person.say(words).map(|()| None);
     if !known {
-        return Ok(Err(
-            "that is not an SMTP server: give smtps://HOST or smtp://HOST",
-        ));
+        return wrong("that is not an SMTP server: give smtps://HOST or smtp://HOST");
     }
     if !address(&from) || !address(&to) {
-        return Ok(Err("that is not the address of a mailbox: give NAME@HOST"));
+        return wrong("that is not the address of a mailbox: give NAME@HOST");
     }
     if [&url, &user, &password, &from, &to]
         .iter()
         .any(|text| text.contains(char::is_control))
     {
-        return Ok(Err("a control character is not allowed there"));
+        return wrong("a control character is not allowed there");
     }
     let mut curl = setting("url", &url);
     if !user.is_empty() {
@@ -140,9 +133,9 @@ async fn mail(person: &mut Person) -> Result<Result<String, &'static str>, Failu
         // The password goes over TLS, or not at all.
         curl += "ssl-reqd\n";
     }
-    Ok(Ok(curl
-        + &setting("mail-from", &from)
-        + &setting("mail-rcpt", &to)))
+    Ok(Some(
+        curl + &setting("mail-from", &from) + &setting("mail-rcpt", &to),
+    ))
 }
 
 impl Messenger {
