@@ -3,15 +3,15 @@
 use callbridge_asterisk::survey::EndpointFact;
 use std::collections::BTreeSet;
 
-/// What an endpoint is.
+/// What an endpoint is, in the order in which all are proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointKind {
     /// A line to the outside.
     Trunk,
-    /// Somebody's telephone.
-    Telephone,
     /// Nothing that is known tells.
     Unknown,
+    /// Somebody's telephone.
+    Telephone,
 }
 
 /// What an endpoint is of which this is known, and why.

@@ -75,28 +75,27 @@ pub fn pjsip(lines: &[String], found: &mut EndpointList) {
         .collect();
     for (name, endpoint) in of("endpoint") {
         let full = format!("PJSIP/{name}");
-        found.add(&full, None);
-        let fact = match (endpoint.get("auth"), endpoint.get("outbound_auth")) {
+        let mut add = |fact| found.add(&full, Some(fact));
+        let login = match (endpoint.get("auth"), endpoint.get("outbound_auth")) {
             (Some(_), _) => EndpointFact::LogsInHere,
             (None, Some(_)) => EndpointFact::LogsInThere,
             (None, None) => EndpointFact::NoLogin,
         };
-        found.add(&full, Some(fact));
+        add(login);
         if let Some(mailbox) = endpoint.get("mailboxes") {
-            found.add(&full, Some(EndpointFact::Mailbox(mailbox.to_owned())));
+            add(EndpointFact::Mailbox(mailbox.to_owned()));
         }
         for aor in words(endpoint.get("aors")) {
             let Some(aor) = aors.get(&*aor) else { continue };
-            if let Some(extension) = aor.get("contact").and_then(extension_of) {
-                found.add(&full, Some(EndpointFact::CalledAs(extension)));
+            let contact = aor.get("contact");
+            if let Some(extension) = contact.and_then(extension_of) {
+                add(EndpointFact::CalledAs(extension));
             }
-            match aor.get("contact").and_then(host_of) {
-                Some(host) if hosts.contains(&host) => {
-                    found.add(&full, Some(EndpointFact::Registers(host)));
-                }
-                Some(host) => found.add(&full, Some(EndpointFact::Fixed(host))),
-                None => found.add(&full, Some(EndpointFact::Dynamic)),
-            }
+            add(match contact.and_then(host_of) {
+                Some(host) if hosts.contains(&host) => EndpointFact::Registers(host),
+                Some(host) => EndpointFact::Fixed(host),
+                None => EndpointFact::Dynamic,
+            });
         }
     }
     for (_, registration) in of("registration") {
@@ -128,17 +127,16 @@ pub fn sip(lines: &[String], found: &mut EndpointList) {
             continue;
         }
         let full = format!("SIP/{name}");
-        found.add(&full, None);
+        let host = peer.get("host").map(|host| match host {
+            "dynamic" => EndpointFact::Dynamic,
+            host if hosts.contains(&host.to_ascii_lowercase()) => {
+                EndpointFact::Registers(host.to_owned())
+            }
+            host => EndpointFact::Fixed(host.to_owned()),
+        });
+        found.add(&full, host);
         if let Some(mailbox) = peer.get("mailbox") {
             found.add(&full, Some(EndpointFact::Mailbox(mailbox.to_owned())));
-        }
-        match peer.get("host") {
-            Some("dynamic") => found.add(&full, Some(EndpointFact::Dynamic)),
-            Some(host) if hosts.contains(&host.to_ascii_lowercase()) => {
-                found.add(&full, Some(EndpointFact::Registers(host.to_owned())));
-            }
-            Some(host) => found.add(&full, Some(EndpointFact::Fixed(host.to_owned()))),
-            None => {}
         }
     }
 }

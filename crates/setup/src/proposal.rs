@@ -34,22 +34,16 @@ pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
             .iter()
             .any(|it| it.eq_ignore_ascii_case(technology))
     });
-    let mut all: Vec<ProposedEndpoint> = calls
-        .map(|(name, facts)| {
-            let (kind, reason) = classify(facts);
-            let endpoint = name.clone();
-            ProposedEndpoint {
-                endpoint,
-                kind,
-                reason,
-            }
-        })
-        .collect();
-    all.sort_by_key(|it| match it.kind {
-        EndpointKind::Trunk => 0,
-        EndpointKind::Unknown => 1,
-        EndpointKind::Telephone => 2,
+    let proposed = calls.map(|(name, facts)| {
+        let (kind, reason) = classify(facts);
+        ProposedEndpoint {
+            endpoint: name.clone(),
+            kind,
+            reason,
+        }
     });
+    let mut all: Vec<ProposedEndpoint> = proposed.collect();
+    all.sort_by_key(|it| it.kind);
     all
 }
 
