@@ -114,31 +114,31 @@ impl Backend for DaemonBackend {
     }
 
     fn today(&self) -> BackendAnswer<'_, Figures> {
-        Box::pin(figures::figures(self))
+        Box::pin(self.figures())
     }
 
     fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>> {
-        Box::pin(calls::open_calls(self))
+        Box::pin(self.open_calls())
     }
 
     fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage> {
-        Box::pin(calls::call_page(self, query))
+        Box::pin(self.call_page(query))
     }
 
     fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
-        Box::pin(calls::one_call(self, uuid))
+        Box::pin(self.one_call(uuid))
     }
 
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
-        Box::pin(letters::letter_page(self, query))
+        Box::pin(self.letter_page(query))
     }
 
     fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>> {
-        Box::pin(letters::causes(self))
+        Box::pin(self.cause_groups())
     }
 
     fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
-        Box::pin(letters::ids_of_letters(self, query))
+        Box::pin(self.ids_of_letters(query))
     }
 
     fn act<'a>(
@@ -151,7 +151,7 @@ impl Backend for DaemonBackend {
     }
 
     fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>> {
-        Box::pin(letters::numbers_without_lead(self))
+        Box::pin(self.numbers_without_lead())
     }
 
     fn give_lead<'a>(
@@ -172,11 +172,11 @@ impl Backend for DaemonBackend {
     }
 
     fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles> {
-        Box::pin(people::profiles(self, leads))
+        Box::pin(self.lead_profiles(leads))
     }
 
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {
-        Box::pin(people::waiting_customers(self))
+        Box::pin(self.waiting_customers())
     }
 
     fn missed_count(&self) -> BackendAnswer<'_, u64> {
@@ -188,11 +188,11 @@ impl Backend for DaemonBackend {
     }
 
     fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable> {
-        Box::pin(people::employee_figures(self, span))
+        Box::pin(self.employee_figures(span))
     }
 
     fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>> {
-        Box::pin(people::trunks(self))
+        Box::pin(self.trunk_views())
     }
 
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {

@@ -29,142 +29,171 @@ enum CallSearch {
     Filter(Box<CallFilter>),
 }
 
-pub(super) async fn call_page(
-    backend: &DaemonBackend,
-    query: CallQuery,
-) -> Result<CallPage, Refusal> {
-    let before = match query.before.as_deref() {
-        None => Place::END,
-        Some(key) => {
-            let read = Place::read(key);
-            read.ok_or_else(|| Refusal::usage(format!("`{key}` is not a place in this list")))?
+impl DaemonBackend {
+    pub(super) async fn call_page(&self, query: CallQuery) -> Result<CallPage, Refusal> {
+        let before = match query.before.as_deref() {
+            None => Place::END,
+            Some(key) => {
+                let read = Place::read(key);
+                read.ok_or_else(|| Refusal::usage(format!("`{key}` is not a place in this list")))?
+            }
+        };
+        let filter = match self.wanted(&query).await? {
+            CallSearch::One(row) => {
+                let calls = vec![listed(&row)];
+                return Ok(CallPage {
+                    calls,
+                    count: Some(1),
+                    ..CallPage::default()
+                });
+            }
+            CallSearch::Filter(filter) => *filter,
+        };
+        let (calls, next) = self.listed(&filter, before, (PAGE, WALKS_MAX)).await?;
+        let mut page = CallPage {
+            calls,
+            next: next.map(|place| place.to_string()),
+            ..CallPage::default()
+        };
+        if query.before.is_none() {
+            let walks = (COUNT_MAX, COUNT_WALKS);
+            let (counted, next) = self.listed(&filter, Place::END, walks).await?;
+            (page.count, page.more) = (Some(counted.len() as u64), next.is_some());
         }
-    };
-    let filter = match wanted(backend, &query).await? {
-        CallSearch::One(row) => {
-            let calls = vec![listed(&row)];
-            return Ok(CallPage {
-                calls,
-                count: Some(1),
-                ..CallPage::default()
-            });
+        Ok(page)
+    }
+
+    async fn wanted(&self, query: &CallQuery) -> Result<CallSearch, Refusal> {
+        let mut filter = CallFilter {
+            trunk: query.trunk.clone(),
+            ..CallFilter::default()
+        };
+        if let Some(word) = &query.state {
+            let read = State::from_word(word);
+            let state =
+                read.ok_or_else(|| Refusal::usage(format!("`{word}` is not a state of a call")))?;
+            filter.state = Some(state);
         }
-        CallSearch::Filter(filter) => *filter,
-    };
-    let (calls, next) = backend.listed(&filter, before, (PAGE, WALKS_MAX)).await?;
-    let mut page = CallPage {
-        calls,
-        next: next.map(|place| place.to_string()),
-        ..CallPage::default()
-    };
-    if query.before.is_none() {
-        let walks = (COUNT_MAX, COUNT_WALKS);
-        let (counted, next) = backend.listed(&filter, Place::END, walks).await?;
-        (page.count, page.more) = (Some(counted.len() as u64), next.is_some());
+        if let Some(day) = &query.day {
+            let zone = self.zone.as_time_zone();
+            let wrong = |why: String| Refusal::usage(format!("{day}: {why}"));
+            let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
+            let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
+            filter.from = Some(from.floor_seconds().get());
+            filter.until = Some(to.floor_seconds().get());
+        }
+        let Some(text) = query.text.as_deref().map(str::trim) else {
+            return Ok(CallSearch::Filter(Box::new(filter)));
+        };
+        let typed = TypedNumber::read(text, self.handler.countries());
+        if let Some(typed) = typed.filter(TypedNumber::is_plain) {
+            filter.phone = Some(typed);
+            return Ok(CallSearch::Filter(Box::new(filter)));
+        }
+        let id = text.to_owned();
+        let search = self.read(move |store| tables::search::search_call(store, &id));
+        if let Search::One(row) = search.await? {
+            return Ok(CallSearch::One(row));
+        }
+        // No number of a customer, and no id: an extension, whatever it is made of.
+        filter.extension = Some(text.to_owned());
+        Ok(CallSearch::Filter(Box::new(filter)))
     }
-    Ok(page)
-}
 
-async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, Refusal> {
-    let mut filter = CallFilter {
-        trunk: query.trunk.clone(),
-        ..CallFilter::default()
-    };
-    if let Some(word) = &query.state {
-        let read = State::from_word(word);
-        let state =
-            read.ok_or_else(|| Refusal::usage(format!("`{word}` is not a state of a call")))?;
-        filter.state = Some(state);
-    }
-    if let Some(day) = &query.day {
-        let zone = backend.zone.as_time_zone();
-        let wrong = |why: String| Refusal::usage(format!("{day}: {why}"));
-        let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
-        let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
-        filter.from = Some(from.floor_seconds().get());
-        filter.until = Some(to.floor_seconds().get());
-    }
-    let Some(text) = query.text.as_deref().map(str::trim) else {
-        return Ok(CallSearch::Filter(Box::new(filter)));
-    };
-    let typed = TypedNumber::read(text, backend.handler.countries());
-    if let Some(typed) = typed.filter(TypedNumber::is_plain) {
-        filter.phone = Some(typed);
-        return Ok(CallSearch::Filter(Box::new(filter)));
-    }
-    let id = text.to_owned();
-    let search = backend.read(move |store| tables::search::search_call(store, &id));
-    if let Search::One(row) = search.await? {
-        return Ok(CallSearch::One(row));
-    }
-    // No number of a customer, and no id: an extension, whatever it is made of.
-    filter.extension = Some(text.to_owned());
-    Ok(CallSearch::Filter(Box::new(filter)))
-}
-
-pub(super) async fn one_call(
-    backend: &DaemonBackend,
-    uuid: String,
-) -> Result<Option<CallView>, Refusal> {
-    let read = backend.handler.spool.read(move |store| {
-        let Search::One(row) = tables::search::search_call(store, &uuid)? else {
+    pub(super) async fn one_call(&self, uuid: String) -> Result<Option<CallView>, Refusal> {
+        let read = self.handler.spool.read(move |store| {
+            let Search::One(row) = tables::search::search_call(store, &uuid)? else {
+                return Ok(None);
+            };
+            let letter = tables::letters::letter(store, row.id)?;
+            Ok(Some((row, letter)))
+        });
+        let Some((row, letter)) = read.await? else {
             return Ok(None);
         };
-        let letter = tables::letters::letter(store, row.id)?;
-        Ok(Some((row, letter)))
-    });
-    let Some((row, letter)) = read.await? else {
-        return Ok(None);
-    };
-    Ok(Some(view(backend, *row, letter)))
-}
-
-fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
-    let (attempts, since) = (row.attempts.clone(), row.since.floor_seconds().get());
-    let (line, request) = (listed(&row), request(backend, &row));
-    let kept = KeptCall::of(row, None, None);
-    let judged = kept.judged();
-    let of = Explained {
-        judged: &judged,
-        state: Some(kept.state),
-        call: &kept.call,
-        rules: &backend.handler.rules,
-        // Lists are not read for it: the lead is the one that was put down.
-        people: &People::default(),
-    };
-    let times = Times::new(&backend.zone, kept.call.started);
-    let values = text::block(&of, &times, Depth::Values, Paint::default());
-    let timeline = kept.call.timeline.as_ref();
-    let events = timeline.map(|timeline| story::events(timeline, &times));
-    CallView {
-        line: Listed {
-            reason: judged.reason,
-            ..line
-        },
-        picture: picture::lanes_svg(&of, &times).unwrap_or_default(),
-        values,
-        events: events.unwrap_or_default(),
-        wait_sec: answered_at(&kept.call).map(|at| at.since(kept.call.started).as_secs()),
-        since,
-        request,
-        attempts,
-        letter,
+        Ok(Some(self.view(*row, letter)))
     }
-}
 
-/// What left for the CRM, or would. That a call is about to leave is put down before its first
-/// byte: what was not sent after all has neither an id nor an attempt.
-fn request(backend: &DaemonBackend, row: &Row) -> RequestView {
-    let left = row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
-    let second = |at: EventTime| at.floor_seconds().get();
-    RequestView {
-        body: submission(&row.record, &backend.fields),
-        sent_at: row.first_sent.filter(|_| left).map(second),
-        id: row.request_id.clone(),
-        accepted_at: row
-            .submitted_at
-            .filter(|_| row.request_id.is_some())
-            .map(second),
+    fn view(&self, row: Row, letter: Option<Letter>) -> CallView {
+        let (attempts, since) = (row.attempts.clone(), row.since.floor_seconds().get());
+        let (line, request) = (listed(&row), self.request(&row));
+        let kept = KeptCall::of(row, None, None);
+        let judged = kept.judged();
+        let of = Explained {
+            judged: &judged,
+            state: Some(kept.state),
+            call: &kept.call,
+            rules: &self.handler.rules,
+            // Lists are not read for it: the lead is the one that was put down.
+            people: &People::default(),
+        };
+        let times = Times::new(&self.zone, kept.call.started);
+        let values = text::block(&of, &times, Depth::Values, Paint::default());
+        let timeline = kept.call.timeline.as_ref();
+        let events = timeline.map(|timeline| story::events(timeline, &times));
+        CallView {
+            line: Listed {
+                reason: judged.reason,
+                ..line
+            },
+            picture: picture::lanes_svg(&of, &times).unwrap_or_default(),
+            values,
+            events: events.unwrap_or_default(),
+            wait_sec: answered_at(&kept.call).map(|at| at.since(kept.call.started).as_secs()),
+            since,
+            request,
+            attempts,
+            letter,
+        }
+    }
+
+    /// What left for the CRM, or would. That a call is about to leave is put down before its first
+    /// byte: what was not sent after all has neither an id nor an attempt.
+    fn request(&self, row: &Row) -> RequestView {
+        let left =
+            row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
+        let second = |at: EventTime| at.floor_seconds().get();
+        RequestView {
+            body: submission(&row.record, &self.fields),
+            sent_at: row.first_sent.filter(|_| left).map(second),
+            id: row.request_id.clone(),
+            accepted_at: row
+                .submitted_at
+                .filter(|_| row.request_id.is_some())
+                .map(second),
+        }
+    }
+
+    pub(super) async fn open_calls(&self) -> Result<Vec<OpenCallView>, Refusal> {
+        let open = self.read(|store| tables::open_calls::all_open_calls(store));
+        let open = open.await?;
+        let now = clock::now().wall;
+        let calls = callbridge_intake::under_way::under_way(&self.intake, &open);
+        let calls = calls.into_iter();
+        let calls = calls.map(|(pbx, call)| self.open_call(pbx, &call, now));
+        let mut calls: Vec<OpenCallView> = calls.collect();
+        calls.sort_by_key(|call| call.since);
+        calls.truncate(OPEN_MAX);
+        Ok(calls)
+    }
+
+    fn open_call(&self, pbx: String, call: &FinishedCall, now: EventTime) -> OpenCallView {
+        let rules = &self.handler.rules;
+        let judged = journal::judge(call, &pbx, rules, &People::default(), now);
+        let record = judged.record;
+        let raw = call.number.as_ref().map(|it| it.text.clone());
+        let phone = record.client_phone.map(|it| it.as_str().to_owned());
+        let mut extensions = record.employees_in_order;
+        if extensions.is_empty() {
+            extensions.extend(record.employee);
+        }
+        OpenCallView {
+            since: call.started.floor_seconds().get(),
+            answered_at: answered_at(call).map(|at| at.floor_seconds().get()),
+            trunk: record.trunk,
+            phone: phone.or(raw),
+            extensions,
+        }
     }
 }
 
@@ -172,43 +201,6 @@ fn request(backend: &DaemonBackend, row: &Row) -> RequestView {
 fn answered_at(call: &FinishedCall) -> Option<EventTime> {
     let answered = call.why.iter().find(|it| it.value == "answered");
     answered.filter(|_| call.answered).map(|it| it.at)
-}
-
-pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallView>, Refusal> {
-    let open = backend.read(|store| tables::open_calls::all_open_calls(store));
-    let open = open.await?;
-    let now = clock::now().wall;
-    let calls = callbridge_intake::under_way::under_way(&backend.intake, &open);
-    let calls = calls.into_iter();
-    let calls = calls.map(|(pbx, call)| open_call(backend, pbx, &call, now));
-    let mut calls: Vec<OpenCallView> = calls.collect();
-    calls.sort_by_key(|call| call.since);
-    calls.truncate(OPEN_MAX);
-    Ok(calls)
-}
-
-fn open_call(
-    backend: &DaemonBackend,
-    pbx: String,
-    call: &FinishedCall,
-    now: EventTime,
-) -> OpenCallView {
-    let rules = &backend.handler.rules;
-    let judged = journal::judge(call, &pbx, rules, &People::default(), now);
-    let record = judged.record;
-    let raw = call.number.as_ref().map(|it| it.text.clone());
-    let phone = record.client_phone.map(|it| it.as_str().to_owned());
-    let mut extensions = record.employees_in_order;
-    if extensions.is_empty() {
-        extensions.extend(record.employee);
-    }
-    OpenCallView {
-        since: call.started.floor_seconds().get(),
-        answered_at: answered_at(call).map(|at| at.floor_seconds().get()),
-        trunk: record.trunk,
-        phone: phone.or(raw),
-        extensions,
-    }
 }
 
 fn listed(row: &Row) -> Listed {

@@ -74,86 +74,88 @@ impl Bounds {
     }
 }
 
-pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, Refusal> {
-    let clock::Now { wall, boot } = clock::now();
-    let zoned = zoned(backend, wall);
-    let Some(bounds) = zoned.as_ref().and_then(Bounds::of) else {
-        return Ok(Figures::default());
-    };
-    let hours = bars(backend, &bounds.hours, bounds.end).await?;
-    let (past, today) = bounds.days.split_at(DAYS - 1);
-    let mut days = past_days(backend, past, today[0], boot).await?;
-    let today = bars(backend, today, bounds.end).await?;
-    let begun = today.first().map_or(bounds.end, |bar| bar.from);
-    let outcomes = today.first().map(|bar| bar.outcomes).unwrap_or_default();
-    days.extend(today);
-    let end = bounds.end;
-    let delays = backend.read(move |db| tables::figures::confirmation_delays(db, begun, end));
-    let mut delays = delays.await?;
-    delays.sort_unstable();
-    let at = |part: f64| {
-        let last = delays.len().checked_sub(1)?;
-        let place = (last as f64 * part).ceil() as usize;
-        delays.get(place).map(Duration::as_secs_f64)
-    };
-    Ok(Figures {
-        today: outcomes,
-        hours,
-        days,
-        confirmed_median_sec: at(0.5),
-        confirmed_p95_sec: at(0.95),
-    })
-}
-
-fn zoned(backend: &DaemonBackend, at: EventTime) -> Option<Zoned> {
-    let at = jiff::Timestamp::from_microsecond(at.micros()).ok()?;
-    Some(at.to_zoned(backend.zone.as_time_zone().clone()))
-}
-
-/// When the day began in the PBX's zone, so many days before this moment.
-pub(super) fn day_begun(backend: &DaemonBackend, now: EventTime, before: i64) -> i64 {
-    let day =
-        zoned(backend, now).and_then(|at| at.checked_sub(before.days()).ok()?.start_of_day().ok());
-    day.map_or(0, |day| day.timestamp().as_second())
-}
-
-/// A bar for each beginning; the last one ends there.
-async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
-    let ends = from.iter().skip(1).copied().chain([end]);
-    let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
-    let read = backend.handler.spool.read(move |store| {
-        let bar = |(from, until): (i64, i64)| {
-            let counted = tables::figures::outcomes(store, from, until)?;
-            let outcomes = outcomes(&counted);
-            Ok(Bar { from, outcomes })
+impl DaemonBackend {
+    pub(super) async fn figures(&self) -> Result<Figures, Refusal> {
+        let clock::Now { wall, boot } = clock::now();
+        let zoned = self.zoned(wall);
+        let Some(bounds) = zoned.as_ref().and_then(Bounds::of) else {
+            return Ok(Figures::default());
         };
-        spans.into_iter().map(bar).collect()
-    });
-    Ok(read.await?)
-}
-
-/// The days before today, counted now and then: they are many rows.
-async fn past_days(
-    backend: &DaemonBackend,
-    from: &[i64],
-    today: i64,
-    now: Duration,
-) -> Result<Vec<Bar>, Refusal> {
-    {
-        let week = backend.week.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = week.at.map(|at| now.saturating_sub(at));
-        let same = week.bars.iter().map(|bar| &bar.from).eq(from);
-        if same && age.is_some_and(|age| age < DAYS_EVERY) {
-            return Ok(week.bars.clone());
-        }
+        let hours = self.bars(&bounds.hours, bounds.end).await?;
+        let (past, today) = bounds.days.split_at(DAYS - 1);
+        let mut days = self.past_days(past, today[0], boot).await?;
+        let today = self.bars(today, bounds.end).await?;
+        let begun = today.first().map_or(bounds.end, |bar| bar.from);
+        let outcomes = today.first().map(|bar| bar.outcomes).unwrap_or_default();
+        days.extend(today);
+        let end = bounds.end;
+        let delays = self.read(move |db| tables::figures::confirmation_delays(db, begun, end));
+        let mut delays = delays.await?;
+        delays.sort_unstable();
+        let at = |part: f64| {
+            let last = delays.len().checked_sub(1)?;
+            let place = (last as f64 * part).ceil() as usize;
+            delays.get(place).map(Duration::as_secs_f64)
+        };
+        Ok(Figures {
+            today: outcomes,
+            hours,
+            days,
+            confirmed_median_sec: at(0.5),
+            confirmed_p95_sec: at(0.95),
+        })
     }
-    let bars = bars(backend, from, today).await?;
-    let mut week = backend.week.lock().unwrap_or_else(PoisonError::into_inner);
-    *week = Week {
-        at: Some(now),
-        bars: bars.clone(),
-    };
-    Ok(bars)
+
+    fn zoned(&self, at: EventTime) -> Option<Zoned> {
+        let at = jiff::Timestamp::from_microsecond(at.micros()).ok()?;
+        Some(at.to_zoned(self.zone.as_time_zone().clone()))
+    }
+
+    /// When the day began in the PBX's zone, so many days before this moment.
+    pub(super) fn day_begun(&self, now: EventTime, before: i64) -> i64 {
+        let begun = |at: Zoned| at.checked_sub(before.days()).ok()?.start_of_day().ok();
+        let day = self.zoned(now).and_then(begun);
+        day.map_or(0, |day| day.timestamp().as_second())
+    }
+
+    /// A bar for each beginning; the last one ends there.
+    async fn bars(&self, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
+        let ends = from.iter().skip(1).copied().chain([end]);
+        let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
+        let read = self.handler.spool.read(move |store| {
+            let bar = |(from, until): (i64, i64)| {
+                let counted = tables::figures::outcomes(store, from, until)?;
+                let outcomes = outcomes(&counted);
+                Ok(Bar { from, outcomes })
+            };
+            spans.into_iter().map(bar).collect()
+        });
+        Ok(read.await?)
+    }
+
+    /// The days before today, counted now and then: they are many rows.
+    async fn past_days(
+        &self,
+        from: &[i64],
+        today: i64,
+        now: Duration,
+    ) -> Result<Vec<Bar>, Refusal> {
+        {
+            let week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
+            let age = week.at.map(|at| now.saturating_sub(at));
+            let same = week.bars.iter().map(|bar| &bar.from).eq(from);
+            if same && age.is_some_and(|age| age < DAYS_EVERY) {
+                return Ok(week.bars.clone());
+            }
+        }
+        let bars = self.bars(from, today).await?;
+        let mut week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
+        *week = Week {
+            at: Some(now),
+            bars: bars.clone(),
+        };
+        Ok(bars)
+    }
 }
 
 #[cfg(test)]

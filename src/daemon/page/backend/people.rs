@@ -12,90 +12,83 @@ use std::collections::BTreeSet;
 /// Seconds of the days before today that a week has.
 const DAYS_BEFORE: i64 = 6;
 
-pub(super) async fn employee_figures(
-    backend: &DaemonBackend,
-    span: Span,
-) -> Result<EmployeeTable, Refusal> {
-    let now = clock::now().wall;
-    let before = match span {
-        Span::Today => 0,
-        Span::Week => DAYS_BEFORE,
-    };
-    let from = super::figures::day_begun(backend, now, before);
-    let until = now.floor_seconds().get() + 1;
-    Ok(employee_work(&backend.handler.spool, from, until)
-        .await?
-        .work)
-}
-
 /// Calls to a customer that are looked at.
 const CALLS_MAX: usize = 100;
-
-/// Customers who wait for a call back, each with the calls to them since that nobody answered.
-pub(super) async fn waiting_customers(
-    backend: &DaemonBackend,
-) -> Result<Vec<WaitingCustomer>, Refusal> {
-    let mut all = Vec::new();
-    for customer in backend.handler.missed_customers(None).await? {
-        let filter = CallFilter {
-            phone: TypedNumber::read(customer.phone.as_str(), []),
-            from: Some(customer.first_at.get()),
-            ..CallFilter::default()
-        };
-        // A read each: writes go on between them.
-        let of_customer = backend.listed(&filter, Place::END, (CALLS_MAX, 1));
-        let (calls, _) = of_customer.await?;
-        let out = |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
-        let tried: Vec<&Listed> = calls.iter().filter(out).collect();
-        all.push(WaitingCustomer {
-            customer,
-            tried: tried.len() as u64,
-            tried_at: tried.first().map(|it| it.record.started_at.get()),
-        });
-    }
-    Ok(all)
-}
 
 /// Leads whose profiles are read at once.
 const PROFILES_AT_ONCE: usize = 50;
 
-pub(super) async fn profiles(
-    backend: &DaemonBackend,
-    leads: BTreeSet<LeadId>,
-) -> Result<Profiles, Refusal> {
-    let leads: Vec<LeadId> = leads.into_iter().collect();
-    let mut all = Profiles::new();
-    for some in leads.chunks(PROFILES_AT_ONCE) {
-        let some = some.to_vec();
-        let read = backend.handler.spool.read(move |store| {
-            let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
-            some.into_iter()
-                .map(profile)
-                .collect::<Result<Profiles, _>>()
-        });
-        all.extend(read.await?);
+impl DaemonBackend {
+    pub(super) async fn employee_figures(&self, span: Span) -> Result<EmployeeTable, Refusal> {
+        let now = clock::now().wall;
+        let before = match span {
+            Span::Today => 0,
+            Span::Week => DAYS_BEFORE,
+        };
+        let from = self.day_begun(now, before);
+        let until = now.floor_seconds().get() + 1;
+        Ok(employee_work(&self.handler.spool, from, until).await?.work)
     }
-    Ok(all)
-}
 
-pub(super) async fn trunks(backend: &DaemonBackend) -> Result<Vec<TrunkView>, Refusal> {
-    let today = super::figures::day_begun(backend, clock::now().wall, 0);
-    let took = backend.read(move |store| tables::trunk_calls::trunk_calls(store, today));
-    let took = took.await?;
-    let trunks = backend.handler.rules.trunks.iter().map(|trunk| {
-        let own = took.iter().filter(|it| {
-            it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
+    /// Customers who wait for a call back, each with the calls to them since that nobody answered.
+    pub(super) async fn waiting_customers(&self) -> Result<Vec<WaitingCustomer>, Refusal> {
+        let mut all = Vec::new();
+        for customer in self.handler.missed_customers(None).await? {
+            let filter = CallFilter {
+                phone: TypedNumber::read(customer.phone.as_str(), []),
+                from: Some(customer.first_at.get()),
+                ..CallFilter::default()
+            };
+            // A read each: writes go on between them.
+            let of_customer = self.listed(&filter, Place::END, (CALLS_MAX, 1));
+            let (calls, _) = of_customer.await?;
+            let out =
+                |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
+            let tried: Vec<&Listed> = calls.iter().filter(out).collect();
+            all.push(WaitingCustomer {
+                customer,
+                tried: tried.len() as u64,
+                tried_at: tried.first().map(|it| it.record.started_at.get()),
+            });
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn lead_profiles(&self, leads: BTreeSet<LeadId>) -> Result<Profiles, Refusal> {
+        let leads: Vec<LeadId> = leads.into_iter().collect();
+        let mut all = Profiles::new();
+        for some in leads.chunks(PROFILES_AT_ONCE) {
+            let some = some.to_vec();
+            let read = self.handler.spool.read(move |store| {
+                let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
+                some.into_iter()
+                    .map(profile)
+                    .collect::<Result<Profiles, _>>()
+            });
+            all.extend(read.await?);
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn trunk_views(&self) -> Result<Vec<TrunkView>, Refusal> {
+        let today = self.day_begun(clock::now().wall, 0);
+        let took = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
+        let took = took.await?;
+        let trunks = self.handler.rules.trunks.iter().map(|trunk| {
+            let own = took.iter().filter(|it| {
+                it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
+            });
+            let (mut calls, mut last_at) = (0, None);
+            for it in own {
+                calls += it.calls;
+                last_at = last_at.max(Some(it.last_at.get()));
+            }
+            TrunkView {
+                name: trunk.name.clone(),
+                today: calls,
+                last_at,
+            }
         });
-        let (mut calls, mut last_at) = (0, None);
-        for it in own {
-            calls += it.calls;
-            last_at = last_at.max(Some(it.last_at.get()));
-        }
-        TrunkView {
-            name: trunk.name.clone(),
-            today: calls,
-            last_at,
-        }
-    });
-    Ok(trunks.collect())
+        Ok(trunks.collect())
+    }
 }
