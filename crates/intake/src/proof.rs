@@ -37,11 +37,8 @@ impl Proof {
     pub(super) fn new(settings: &SourceSettings, trunks: &Trunks) -> Self {
         let shows = matches!(settings.format, Format::Ami | Format::AmiJson) && !settings.file;
         let rules = trunks.of_pbx(&settings.pbx).flat_map(|trunk| &trunk.leads);
-        let wanted = rules.filter_map(|rule| match rule {
-            LeadRule::Variable(name) => Some(name.clone()),
-            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
-        });
-        let wanted: BTreeSet<String> = wanted.filter(|_| shows).collect();
+        let wanted = rules.filter_map(LeadRule::variable).filter(|_| shows);
+        let wanted: BTreeSet<String> = wanted.cloned().collect();
         Self {
             unseen: wanted.into_iter().collect(),
             ..Self::default()

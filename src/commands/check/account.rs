@@ -6,7 +6,7 @@ use super::manager_conf::ManagerConf;
 use super::release::{self, short};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
-use callbridge_mapping::{LeadRule, Trunk};
+use callbridge_mapping::LeadRule;
 use callbridge_model::Code;
 use callbridge_source::Transport;
 use std::collections::BTreeSet;
@@ -241,15 +241,11 @@ fn variables(
 
 /// Each variable once, and whether a trunk has no other rule.
 fn wanted(config: &Config, flag: &SourceConfig) -> BTreeSet<(String, bool)> {
-    let of_pbx =
-        |trunk: &&Trunk| trunk.pbx.is_none() || flag.pbx.is_none() || trunk.pbx == flag.pbx;
-    let trunks = config.rules.trunks.iter().filter(of_pbx);
+    let trunks = config.rules.trunks.iter().filter(|it| flag.serves(it));
     let rules = trunks.flat_map(|trunk| {
         let alone = trunk.leads.len() == 1;
-        trunk.leads.iter().filter_map(move |rule| match rule {
-            LeadRule::Variable(name) => Some((name.clone(), alone)),
-            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
-        })
+        let names = trunk.leads.iter().filter_map(LeadRule::variable);
+        names.map(move |name| (name.clone(), alone))
     });
     rules.collect()
 }

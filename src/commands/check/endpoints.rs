@@ -47,7 +47,7 @@ pub(crate) fn judge(
     }
     for trunk in config.rules.trunks.iter() {
         let of_trunk: Vec<&&PbxEndpoints<'_>> =
-            asked.iter().filter(|it| serves(trunk, it)).collect();
+            asked.iter().filter(|it| it.flag.serves(trunk)).collect();
         if !of_trunk.is_empty() {
             found.push(trunk_found(config, trunk, &of_trunk, people));
         }
@@ -56,10 +56,6 @@ pub(crate) fn judge(
         found.extend(untaken(config, it, people));
     }
     found
-}
-
-fn serves(trunk: &Trunk, shown: &PbxEndpoints<'_>) -> bool {
-    trunk.pbx.is_none() || shown.flag.pbx.is_none() || trunk.pbx == shown.flag.pbx
 }
 
 /// The endpoint is the trunk's; a trunk may also be a part of one: `DAHDI/i1/998712000000`.
@@ -151,7 +147,7 @@ fn is_whole(trunk: &Trunk, account: &Account) -> bool {
 /// Endpoints that may be lines to the outside and that no trunk takes in.
 fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
     let trunks = &config.rules.trunks;
-    let of_pbx = || trunks.iter().filter(|trunk| serves(trunk, shown));
+    let of_pbx = || trunks.iter().filter(|trunk| shown.flag.serves(trunk));
     // One that is named as the one that was meant is named once.
     let meant = |trunk: &Trunk, endpoint: &String| {
         let mut endpoints = shown.account.endpoints.names();
@@ -183,7 +179,7 @@ fn is_telephone(
     let mut trunks = config.rules.trunks.iter();
     let extension = Extension::new(device);
     let knows = |trunk: &Trunk| people.employee_of(&extension, trunk).is_some();
-    is_number(endpoint) || trunks.any(|trunk| serves(trunk, shown) && knows(trunk))
+    is_number(endpoint) || trunks.any(|trunk| shown.flag.serves(trunk) && knows(trunk))
 }
 
 fn is_number(endpoint: &str) -> bool {

@@ -178,12 +178,8 @@ pub(crate) fn trunks(config: &Config) -> Vec<CheckFinding> {
 
 fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
     let name = format!("trunk {}", trunk.name);
-    let by_variable = trunk.leads.iter().find_map(|rule| match rule {
-        LeadRule::Variable(variable) => Some(variable),
-        LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
-    });
-    let is_of = |pbx: &Option<String>| trunk.pbx.is_none() || pbx.is_none() || trunk.pbx == *pbx;
-    let carries = |it: &SourceConfig| is_of(&it.pbx) && it.url.format().has_variables();
+    let by_variable = trunk.leads.iter().find_map(LeadRule::variable);
+    let carries = |it: &SourceConfig| it.serves(trunk) && it.url.format().has_variables();
     let (what, todo) = match by_variable {
         Some(variable) if trunk.leads.len() == 1 && !config.sources.iter().any(carries) => (
             format!("lead=var:{variable}, and CEL carries no channel variables"),

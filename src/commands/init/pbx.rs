@@ -7,13 +7,11 @@ use crate::commands::check::{account, inward, manager_conf};
 use crate::config::{Config, SourceConfig, secret_kind};
 use crate::daemon::open::source_of;
 use callbridge_asterisk::survey::{Account, EndpointList};
-use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, Secret, SecretPlace};
 use callbridge_setup::proposal::ProposedEndpoint;
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet, switch};
 use callbridge_source::{StreamReading, Transport};
-use std::collections::BTreeSet;
 
 /// What the PBX has shown.
 #[derive(Default)]
@@ -68,7 +66,7 @@ pub(crate) async fn find(
             person.say(&snippet::whole(
                 &shown.user,
                 "127.0.0.1",
-                &variables(&config),
+                &config.rules.trunks.variables(),
             ))?;
         }
         let words = "Correct it; type s to give the secret alone, or press Enter to try again \
@@ -183,18 +181,9 @@ pub(crate) fn snippet(answers: &Answers<'_>, shown: &ShownPbx) -> String {
     let Some(account) = shown.accounts.first() else {
         return String::new();
     };
-    let variables = answers.config().map(|config| variables(&config));
+    let config = answers.config();
+    let variables = config.map(|config| config.rules.trunks.variables());
     snippet::missing(&shown.user, account, &variables.unwrap_or_default())
-}
-
-/// The variables that lead rules read.
-fn variables(config: &Config) -> BTreeSet<String> {
-    let rules = config.rules.trunks.iter().flat_map(|trunk| &trunk.leads);
-    let names = rules.filter_map(|rule| match rule {
-        LeadRule::Variable(name) => Some(name.clone()),
-        LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
-    });
-    names.collect()
 }
 
 /// What is wrong, where, and what to do.

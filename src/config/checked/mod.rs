@@ -29,7 +29,7 @@ use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
-use callbridge_mapping::Rules;
+use callbridge_mapping::{Rules, Trunk};
 use callbridge_model::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use callbridge_ops::log::Logging;
@@ -127,6 +127,11 @@ impl SourceConfig {
     /// Its messages are calls, and name their PBXs.
     pub(crate) fn carries_whole_calls(&self) -> bool {
         self.url.format().carries_whole_calls()
+    }
+
+    /// Its calls may come over this trunk.
+    pub(crate) fn serves(&self, trunk: &Trunk) -> bool {
+        trunk.pbx.is_none() || self.pbx.is_none() || trunk.pbx == self.pbx
     }
 }
 

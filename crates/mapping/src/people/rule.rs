@@ -22,6 +22,14 @@ pub enum LeadRule {
 }
 
 impl LeadRule {
+    /// The channel variable that it reads, if it reads one.
+    pub const fn variable(&self) -> Option<&String> {
+        match self {
+            Self::Variable(name) => Some(name),
+            Self::UserField(_) | Self::Csv(_) | Self::Directory => None,
+        }
+    }
+
     /// It looks the number up, rather than reading what the dialplan said of the call.
     pub const fn is_by_number(&self) -> bool {
         match self {

@@ -107,11 +107,7 @@ impl Trunks {
     /// The channel variables that lead rules name.
     pub fn variables(&self) -> BTreeSet<String> {
         let rules = self.0.iter().flat_map(|trunk| &trunk.leads);
-        let names = rules.filter_map(|rule| match rule {
-            LeadRule::Variable(name) => Some(name.clone()),
-            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
-        });
-        names.collect()
+        rules.filter_map(LeadRule::variable).cloned().collect()
     }
 
     /// Every trunk.
