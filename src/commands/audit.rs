@@ -1,7 +1,7 @@
 //! `audit`: a file of the PBX against what became of its calls, and against the CRM's journal,
 //! in which the daemon looks for those that are journaled here.
 
-use super::control::conversation::{converse, json_line, line, typed, zone_of};
+use super::control::conversation::{all_items, converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::{Asking, Audit};
 use crate::{Failure, print};
@@ -77,14 +77,12 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
 /// The PBX of the state, under whose name the ids of its calls are known.
 async fn pbx_of(at: &Asking) -> Result<String, Failure> {
     let mut known = BTreeSet::new();
-    let keep = |item: &Value, _: &_| {
+    for item in all_items::<Value>(at, ControlRequest::Status).await? {
         let sources = item["sources"].as_array().into_iter().flatten();
         let named = sources.filter_map(|source| source["pbx"].as_str());
         let all = item["pbxId"].as_str().into_iter().chain(named);
         known.extend(all.map(str::to_owned));
-        Ok(())
-    };
-    converse(at, ControlRequest::Status, keep).await?;
+    }
     let names: Vec<String> = known.into_iter().filter(|name| !name.is_empty()).collect();
     match <[String; 1]>::try_from(names) {
         Ok([only]) => Ok(only),
@@ -172,16 +170,14 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listen
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
     for some in calls.chunks(ASKED_MAX) {
         let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
-        let ask = ControlRequest::Audit { calls: asked };
-        let mut first = true;
-        let each = |item: &Value, _: &_| {
-            match std::mem::take(&mut first) {
-                true => listening.add(typed(item)?),
-                false => fates.push(typed(item)?),
-            }
-            Ok(())
-        };
-        converse(at, ask, each).await?;
+        let told: Vec<Value> = all_items(at, ControlRequest::Audit { calls: asked }).await?;
+        let mut told = told.iter();
+        if let Some(first) = told.next() {
+            listening.add(typed(first)?);
+        }
+        for fate in told {
+            fates.push(typed(fate)?);
+        }
     }
     Ok((fates, listening))
 }
@@ -263,31 +259,20 @@ async fn journaled(
     at: &Asking,
     calls: &[FileCall],
 ) -> Result<Vec<(usize, JournaledCall)>, Failure> {
-    let (mut found, mut place) = (Vec::new(), 0);
+    let mut told: Vec<Option<JournaledCall>> = Vec::new();
     for some in calls.chunks(ASKED_MAX) {
         let calls = some.iter().map(|call| call.asked.clone()).collect();
-        let ask = ControlRequest::Journaled { calls };
-        converse(at, ask, |item, _| {
-            let call: Option<JournaledCall> = typed(item)?;
-            found.extend(call.map(|call| (place, call)));
-            place += 1;
-            Ok(())
-        })
-        .await?;
+        told.extend(all_items(at, ControlRequest::Journaled { calls }).await?);
     }
-    Ok(found)
+    let placed = told.into_iter().enumerate();
+    let journaled = placed.filter_map(|(place, call)| Some((place, call?)));
+    Ok(journaled.collect())
 }
 
 async fn journal_page(at: &Asking, query: FilterPage) -> Result<JournalAnswer, Failure> {
-    let mut answer = None;
-    let ask = ControlRequest::JournalPage(query);
-    converse(at, ask, |item, _| {
-        answer = Some(typed(item)?);
-        Ok(())
-    })
-    .await?;
+    let mut answers = all_items(at, ControlRequest::JournalPage(query)).await?;
     let why = "the daemon gave no answer".to_owned();
-    Ok(answer.unwrap_or(JournalAnswer::Failed { why }))
+    Ok(answers.pop().unwrap_or(JournalAnswer::Failed { why }))
 }
 
 /// The daemon's budget, of which pages take half.

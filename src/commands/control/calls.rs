@@ -3,7 +3,7 @@
 //! Following holds no lock on the state, and outlives the daemon's restarts as `dead watch` does:
 //! a daemon that is met anew tells all that has moved since its start.
 
-use super::conversation::{follow, json_line, list_items, typed};
+use super::conversation::{follow, list_items, typed};
 use crate::config::Asking;
 use crate::terminal::width;
 use crate::{Failure, nobody_reads, print};
@@ -45,9 +45,6 @@ pub(crate) async fn run(
     let colour = std::io::stdout().is_terminal() && !no_colour;
     let width = width().unwrap_or(usize::MAX);
     let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
         let started = item["startedAt"].as_i64().unwrap_or_default();
         // Its colour is ours; what came from outside is made safe in its columns.
         let text = text(&typed(item)?, started, zone, width, colour);
@@ -61,14 +58,14 @@ pub(crate) async fn run(
     let kept = |none| list_items(at, ask(true, false), none, show);
     if follows {
         let begun = "following calls; Ctrl-C ends it";
-        let alone = async || kept("").await;
+        let alone = async || kept(None).await;
         return tokio::select! {
             ended = follow(at, begun, |past| ask(past, true), alone, show) => ended,
             () = shutdown => Ok(()),
             () = nobody_reads() => Ok(()),
         };
     }
-    kept("no calls").await
+    kept(Some("no calls")).await
 }
 
 #[cfg(test)]

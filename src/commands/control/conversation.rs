@@ -134,17 +134,35 @@ pub(crate) async fn converse(
     listen(find(at, ask).await?, at, each).await
 }
 
-/// Asks, hands each item to `each`; where there was none, people are told so.
+/// Asks, and takes each item as what it is.
+pub(crate) async fn all_items<T: DeserializeOwned>(
+    at: &Asking,
+    ask: ControlRequest,
+) -> Result<Vec<T>, Failure> {
+    let mut all = Vec::new();
+    let keep = |item: &Value, _: &Zone| {
+        all.push(typed(item)?);
+        Ok(())
+    };
+    converse(at, ask, keep).await?;
+    Ok(all)
+}
+
+/// Asks, prints each item as JSON or hands it to `each`; where there was none, people are told so.
 pub(super) async fn list_items(
     at: &Asking,
     ask: ControlRequest,
-    none: &str,
-    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+    none: Option<&str>,
+    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let found = converse(at, ask, each).await?;
-    match found == 0 && !at.json && !none.is_empty() {
-        true => line(none),
-        false => Ok(()),
+    let show = |item: &Value, zone: &Zone| match at.json {
+        true => json_line(item),
+        false => each(item, zone),
+    };
+    let found = converse(at, ask, show).await?;
+    match none.filter(|_| found == 0 && !at.json) {
+        Some(words) => line(words),
+        None => Ok(()),
     }
 }
 
@@ -152,13 +170,10 @@ pub(super) async fn list_items(
 pub(super) async fn print_items(
     at: &Asking,
     ask: ControlRequest,
-    none: &str,
+    none: Option<&str>,
     mut text: impl FnMut(&Value, &Zone) -> String,
 ) -> Result<(), Failure> {
-    list_items(at, ask, none, |item, zone| {
-        show(at, item, || text(item, zone))
-    })
-    .await
+    list_items(at, ask, none, |item, zone| line(&text(item, zone))).await
 }
 
 /// An item as JSON, or as this line for people.
@@ -198,8 +213,9 @@ async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>, Fai
     asked.or_fail_at(Code::Unreachable, what)
 }
 
-/// Prints what comes until it is dropped, over every restart of the daemon. Without one `alone` is
-/// done once, and a daemon is waited for. `ask` is told whether nothing was shown so far.
+/// Prints what comes, as JSON or by `each`, until it is dropped, over every restart of the daemon.
+/// Without one `alone` is done once, and a daemon is waited for. `ask` is told whether nothing was
+/// shown so far.
 pub(super) async fn follow(
     at: &Asking,
     begun: &str,
@@ -239,6 +255,7 @@ async fn follow_daemon(
     loop {
         match replies.next().await {
             Ok(Some(ControlReply::Ready)) => say(begun),
+            Ok(Some(ControlReply::Item(item))) if at.json => json_line(&item)?,
             Ok(Some(ControlReply::Item(item))) => each(&item, &zone_of(at, replies.zone()))?,
             Ok(Some(ControlReply::Error { code, words })) => {
                 return Err(Failure::new(Code::of_number(code), words));

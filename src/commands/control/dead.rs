@@ -1,7 +1,7 @@
 //! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
 
 use super::conversation::{
-    converse, csv_line, follow, json_line, line, list_items, print_items, show as print_item,
+    converse, csv_line, follow, line, list_items, print_items, show as print_item,
 };
 use crate::config::Asking;
 use crate::terminal::width;
@@ -15,15 +15,14 @@ use serde_json::Value;
 pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let width = width().unwrap_or(usize::MAX);
     let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
-    print_items(at, ask, "", text).await
+    print_items(at, ask, None, text).await
 }
 
 /// `dead watch`: letters as they come to be. It holds no lock on the state, so a daemon can start
 /// beside it; letters come to be only while one runs. `shutdown` ends it.
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let width = width().unwrap_or(usize::MAX);
-    let text = |item: &Value, zone: &Zone| text::list_line(item, width, zone);
-    let each = |item: &Value, zone: &Zone| print_item(at, item, || text(item, zone));
+    let each = |item: &Value, zone: &Zone| line(&text::list_line(item, width, zone));
     let begun = "watching for dead letters; Ctrl-C ends it";
     tokio::select! {
         ended = follow(at, begun, |_| ControlRequest::Watch, async || Ok(()), each) => ended,
@@ -37,15 +36,12 @@ pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<(), Failure
     let width = width().unwrap_or(usize::MAX);
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
         if std::mem::take(&mut first) {
             line(&text::list_head(item, width, zone))?;
         }
         line(&text::list_line(item, width, zone))
     };
-    list_items(at, ask, "no dead letters", show).await
+    list_items(at, ask, Some("no dead letters"), show).await
 }
 
 /// Commands that change letters: what became of each, and 65 if one was refused.
@@ -93,5 +89,5 @@ fn plain(item: &Value, name: &str) -> String {
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     print(csv_line(text::CSV_COLUMNS)?)?;
     let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);
-    list_items(at, ask, "", show).await
+    list_items(at, ask, None, show).await
 }

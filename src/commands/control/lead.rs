@@ -22,9 +22,6 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
         print(csv_line(COLUMNS)?)?;
     }
     let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
         let field = |name: &str| match item.get(name) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
@@ -48,11 +45,7 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             safe(&row[3])
         ))
     };
-    let none = if csv {
-        ""
-    } else {
-        "every number that called has a lead"
-    };
+    let none = (!csv).then_some("every number that called has a lead");
     list_items(at, ControlRequest::LeadMissing, none, show).await
 }
 
@@ -75,7 +68,7 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
         }
     };
     let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
-    print_items(at, ControlRequest::LeadList, none, text).await
+    print_items(at, ControlRequest::LeadList, Some(none), text).await
 }
 
 /// `Anna Karimova, In work, employee 15 (Olga)`; `None` where nothing of it is known.
@@ -117,9 +110,9 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
     };
     let none = match ask {
         ControlRequest::LeadGiven => {
-            "no number was given a lead by hand: `callbridge lead give PHONE LEAD` does"
+            Some("no number was given a lead by hand: `callbridge lead give PHONE LEAD` does")
         }
-        _ => "",
+        _ => None,
     };
     print_items(at, ask, none, text).await
 }
@@ -202,9 +195,6 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
     }
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
         let missed: MissedCustomer = typed(item)?;
         let lead = missed.lead.map(|id| id.to_string()).unwrap_or_default();
         let tries = missed.tries.to_string();
@@ -221,11 +211,7 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
         let (phone, trunk) = (safe(missed.phone.as_str()), safe(&missed.trunk));
         line(&columns([&phone, &lead, &tries, &since, &last, &trunk]))
     };
-    let none = if csv {
-        ""
-    } else {
-        "nobody waits for a call back"
-    };
+    let none = (!csv).then_some("nobody waits for a call back");
     list_items(at, ask, none, show).await
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn ask(
         ControlRequest::FleetOwner { .. } => owner(request, at).await,
         ControlRequest::ForwardAgain { .. } => forward_again(request, at).await,
         // Asked by commands that do more than print the answer.
-        _ => list_items(at, request, "", |item, _| json_line(item)).await,
+        _ => list_items(at, request, None, |item, _| json_line(item)).await,
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failur
              now is read again by `callbridge dead retry --reason unreadable`"
         )
     };
-    print_items(at, ask, "", text).await
+    print_items(at, ask, None, text).await
 }
 
 /// Publishes again what was forwarded since then.
@@ -87,5 +87,5 @@ pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<()
         let (since, until) = (moment("since"), moment("until"));
         format!("what was forwarded from {since} to {until} is published again by the daemon")
     };
-    print_items(at, ask, "", text).await
+    print_items(at, ask, None, text).await
 }
