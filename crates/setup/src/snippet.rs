@@ -4,9 +4,10 @@ use callbridge_asterisk::survey::{Account, CallProof};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What the account should hear and may do, as deploy/asterisk/manager.conf has it.
-const READ: &str = "read = call,cdr,system,agent,user";
-const WRITE: &str = "write = reporting,user";
+/// What the account should hear, as deploy/asterisk/manager.conf has it.
+pub const READ: &str = "read = call,cdr,system,agent,user";
+/// What it may do.
+pub const WRITE: &str = "write = reporting,user";
 
 /// The whole account, for a PBX that does not know it; `from` is the address it comes from.
 pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {

@@ -7,12 +7,9 @@ use super::manager_conf::ManagerConf;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_formats::Format;
+use callbridge_setup::snippet::{READ, WRITE};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
-
-/// The classes that an account should hear, and what it should be allowed to do.
-const READ: &str = "call,cdr,system,agent,user";
-const WRITE: &str = "reporting,user";
 
 /// A line of a file of the PBX.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -77,16 +74,8 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         why,
     };
     let mut all = vec![
-        setting(
-            "manager.conf",
-            &format!("read = {READ}"),
-            "all that AMI reports",
-        ),
-        setting(
-            "manager.conf",
-            &format!("write = {WRITE}"),
-            "which channels live",
-        ),
+        setting("manager.conf", READ, "all that AMI reports"),
+        setting("manager.conf", WRITE, "which channels live"),
         setting("manager.conf", "timestampevents = yes", "exact times"),
     ];
     if !variables.is_empty() {
@@ -153,7 +142,7 @@ fn queues(
     };
     let todo = format!(
         "see that each queue of queues.conf has eventwhencalled = yes (then `module reload \
-         app_queue.so`), and that the account has read = {READ} in manager.conf (then `manager \
+         app_queue.so`), and that the account has {READ} in manager.conf (then `manager \
          reload`)"
     );
     Some(advice(name, what, todo))

@@ -67,31 +67,20 @@ pub(super) fn now() -> UnixTime {
 }
 
 /// The CRM sends to public names alone.
-fn sent_to(name: &str, names: &[String]) -> Option<CheckFinding> {
-    if !names.iter().all(|name| is_inside(name)) {
-        return None;
-    }
-    let shown = match names {
-        [] => "no name".to_owned(),
-        names => names.join(", "),
-    };
+fn sent_to(name: &str, names: &[String], what: &str) -> Option<CheckFinding> {
     let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                 certificate for the public name in the webhook's targetUrl";
-    Some(fault(
-        Code::Configuration,
-        name,
-        format!("for {shown}"),
-        todo,
-    ))
+    let inside = names.iter().all(|name| is_inside(name));
+    inside.then(|| fault(Code::Configuration, name, what, todo))
 }
 
-/// A certificate of our own: whether it is one, from when until when; `unfit` says why names will
-/// not do.
+/// A certificate of our own: whether it is one, from when until when; `unfit` says why its names
+/// will not do, which it is given as words, too.
 pub(super) fn certificate(
     name: &str,
     files: &Certificate,
     now: UnixTime,
-    unfit: impl FnOnce(&str, &[String]) -> Option<CheckFinding>,
+    unfit: impl FnOnce(&str, &[String], &str) -> Option<CheckFinding>,
 ) -> CheckFinding {
     let chain = match tls::check(files) {
         Ok(chain) => chain,
@@ -131,8 +120,8 @@ pub(super) fn certificate(
         let what = format!("{what}, expires soon, at {}", date(until));
         return advice(name, what, "renew it; the new one is read by itself");
     }
-    let what = format!("{what}, until {}", date(until));
-    unfit(name, &names).unwrap_or_else(|| well(name, what))
+    let unfit = unfit(name, &names, &what);
+    unfit.unwrap_or_else(|| well(name, format!("{what}, until {}", date(until))))
 }
 
 /// The names that the certificate is for.
@@ -243,7 +232,7 @@ pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     };
     let mut found = vec![page_address(page, &config.held, daemon).await];
     if let Some(files) = &page.tls {
-        found.push(certificate("page-cert", files, now(), |_, _| None));
+        found.push(certificate("page-cert", files, now(), |_, _, _| None));
     }
     found.extend(page.passwords.as_ref().map(passwords));
     found
