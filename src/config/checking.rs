@@ -9,7 +9,7 @@ use super::faults::Faults;
 use super::flags::StateFlags;
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, MissedFlags,
-    PageCommandFlags, PageVerb, SelectFlags, StateVerb, Verb,
+    PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
@@ -45,12 +45,7 @@ impl Checking<'_> {
                     self.ask(ControlRequest::FleetOwner { pbx, user }, false, state)
                 }
             },
-            Verb::Status {
-                exit_code,
-                watch,
-                healthy,
-                state,
-            } => self.status([exit_code, watch, healthy], state),
+            Verb::Status(flags) => self.status(flags),
             Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
@@ -87,8 +82,8 @@ impl Checking<'_> {
         role.unwrap_or(PageRole::View)
     }
 
-    fn status(mut self, modes: [bool; 3], state: StateFlags) -> Result<Command, Faults> {
-        let mode = match modes {
+    fn status(mut self, flags: StatusFlags) -> Result<Command, Faults> {
+        let mode = match [flags.exit_code, flags.watch, flags.healthy] {
             [false, false, false] => StatusMode::Once,
             [true, false, false] => StatusMode::ExitCode,
             [false, true, false] => StatusMode::Watch,
@@ -99,7 +94,7 @@ impl Checking<'_> {
                 StatusMode::Once
             }
         };
-        Ok(Command::Status(mode, self.asking(state)?))
+        Ok(Command::Status(mode, self.asking(flags.state)?))
     }
 
     fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {
@@ -197,25 +192,17 @@ impl Checking<'_> {
                 let which = self.change("dead show", of.which);
                 (ControlRequest::Letters { which, whole: true }, of.state)
             }
-            DeadVerb::Retry {
-                which,
-                lead,
-                employee,
-                answered,
-                talk,
-                dry_run,
-                state,
-            } => {
+            DeadVerb::Retry(of) => {
                 let request = ControlRequest::Retry {
-                    which: self.change("dead retry", which),
+                    which: self.change("dead retry", of.which),
                     wish: Wish {
-                        lead: self.faults.read("--lead", &lead, lead_id),
-                        employee: self.faults.read("--employee", &employee, employee_of),
-                        said: self.said(&answered, &talk),
+                        lead: self.faults.read("--lead", &of.lead, lead_id),
+                        employee: self.faults.read("--employee", &of.employee, employee_of),
+                        said: self.said(&of.answered, &of.talk),
                     },
-                    dry_run,
+                    dry_run: of.dry_run,
                 };
-                (request, state)
+                (request, of.state)
             }
             DeadVerb::Discard(of) => {
                 let which = self.change("dead discard", of.which);

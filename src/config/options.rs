@@ -74,22 +74,7 @@ pub(crate) enum Verb {
     Fleet(Box<FleetFlags>),
     /// Show what is wrong and what to do about it, then books, sources, token and budget
     #[command(after_help = STATUS_EXIT)]
-    Status {
-        /// End with 0 when no problem is found, 1 when something waits for a person, 2 when
-        /// nothing reaches the CRM or no source is up
-        #[arg(long)]
-        exit_code: bool,
-        /// Update the display every second until q or Ctrl-C; with --json a line a second
-        #[arg(long)]
-        watch: bool,
-        /// Print nothing and end with 0 where the daemon works, else with 69: for health checks
-        /// of containers and supervisors
-        #[arg(long)]
-        healthy: bool,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    Status(StatusFlags),
     /// List calls, a line each, newest last: of a day, a number, a trunk; or follow them
     #[command(after_help = calls::EXAMPLES)]
     Calls(calls::CallsFlags),
@@ -142,6 +127,25 @@ Exit: 0 shown, 69 no daemon and no state. With --exit-code: 0 no problem found, 
 waits for a
 person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon
 answers, 69 none does; what waits for a person does not count.";
+
+/// `status`
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct StatusFlags {
+    /// End with 0 when no problem is found, 1 when something waits for a person, 2 when
+    /// nothing reaches the CRM or no source is up
+    #[arg(long)]
+    pub exit_code: bool,
+    /// Update the display every second until q or Ctrl-C; with --json a line a second
+    #[arg(long)]
+    pub watch: bool,
+    /// Print nothing and end with 0 where the daemon works, else with 69: for health checks
+    /// of containers and supervisors
+    #[arg(long)]
+    pub healthy: bool,
+    /// Where.
+    #[command(flatten)]
+    pub state: StateFlags,
+}
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -211,29 +215,7 @@ pub(crate) enum DeadVerb {
     /// Show letters with every attempt, the answers of the CRM and what to do
     Show(LetterFlags),
     /// Send letters again, under their own uuids
-    Retry {
-        /// Which.
-        #[command(flatten)]
-        which: SelectFlags,
-        /// Send them with this lead
-        #[arg(long, value_name = "ID")]
-        lead: Option<String>,
-        /// Send them with this employee, or without one
-        #[arg(long, value_name = "ID|none")]
-        employee: Option<String>,
-        /// Of letters `incomplete`: whether customer and company talked
-        #[arg(long, value_name = "yes|no")]
-        answered: Option<String>,
-        /// Of letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
-        #[arg(long, value_name = "SECONDS")]
-        talk: Option<String>,
-        /// Only say what would be sent
-        #[arg(long)]
-        dry_run: bool,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    Retry(RetryFlags),
     /// Discard letters: they are never sent, and stay in the books as discarded
     Discard(LetterFlags),
     /// Write letters as csv or jsonl
@@ -250,6 +232,32 @@ pub(crate) enum DeadVerb {
     },
     /// Show new letters as they arrive, until interrupted
     Watch(StateFlags),
+}
+
+/// `dead retry`
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct RetryFlags {
+    /// Which.
+    #[command(flatten)]
+    pub which: SelectFlags,
+    /// Send them with this lead
+    #[arg(long, value_name = "ID")]
+    pub lead: Option<String>,
+    /// Send them with this employee, or without one
+    #[arg(long, value_name = "ID|none")]
+    pub employee: Option<String>,
+    /// Of letters `incomplete`: whether customer and company talked
+    #[arg(long, value_name = "yes|no")]
+    pub answered: Option<String>,
+    /// Of letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
+    #[arg(long, value_name = "SECONDS")]
+    pub talk: Option<String>,
+    /// Only say what would be sent
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where.
+    #[command(flatten)]
+    pub state: StateFlags,
 }
 
 /// Letters of a state.
