@@ -7,8 +7,9 @@
 
 use crate::block::decoded_text;
 use crate::cdr_dialled::{self, Dialled};
-use crate::event::{half, host_and_port, host_of, micros};
-use crate::rule::ATTENDED;
+use crate::event::{self, micros};
+use crate::fields::{EventFields, Header};
+use crate::rule::{ATTENDED, EventRule};
 use callbridge_call::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Origin, PbxEvent,
     ServerEvent, Text, Unreadable,
@@ -21,6 +22,33 @@ use std::collections::BTreeSet;
 const APPLICATIONS_MAX: usize = 1024;
 /// The profiles of a leg that are read; each transfer makes one.
 const PROFILES_MAX: usize = 64;
+
+/// The headers of an event at the leg's birth, by the variables that say the same in the end.
+const AT_BIRTH: [(Header, &str); 17] = [
+    (Header::UniqueId, "uuid"),
+    (Header::ChannelName, "channel_name"),
+    (Header::Direction, "direction"),
+    (Header::PresenceId, "presence_id"),
+    (Header::GatewayDialled, "sip_gateway_name"),
+    (Header::GatewayIn, "sip_gateway"),
+    (Header::Profile, "sofia_profile_name"),
+    (Header::Network, "sip_network_ip"),
+    (Header::NetworkPort, "sip_network_port"),
+    (Header::Request, "sip_req_uri"),
+    (Header::UserName, "user_name"),
+    (Header::AuthName, "sip_auth_username"),
+    (Header::Agent, "cc_agent"),
+    (Header::MemberSession, "cc_member_session_uuid"),
+    (Header::OtherHalf, "other_loopback_leg_uuid"),
+    (Header::Originator, "originator"),
+    (Header::OtherId, "originator"),
+];
+/// And by what stands in its first profile, before any transfer.
+const IN_FIRST_PROFILE: [(Header, &str); 3] = [
+    (Header::Ani, "ani"),
+    (Header::Destination, "destination_number"),
+    (Header::Context, "context"),
+];
 
 /// Reads the file of one leg.
 pub(crate) fn decode(
@@ -99,9 +127,6 @@ struct Connected {
 /// A leg as its file tells of it.
 struct LegFile<'f> {
     variables: Variables<'f>,
-    id: String,
-    name: String,
-    inbound: bool,
     created: EventTime,
     answered: Option<EventTime>,
     ended: EventTime,
@@ -130,13 +155,12 @@ impl<'f> LegFile<'f> {
         let variables = Variables::of(raw);
         let profiles = flow.as_array().map_or(&[][..], Vec::as_slice);
         let first = profiles.last().ok_or(Unreadable::NoLeg)?;
-        let id = variables.get("uuid");
         let created = variables.time("start_uepoch");
         let created = created.or_else(|| time(first, "created_time"));
         let answered = profiles.iter().find_map(|it| time(it, "answered_time"));
         let ended = variables.time("end_uepoch");
         let ended = ended.or_else(|| profiles.iter().find_map(|it| time(it, "hangup_time")));
-        if id.is_empty() {
+        if variables.get("uuid").is_empty() {
             return Err(Unreadable::NoLeg);
         }
         let newest = variables.get("bridge_uuid");
@@ -155,8 +179,6 @@ impl<'f> LegFile<'f> {
         let bridges = bridges.filter_map(|(at, _, data)| Some((at, data.as_str()?)));
         let bridges: Vec<(EventTime, &str)> = bridges.collect();
         Ok(Self {
-            name: variables.get("channel_name"),
-            inbound: variables.get("direction") == "inbound",
             created,
             answered: answered.or_else(|| variables.time("answer_uepoch")),
             ended: ended.unwrap_or(created),
@@ -166,85 +188,36 @@ impl<'f> LegFile<'f> {
             ran: applications(log).filter_map(ran).collect(),
             dialled: cdr_dialled::dialled(&bridges, &variables.get("originated_legs")),
             variables,
-            id,
         })
     }
 
-    /// The channel whose call this one belongs to from its birth; `call_uuid` changes later.
-    fn call(&self) -> String {
-        let other = match self.name.ends_with("-b") {
-            true => "other_loopback_leg_uuid",
-            false => "",
-        };
-        let names = ["cc_member_session_uuid", other, "originator"];
-        let mut reported = names.iter().map(|name| self.variables.get(name));
-        let found = reported.find(|id| !id.is_empty());
-        found.unwrap_or_else(|| self.id.clone())
-    }
-
-    fn channel(&self, wanted: Option<&BTreeSet<String>>) -> ChannelRef<'static> {
-        let other = self.variables.get("other_loopback_leg_uuid");
-        let name = half(&self.name, &self.id, &other).unwrap_or_else(|| self.name.clone());
-        let (caller, exten) = match self.inbound {
-            true => (text(&self.first["ani"]), self.destination()),
-            false => (String::new(), String::new()),
-        };
-        ChannelRef {
-            name: Cow::Owned(name),
-            uniqueid: Cow::Owned(self.id.clone()),
-            linkedid: Cow::Owned(self.call()),
-            caller_number: Cow::Owned(caller),
-            exten: Cow::Owned(exten),
-            context: Cow::Owned(text(&self.first["context"])),
-            variables: self.variables.kept(wanted),
-            traits: Some(Box::new(self.traits())),
-            ..ChannelRef::default()
+    /// What an event would have told of it at its birth.
+    fn birth(&self, wanted: Option<&BTreeSet<String>>) -> ChannelEvent<'static> {
+        let mut fields = EventFields::new();
+        fields.variables = self.variables.kept(wanted);
+        for (header, name) in AT_BIRTH {
+            fields.put(header, self.variables.get(name).into());
         }
-    }
-
-    /// What was dialled, before any transfer.
-    fn destination(&self) -> String {
-        text(&self.first["destination_number"])
-    }
-
-    fn traits(&self) -> ChannelTraits<'static> {
-        let get = |name: &str| self.variables.get(name);
-        let gateway = match self.inbound {
-            true => get("sip_gateway"),
-            false => get("sip_gateway_name"),
-        };
-        let address = match self.inbound {
-            true => host_and_port(&get("sip_network_ip"), &get("sip_network_port")),
-            false => host_of(&get("sip_req_uri")).to_owned(),
-        };
-        let users = if self.inbound {
-            [get("user_name"), get("sip_auth_username")]
-        } else if gateway.is_empty() {
-            [get("presence_id"), get("cc_agent")]
-        } else {
-            [String::new(), String::new()]
-        };
-        let user = users.iter().find(|user| !user.is_empty());
-        let user = user.map(|user| user.split('@').next().unwrap_or_default().to_owned());
-        ChannelTraits {
-            inbound: self.inbound,
-            gateway: gateway.into(),
-            profile: get("sofia_profile_name").into(),
-            address: address.into(),
-            extension: user.unwrap_or_default().into(),
-            dialled: match self.inbound {
-                true => Cow::Borrowed(""),
-                false => self.destination().into(),
-            },
-            fresh: true,
-            created: Some(self.created),
-            answered: self.answered,
-            ..ChannelTraits::default()
+        for (header, name) in IN_FIRST_PROFILE {
+            fields.put(header, text(&self.first[name]).into());
         }
+        fields.put(Header::OtherType, "originator".into());
+        let times = [
+            (Header::Created, Some(self.created)),
+            (Header::Answered, self.answered),
+        ];
+        for (header, at) in times {
+            let micros = at.map(|at| at.micros().to_string());
+            fields.put(header, micros.unwrap_or_default().into());
+        }
+        let kind = event::birth(&mut fields);
+        let channel = event::channel(EventRule::Create, fields);
+        ChannelEvent::new(Some(self.created), Origin::Channel, channel, kind)
     }
 
     fn cdr(self, wanted: Option<&BTreeSet<String>>) -> Cdr<'static> {
-        let channel = self.channel(wanted);
+        let birth = self.birth(wanted);
+        let channel = birth.channel.clone();
         let event = |at: EventTime, kind: Kind<'static>| {
             let mut own = ChannelRef::by_id(channel.uniqueid.clone());
             own.name.clone_from(&channel.name);
@@ -252,8 +225,6 @@ impl<'f> LegFile<'f> {
             ChannelEvent::new(Some(at), Origin::Channel, own, kind)
         };
         let (created, ended) = (self.created, self.ended);
-        let (whole, birth) = (channel.clone(), self.birth());
-        let birth = ChannelEvent::new(Some(created), Origin::Channel, whole, birth);
         let (mut events, state) = (vec![birth], ChannelState::Up);
         events.extend(self.answered.map(|at| event(at, Kind::State { state })));
         for it in self.dialled {
@@ -292,19 +263,6 @@ impl<'f> LegFile<'f> {
             ended_at: Some(ended),
             events,
             ..Cdr::default()
-        }
-    }
-
-    fn birth(&self) -> Kind<'static> {
-        if self.inbound {
-            let state = ChannelState::Ring;
-            return Kind::Born { state };
-        }
-        let by = self.variables.get("originator");
-        let by = (!by.is_empty()).then(|| Box::new(ChannelRef::by_id(by.into())));
-        Kind::DialBegin {
-            by,
-            dial_string: Cow::Owned(self.destination()),
         }
     }
 }

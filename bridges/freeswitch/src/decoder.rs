@@ -3,7 +3,7 @@
 use crate::block::{end_of_block, value_of};
 use crate::cdr;
 use crate::event;
-use crate::fields::{self, FieldsRead};
+use crate::fields;
 use crate::rule::ATTENDED;
 use callbridge_call::{Decoded, Mark, PbxEvent, ServerEvent, Unreadable};
 use memchr::memmem;
@@ -56,9 +56,9 @@ impl Decoder {
             (fields::of_json(&self.scratch, wanted), true)
         };
         let fields = match reading {
-            FieldsRead::Whole(fields) => fields,
-            FieldsRead::Needless => return Decoded::Skipped,
-            FieldsRead::Unreadable(why) => return Decoded::Unreadable(why),
+            Ok(Some(fields)) => fields,
+            Ok(None) => return Decoded::Skipped,
+            Err(why) => return Decoded::Unreadable(why),
         };
         let repaired = repaired || fields.repaired;
         let server = Some(fields.switch()).filter(|name| !name.is_empty());

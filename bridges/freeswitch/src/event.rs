@@ -114,14 +114,7 @@ fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
 
 fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     Some(match rule {
-        EventRule::Create if is_inbound(fields) => {
-            let state = ChannelState::Ring;
-            Kind::Born { state }
-        }
-        EventRule::Create => Kind::DialBegin {
-            by: dialler(fields),
-            dial_string: Cow::Owned(fields.get(Header::Destination).to_owned()),
-        },
+        EventRule::Create => birth(fields),
         EventRule::Answer => {
             let state = ChannelState::Up;
             Kind::State { state }
@@ -153,6 +146,18 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     })
 }
 
+/// The channel came in, or is dialled.
+pub(crate) fn birth<'a>(fields: &mut EventFields<'a>) -> Kind<'a> {
+    if is_inbound(fields) {
+        let state = ChannelState::Ring;
+        return Kind::Born { state };
+    }
+    Kind::DialBegin {
+        by: dialler(fields),
+        dial_string: Cow::Owned(fields.get(Header::Destination).to_owned()),
+    }
+}
+
 fn is_inbound(fields: &EventFields<'_>) -> bool {
     fields.get(Header::Direction) == "inbound"
 }
@@ -175,13 +180,16 @@ fn dialler<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
 
 /// The other side of a bridge.
 fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
-    let own = fields.take(Header::UniqueId);
-    let sides = [fields.take(Header::BridgeA), fields.take(Header::BridgeB)];
-    let dumped = [Cow::Owned(fields.get(Header::BridgeUuid).to_owned())];
-    let mut others = sides.into_iter().chain(dumped);
-    let other = others.find(|side| !side.is_empty() && *side != own);
-    fields.put_back(own);
-    Some(Box::new(ChannelRef::by_id(other?)))
+    let dumped = Cow::Owned(fields.get(Header::BridgeUuid).to_owned());
+    let sides = [
+        fields.take(Header::BridgeA),
+        fields.take(Header::BridgeB),
+        dumped,
+    ];
+    let own = fields.get(Header::UniqueId);
+    let mut others = sides.into_iter();
+    let other = others.find(|side| !side.is_empty() && *side != own)?;
+    Some(Box::new(ChannelRef::by_id(other)))
 }
 
 /// The Q.850 cause, by its number or its name.
@@ -207,7 +215,8 @@ fn cause(fields: &EventFields<'_>) -> Option<u16> {
     })
 }
 
-fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
+/// The channel, as an event of this rule tells of it.
+pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &mut fields);
     let name = name(&mut fields);
@@ -277,7 +286,7 @@ fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
 
 /// The two halves of a loopback are named after what they lead to, as any other such pair is: the
 /// id of the first tells them apart. `None` for any other channel, and where that id is not known.
-pub(crate) fn half(name: &str, id: &str, other: &str) -> Option<String> {
+fn half(name: &str, id: &str, other: &str) -> Option<String> {
     let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
         return Some(format!("{LOOPBACK}{target};{id};1"));
@@ -372,13 +381,13 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
 }
 
 /// The host of a SIP address.
-pub(crate) fn host_of(request: &str) -> &str {
+fn host_of(request: &str) -> &str {
     let host = request.rsplit_once('@').map_or("", |(_, host)| host);
     host.split(';').next().unwrap_or_default()
 }
 
 /// A host with its port, where that is told.
-pub(crate) fn host_and_port(host: &str, port: &str) -> String {
+fn host_and_port(host: &str, port: &str) -> String {
     match (host.contains(':'), port.is_empty()) {
         (_, true) => host.to_owned(),
         (true, false) => format!("[{host}]:{port}"),

@@ -140,20 +140,14 @@ pub(crate) struct EventFields<'a> {
     pub(crate) repaired: bool,
 }
 
-/// What became of reading an event.
-#[derive(Debug)]
-pub(crate) enum FieldsRead<'a> {
-    Whole(Box<EventFields<'a>>),
-    /// No call depends on it.
-    Needless,
-    Unreadable(Unreadable),
-}
+/// What was read of an event; `None` if no call depends on it.
+pub(crate) type FieldsRead<'a> = Result<Option<Box<EventFields<'a>>>, Unreadable>;
 
 /// Which variables are kept; `None`: all.
 pub(crate) type Wanted<'w> = Option<&'w BTreeSet<String>>;
 
 impl<'a> EventFields<'a> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             values: [const { Cow::Borrowed("") }; KEYS],
             variables: Vec::new(),
@@ -177,18 +171,26 @@ impl<'a> EventFields<'a> {
         self.values[Header::Switch as usize].clone()
     }
 
-    /// Puts the channel's id back.
-    pub(crate) fn put_back(&mut self, id: Text<'a>) {
-        self.values[Header::UniqueId as usize] = id;
-    }
-
     /// The first value of a header counts: an envelope that stands in an object twice begins with
     /// its own.
-    fn put(&mut self, key: Header, value: Text<'a>) {
+    pub(crate) fn put(&mut self, key: Header, value: Text<'a>) {
         let place = &mut self.values[key as usize];
         if place.is_empty() {
             *place = value;
         }
+    }
+
+    /// Takes in a value that some rule reads, or one of the administrator's; `false` if no call
+    /// depends on the event.
+    fn hear(&mut self, known: Option<Header>, variable: Option<Text<'a>>, value: Text<'a>) -> bool {
+        if let Some(name) = variable.filter(|_| !value.is_empty()) {
+            self.variables.push((name, value.clone()));
+        }
+        let Some(known) = known else {
+            return true;
+        };
+        self.put(known, value);
+        !matches!(known, Header::EventName | Header::Subclass) || self.goes_on()
     }
 
     /// What the headers read so far say: `false` if no call depends on the event.
@@ -209,14 +211,12 @@ impl<'a> EventFields<'a> {
     }
 
     /// Of whole headers: what they are.
-    fn whole(self, otherwise: Unreadable) -> FieldsRead<'a> {
-        if self.rule.is_some() {
-            return FieldsRead::Whole(Box::new(self));
+    fn whole(self) -> FieldsRead<'a> {
+        match (self.rule, self.get(Header::EventName)) {
+            (Some(_), _) => Ok(Some(Box::new(self))),
+            (None, "") => Err(Unreadable::NoEvent),
+            (None, _) => Ok(None),
         }
-        if self.get(Header::EventName).is_empty() {
-            return FieldsRead::Unreadable(otherwise);
-        }
-        FieldsRead::Needless
     }
 }
 
@@ -240,17 +240,11 @@ pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a
         }
         let (text, repaired) = block::decoded(value);
         fields.repaired |= repaired;
-        if let Some(name) = variable.filter(|_| !text.is_empty()) {
-            fields.variables.push((Cow::Borrowed(name), text.clone()));
-        }
-        if let Some(known) = known {
-            fields.put(known, text);
-            if matches!(known, Header::EventName | Header::Subclass) && !fields.goes_on() {
-                return FieldsRead::Needless;
-            }
+        if !fields.hear(known, variable.map(Cow::Borrowed), text) {
+            return Ok(None);
         }
     }
-    fields.whole(Unreadable::NoEvent)
+    fields.whole()
 }
 
 /// Reads an event as a JSON object.
@@ -264,12 +258,11 @@ pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> FieldsRead<'a> {
         needless: &mut needless,
     });
     if needless {
-        return FieldsRead::Needless;
+        return Ok(None);
     }
-    if read.and_then(|()| json.end()).is_err() {
-        return FieldsRead::Unreadable(Unreadable::NotJson);
-    }
-    fields.whole(Unreadable::NoEvent)
+    let whole = read.and_then(|()| json.end());
+    whole.map_err(|_| Unreadable::NotJson)?;
+    fields.whole()
 }
 
 struct Members<'f, 'a, 'w> {
@@ -293,19 +286,13 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
                 continue;
             }
             let text = map.next_value_seed(ValueSeed(AsText))?;
-            if variable.is_some() && !text.is_empty() {
-                let name = match &key {
-                    Cow::Borrowed(key) => Cow::Borrowed(&key[VARIABLE.len()..]),
-                    Cow::Owned(key) => Cow::Owned(key[VARIABLE.len()..].to_owned()),
-                };
-                self.fields.variables.push((name, text.clone()));
-            }
-            if let Some(known) = known {
-                self.fields.put(known, text);
-                if matches!(known, Header::EventName | Header::Subclass) && !self.fields.goes_on() {
-                    *self.needless = true;
-                    return Err(A::Error::custom(""));
-                }
+            let variable = variable.map(|name| match &key {
+                Cow::Borrowed(key) => Cow::Borrowed(&key[VARIABLE.len()..]),
+                Cow::Owned(_) => Cow::Owned(name.to_owned()),
+            });
+            if !self.fields.hear(known, variable, text) {
+                *self.needless = true;
+                return Err(A::Error::custom(""));
             }
         }
         Ok(())
