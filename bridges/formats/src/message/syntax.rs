@@ -1,7 +1,7 @@
 //! Bytes to the fields of one object.
 
 use crate::message::field::MessageField;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,18 +24,14 @@ pub(crate) enum Broken {
 
 /// Reads one object.
 pub(crate) fn fields(bytes: &[u8]) -> Result<FieldValues, Broken> {
-    let object: Object = match serde_json::from_slice(bytes) {
-        Ok(object) => object,
-        Err(error) if error.is_data() => return Err(Broken::NotAnObject),
-        Err(error) => {
-            let until = offset(bytes, error.line(), error.column());
-            let field = last_key(&bytes[..until]);
-            return Err(field.map_or(Broken::NotJson, Broken::At));
-        }
-    };
-    match object.twice {
-        Some(field) => Err(Broken::Twice(field)),
-        None => Ok(object.fields),
+    let mut object = Object::default();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = json.deserialize_map(&mut object);
+    match (read.and_then(|()| json.end()), object.twice) {
+        (Ok(()), None) => Ok(object.fields),
+        (Ok(()), Some(field)) => Err(Broken::Twice(field)),
+        (Err(error), _) if error.is_data() => Err(Broken::NotAnObject),
+        (Err(_), _) => Err(object.last.map_or(Broken::NotJson, Broken::At)),
     }
 }
 
@@ -43,82 +39,32 @@ pub(crate) fn fields(bytes: &[u8]) -> Result<FieldValues, Broken> {
 struct Object {
     fields: FieldValues,
     twice: Option<MessageField>,
+    /// The field whose name was read last, so that what follows it is what is wrong; `None` of a
+    /// name that is no field's.
+    last: Option<MessageField>,
 }
 
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor)
-    }
-}
-
-struct ObjectVisitor;
-
-impl<'de> Visitor<'de> for ObjectVisitor {
-    type Value = Object;
+impl<'de> Visitor<'de> for &mut Object {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
-        let mut object = Object::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let Ok(field) = name.parse() else {
+            self.last = name.parse().ok();
+            let Some(field) = self.last else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
             let value = map.next_value::<Value>()?;
-            if object.fields.insert(field, value).is_some() {
-                object.twice.get_or_insert(field);
+            if self.fields.insert(field, value).is_some() {
+                self.twice.get_or_insert(field);
             }
         }
-        Ok(object)
+        Ok(())
     }
-}
-
-/// Bytes before this place; serde counts lines and columns from 1.
-fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
-    let before = bytes.split_inclusive(|byte| *byte == b'\n');
-    let start: usize = before.take(line.saturating_sub(1)).map(<[u8]>::len).sum();
-    (start + column).min(bytes.len())
-}
-
-/// The last field of the outermost object whose name stands whole in `bytes`, so that what follows
-/// it is what is wrong.
-fn last_key(bytes: &[u8]) -> Option<MessageField> {
-    let (mut depth, mut at, mut last) = (0_u32, 0, None);
-    let mut text: Option<&[u8]> = None;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => {
-                let end = end_of_text(bytes, at + 1);
-                text = bytes.get(at + 1..end);
-                at = end;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b':' if depth == 1 => {
-                let name = text.take().and_then(|it| std::str::from_utf8(it).ok());
-                last = name.and_then(|name| name.parse().ok());
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    last
-}
-
-/// Where the quote stands that ends the text.
-fn end_of_text(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'\\' => at += 2,
-            b'"' => return at,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
 }
 
 #[cfg(test)]
