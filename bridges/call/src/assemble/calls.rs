@@ -1,7 +1,7 @@
 //! The open calls, and what leads from an event to one of them.
 
 use super::index::{FinishedIds, Index};
-use super::schedule::Schedule;
+use super::schedule::{Schedule, in_order};
 use crate::facts::fact::is_holding;
 use crate::facts::leg::Leg;
 use crate::facts::open::{OpenCall, Ties};
@@ -97,9 +97,7 @@ impl OpenCalls {
     /// The calls of which this is true, in the order in which they were opened.
     pub(super) fn keys_of(&self, is: impl Fn(&OpenCall) -> bool) -> Vec<u64> {
         let those = self.calls.iter().filter(|(_, call)| is(call));
-        let mut keys: Vec<u64> = those.map(|(&key, _)| key).collect();
-        keys.sort_unstable();
-        keys
+        in_order(those.map(|(&key, _)| key))
     }
 
     /// All calls, in no order.

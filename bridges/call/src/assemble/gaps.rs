@@ -9,6 +9,7 @@
 //! A touched call is complete only if it is plain that nothing of it was missed (`resolve::doubt`).
 
 use super::Assembler;
+use super::schedule::in_order;
 use super::set_back::What;
 use crate::event::Mark;
 use crate::facts::gaps::Blind;
@@ -306,7 +307,7 @@ impl Assembler {
     /// Calls of which nothing was heard for `lost_after` since a gap ended: they are given out as
     /// far as they are known, and stay open, for a long talk is as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
-        for key in self.overdue.due(now) {
+        for key in in_order(self.overdue.until(now)) {
             self.give_out_open(key, |call| call.times.latest);
         }
     }

@@ -33,11 +33,16 @@ impl<T: Copy + Ord> Schedule<T> {
         }
     }
 
-    /// The calls whose moment has come, in the order of the calls.
-    pub(super) fn due(&self, now: T) -> Vec<u64> {
-        let due = self.order.iter().take_while(|&&(at, _)| now >= at);
-        let mut due: Vec<u64> = due.map(|&(_, key)| key).collect();
-        due.sort_unstable();
-        due
+    /// The calls whose moment has come, in the order of their moments.
+    pub(super) fn until(&self, now: T) -> impl Iterator<Item = u64> {
+        let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
+        due.map(|&(_, key)| key)
     }
+}
+
+/// Calls in their own order.
+pub(super) fn in_order(calls: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut calls: Vec<u64> = calls.collect();
+    calls.sort_unstable();
+    calls
 }

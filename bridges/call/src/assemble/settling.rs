@@ -1,12 +1,13 @@
 //! Calls all of whose channels have hung up, by when each is finished: what is due is found without
 //! a look at the others, however many they are.
 
+use super::schedule::{Schedule, in_order};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::settings::Settings;
 use crate::trunk::TrunkEndpoint;
 use crate::units::EventTime;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What has hung up and whose beginning was not heard waits so long for it: without it, a call
@@ -92,11 +93,11 @@ fn wait(call: &OpenCall, settings: &Settings) -> Duration {
 pub(super) struct Settling {
     deadlines: BTreeMap<u64, Deadline>,
     /// By our own clock; calls that wait for the same quiet of the stream are one order.
-    by_clock: BTreeMap<Option<Duration>, BTreeSet<(EventTime, u64)>>,
+    by_clock: BTreeMap<Option<Duration>, Schedule<EventTime>>,
     /// Calls of a backlog by the stream's time.
-    by_stream: BTreeSet<(EventTime, u64)>,
+    by_stream: Schedule<EventTime>,
     /// Calls that wait for a CDR apart, by our own clock.
-    apart: BTreeSet<(EventTime, u64)>,
+    apart: Schedule<EventTime>,
     /// How many of them are no calls so far.
     pub(super) scraps: usize,
 }
@@ -121,36 +122,24 @@ impl Settling {
             return;
         }
         self.remove(key);
-        self.order(key, deadline, true);
+        if let Some((at, quiet)) = deadline.clock {
+            self.by_clock.entry(quiet).or_default().put(key, at);
+        }
+        match (deadline.arrived, deadline.stream) {
+            (Some(arrived), _) => self.apart.put(key, arrived),
+            (None, Some(stream)) => self.by_stream.put(key, stream),
+            (None, None) => {}
+        }
+        self.scraps += usize::from(deadline.is_scraps());
         self.deadlines.insert(key, deadline);
     }
 
     pub(super) fn remove(&mut self, key: u64) {
         if let Some(deadline) = self.deadlines.remove(&key) {
-            self.order(key, deadline, false);
-        }
-    }
-
-    /// Puts the call into the orders that its deadline is one of, or takes it out of them.
-    fn order(&mut self, key: u64, deadline: Deadline, put: bool) {
-        let change = |order: &mut BTreeSet<(EventTime, u64)>, at| match put {
-            true => order.insert((at, key)),
-            false => order.remove(&(at, key)),
-        };
-        if let Some((at, quiet)) = deadline.clock {
-            let order = self.by_clock.entry(quiet).or_default();
-            change(order, at);
-            if order.is_empty() {
-                self.by_clock.remove(&quiet);
-            }
-        }
-        match (deadline.arrived, deadline.stream) {
-            (Some(arrived), _) => drop(change(&mut self.apart, arrived)),
-            (None, Some(stream)) => drop(change(&mut self.by_stream, stream)),
-            (None, None) => {}
-        }
-        if deadline.is_scraps() {
-            self.scraps = self.scraps + usize::from(put) - usize::from(!put);
+            self.by_clock.values_mut().for_each(|it| it.remove(key));
+            self.apart.remove(key);
+            self.by_stream.remove(key);
+            self.scraps -= usize::from(deadline.is_scraps());
         }
     }
 
@@ -158,15 +147,14 @@ impl Settling {
     /// order of the calls.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
         let come = |at: EventTime| stream >= Some(at);
-        let live = self.by_clock.get(&None).into_iter().flatten();
-        let live = live.take_while(|&&(at, _)| now >= at);
-        let backlog = self.by_stream.iter().take_while(|&&(at, _)| come(at));
+        let live = self.by_clock.get(&None).into_iter();
+        let live = live.flat_map(|order| order.until(now));
+        let backlog = stream.into_iter().flat_map(|at| self.by_stream.until(at));
         let has_come = |key: &u64| {
             let deadline = self.deadlines.get(key);
             deadline.and_then(|it| it.stream).is_some_and(come)
         };
-        let apart = self.apart.iter().take_while(|&&(at, _)| now >= at);
-        let apart = apart.filter(|(_, key)| has_come(key));
+        let apart = self.apart.until(now).filter(has_come);
         in_order(live.chain(backlog).chain(apart))
     }
 
@@ -175,14 +163,14 @@ impl Settling {
     pub(super) fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
         let quiet = |wait: &Option<Duration>| now >= quiet_from(arrived, *wait);
         let orders = self.by_clock.iter().filter(|(wait, _)| quiet(wait));
-        in_order(orders.flat_map(|(_, order)| order.iter().take_while(|&&(at, _)| now >= at)))
+        in_order(orders.flat_map(|(_, order)| order.until(now)))
     }
 
     /// When the next call is finished by our own clock.
     pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
         let orders = self.by_clock.iter();
-        let first = |(wait, order): (&Option<Duration>, &BTreeSet<(EventTime, u64)>)| {
-            let &(at, _) = order.first()?;
+        let first = |(wait, order): (&Option<Duration>, &Schedule<EventTime>)| {
+            let (at, _) = order.first()?;
             Some(at.max(quiet_from(arrived, *wait)))
         };
         orders.filter_map(first).min()
@@ -195,12 +183,6 @@ fn quiet_from(arrived: Option<EventTime>, wait: Option<Duration>) -> EventTime {
         (Some(arrived), Some(wait)) => arrived.plus(wait),
         (None, _) | (_, None) => EventTime::from_micros(i64::MIN),
     }
-}
-
-fn in_order<'a>(due: impl Iterator<Item = &'a (EventTime, u64)>) -> Vec<u64> {
-    let mut keys: Vec<u64> = due.map(|&(_, key)| key).collect();
-    keys.sort_unstable();
-    keys
 }
 
 #[cfg(test)]
