@@ -64,9 +64,7 @@ impl CdrClock {
     /// whose record it is, where one stream tells of several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
         self.face(server.unwrap_or_default(), &cdr.uniqueid);
-        let born = UniqueId::new(cdr.uniqueid.as_ref()).map(|id| id.age().0);
-        let born = born.and_then(|epoch| i64::try_from(epoch).ok());
-        let born = born.filter(|epoch| (EARLIEST_SEC..i64::MAX).contains(epoch));
+        let born = UniqueId::epoch_in(&cdr.uniqueid).filter(|epoch| *epoch >= EARLIEST_SEC);
         let first = cdr.uniqueid != self.last.as_str();
         self.last.clear();
         self.last.push_str(&cdr.uniqueid);

@@ -85,16 +85,10 @@ impl CelClock {
             Written::Absolute(at) => return Some(at),
             Written::Local(local, other) => (local, other),
         };
-        let id = UniqueId::new(uniqueid);
-        let born = id.as_ref().map(|id| id.age().0);
-        let born = born.and_then(|epoch| i64::try_from(epoch).ok());
-        let row = RowIdentity {
-            born: born.filter(|&epoch| epoch < i64::MAX),
-            starts,
-        };
-        let local = nearest(local, other, row.born);
-        let system = id.as_ref().and_then(|id| id.as_str().rsplit_once('-'));
-        let system = system.map_or("", |(system, _)| system);
+        let born = UniqueId::epoch_in(uniqueid);
+        let row = RowIdentity { born, starts };
+        let local = nearest(local, other, born);
+        let (system, _) = uniqueid.rsplit_once('-').unwrap_or_default();
         let known = self.wall(system);
         let wall = &mut self.walls[known];
         let at = match &self.zone {

@@ -41,8 +41,7 @@ impl PbxEvent<'_> {
         if event.at.is_some() {
             return None;
         }
-        let id = UniqueId::new(event.channel.uniqueid.as_ref());
-        let epoch = id.and_then(|id| i64::try_from(id.age().0).ok());
+        let epoch = UniqueId::epoch_in(&event.channel.uniqueid);
         let born = epoch.map_or(last, EventTime::from_seconds);
         Some(last.max(born).plus(STEP))
     }

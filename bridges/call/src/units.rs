@@ -130,10 +130,11 @@ impl UniqueId {
         prefix(earlier) == prefix(later) && later_epoch > epoch && later_counter < counter
     }
 
-    /// The seconds since the epoch that stand in a unique id of the usual form.
-    pub fn epoch_in(text: &str) -> Option<u64> {
+    /// The seconds since the epoch that stand in a unique id of the usual form: when its channel
+    /// was made.
+    pub fn epoch_in(text: &str) -> Option<i64> {
         let (epoch, _) = numbers(text)?;
-        (epoch < u64::MAX).then_some(epoch)
+        i64::try_from(epoch).ok().filter(|epoch| *epoch < i64::MAX)
     }
 }
 

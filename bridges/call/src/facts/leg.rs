@@ -251,9 +251,8 @@ impl Leg {
         if let Some(created) = self.traits.as_ref().and_then(|it| it.created) {
             return created.since(moment) > Duration::from_secs(1);
         }
-        let (epoch, counter, _) = self.id.age();
         let moment = moment.floor_seconds().get().saturating_add(1);
-        counter != u64::MAX && i64::try_from(epoch).is_ok_and(|epoch| epoch > moment)
+        UniqueId::epoch_in(self.id.as_str()).is_some_and(|epoch| epoch > moment)
     }
 
     /// It has hung up.

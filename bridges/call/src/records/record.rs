@@ -227,9 +227,8 @@ fn whole(name: &str) -> &str {
 
 /// The second in which the channel with this unique id was made.
 pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
-    let epoch = UniqueId::new(uniqueid)?.age().0;
-    // Ids of another form, and the counters of test benches, are no times.
-    let epoch = i64::try_from(epoch).ok().filter(|e| *e > 946_684_800)?;
+    // The counters of test benches are no times.
+    let epoch = UniqueId::epoch_in(uniqueid).filter(|e| *e > 946_684_800)?;
     (epoch < i64::MAX / 1_000_000).then(|| EventTime::from_seconds(epoch))
 }
 
