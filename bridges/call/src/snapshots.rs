@@ -14,17 +14,15 @@ pub struct OpenChange {
     pub snapshot: Option<Vec<u8>>,
 }
 
-/// A snapshot that cannot be read.
+/// A snapshot that cannot be read: the bytes are not what
+/// [`Assembler::take_changes`](crate::Assembler::take_changes) gave out.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The bytes are not what [`Assembler::take_changes`](crate::Assembler::take_changes) gave out.
-    #[error("the open call {key} cannot be restored: {source}")]
-    Snapshot {
-        /// The call's number.
-        key: u64,
-        /// What is wrong with the bytes.
-        source: serde_json::Error,
-    },
+#[error("the open call {key} cannot be restored: {source}")]
+pub struct Error {
+    /// The call's number.
+    key: u64,
+    /// What is wrong with the bytes.
+    source: serde_json::Error,
 }
 
 /// Which of the things held are not as they were last given out.
@@ -74,8 +72,7 @@ impl Changes {
         key: u64,
         snapshot: &[u8],
     ) -> Result<T, Error> {
-        let held =
-            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        let held = serde_json::from_slice(snapshot).map_err(|source| Error { key, source })?;
         self.published.insert(key);
         Ok(held)
     }

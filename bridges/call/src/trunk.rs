@@ -94,7 +94,7 @@ impl TrunkEndpoint {
             return false;
         }
         if self.pattern.contains('*') {
-            ends(name).any(|end| glob(self.pattern.as_bytes(), &name.as_bytes()[..end]))
+            ends(name).any(|end| glob(&self.pattern, &name[..end]))
         } else {
             name.starts_with(&self.pattern) && goes_on(name, self.pattern.len())
         }
@@ -328,7 +328,8 @@ fn ends(name: &str) -> impl Iterator<Item = usize> {
 }
 
 /// Whether `text` is `pattern`, in which `*` stands for any text.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {

@@ -1,17 +1,12 @@
 //! Looks single headers of an event up without reading all of it, in both of the socket's shapes:
 //! `Key: Value` lines, and a JSON object.
 
+use crate::block::value_of;
 use memchr::memmem;
 
 /// The value of a block's header, as it stands there.
 pub(crate) fn header<'a>(block: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    let mut lines = block.split(|byte| *byte == b'\n');
-    lines.find_map(|line| {
-        let (name, value) = line.split_at_checked(key.len())?;
-        let value = value.strip_prefix(b":")?;
-        let same = name.eq_ignore_ascii_case(key.as_bytes());
-        same.then(|| value.trim_ascii())
-    })
+    value_of(block, key.as_bytes()).map(<[u8]>::trim_ascii)
 }
 
 /// The value of an event's header: text without escapes, as names, ids and counts are.

@@ -1,6 +1,7 @@
 //! What a switch is, asked by `check` on a line of its own, and what of that does not fit the
 //! trunks. Nothing that is asked changes anything on the switch or shows a secret of it.
 
+use callbridge_call::trunk::glob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The questions, each answered in its turn.
@@ -280,14 +281,14 @@ impl SwitchFacts {
         for endpoint in endpoints {
             let known: Vec<&str> = match endpoint.split_once('/') {
                 Some(("gateway", name)) => {
-                    let own = gateways.iter().filter(|(it, _)| fits(name, it));
+                    let own = gateways.iter().filter(|(it, _)| glob(name, it));
                     let own: Vec<(&String, &SwitchGateway)> = own.collect();
                     let silent = own.iter().find(|(_, it)| one_way && !it.registers);
                     found.extend(silent.map(|(name, it)| one_way_only(trunk, endpoint, name, it)));
                     own.into_iter().map(|(name, _)| name.as_str()).collect()
                 }
                 Some(("profile", name)) => {
-                    let own = self.profiles.iter().filter(|it| fits(name, it));
+                    let own = self.profiles.iter().filter(|it| glob(name, it));
                     own.map(String::as_str).collect()
                 }
                 Some(("address", address)) => {
@@ -358,7 +359,7 @@ fn unknown_address(
         let named = endpoints
             .iter()
             .filter_map(|it| it.strip_prefix("gateway/"));
-        named.into_iter().any(|wanted| fits(wanted, name))
+        named.into_iter().any(|wanted| glob(wanted, name))
     };
     let own = gateways.iter().filter(|(name, _)| of_trunk(name));
     let own: Vec<&str> = own.map(|(_, it)| it.address.as_str()).collect();
@@ -393,11 +394,11 @@ fn untaken(
     let endpoints = || trunks.iter().flat_map(|(_, endpoints)| endpoints);
     let is_taken = |name: &str, gateway: &SwitchGateway| {
         let own = |endpoint: &String| match endpoint.split_once('/') {
-            Some(("gateway", wanted)) => fits(wanted, name),
-            Some(("profile", wanted)) => fits(wanted, &gateway.profile),
+            Some(("gateway", wanted)) => glob(wanted, name),
+            Some(("profile", wanted)) => glob(wanted, &gateway.profile),
             Some(("address", wanted)) => host_of(wanted) == host_of(&gateway.address),
             Some(("context", _)) | None => false,
-            Some(_) => fits(endpoint, &format!("sofia/{}", gateway.profile)),
+            Some(_) => glob(endpoint, &format!("sofia/{}", gateway.profile)),
         };
         endpoints().any(own)
     };
@@ -437,17 +438,6 @@ fn host_of(address: &str) -> &str {
         Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => host,
         Some(_) | None => address,
     }
-}
-
-/// Whether the name is the one meant; a `*` stands for anything.
-fn fits(wanted: &str, name: &str) -> bool {
-    let Some((before, after)) = wanted.split_once('*') else {
-        return wanted == name;
-    };
-    let Some(rest) = name.strip_prefix(before) else {
-        return false;
-    };
-    (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|rest| fits(after, rest)))
 }
 
 #[cfg(test)]

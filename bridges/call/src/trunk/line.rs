@@ -80,7 +80,7 @@ impl LineTraits {
             Trait::Context => &self.context,
             Trait::Profile => &self.profile,
         };
-        !text.is_empty() && glob(pattern.as_bytes(), text.as_bytes())
+        !text.is_empty() && glob(pattern, text)
     }
 }
 
@@ -88,7 +88,7 @@ impl LineTraits {
 fn is_address(pattern: &str, address: &str) -> bool {
     let (host, port) = split(address);
     let (wanted, wanted_port) = split(pattern);
-    let same = !host.is_empty() && glob(wanted.as_bytes(), host.as_bytes());
+    let same = !host.is_empty() && glob(wanted, host);
     same && wanted_port.is_none_or(|wanted| wanted == port.unwrap_or(PORT))
 }
 
