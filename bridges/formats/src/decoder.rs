@@ -29,9 +29,7 @@ impl Decoder {
         if format.carries_whole_calls() {
             return Self(Reader::Calls);
         }
-        let variables = settings.variables;
-        let settings = callbridge_freeswitch::DecoderSettings { variables };
-        let decoder = callbridge_freeswitch::Decoder::new(settings);
+        let decoder = callbridge_freeswitch::Decoder::new(settings.variables);
         Self(match format.only_cdrs() {
             true => Reader::FreeswitchCdr(Box::new(decoder)),
             false => Reader::Freeswitch(Box::new(decoder)),

@@ -23,7 +23,7 @@ impl FormatSplitter {
             Framing::EmptyLine | Framing::Line | Framing::CsvRecord => {
                 Self::Text(Box::new(Splitter::new(framing)))
             }
-            Framing::Event => Self::Events(callbridge_freeswitch::Splitter::new()),
+            Framing::Event => Self::Events(callbridge_freeswitch::Splitter::default()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use callbridge_call::Text;
 use memchr::{memchr, memmem};
+use percent_encoding::percent_decode;
 use std::borrow::Cow;
 
 /// The pairs of a block up to its empty line, as bytes; a line without a colon is stepped over.
@@ -56,24 +57,10 @@ pub(crate) fn end_of_block(bytes: &[u8], from: usize) -> Option<(usize, usize)> 
 /// A value without its percent-encoding; `true` if its bytes were no text and were set right. A
 /// value that held `%hh` of its own is sent as it is, so that cannot be told apart.
 pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
-    if memchr(b'%', value).is_none() {
-        return lossy(value);
-    }
-    let mut plain = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some(at) = memchr(b'%', rest) {
-        plain.extend_from_slice(&rest[..at]);
-        let byte = rest.get(at + 1..at + 3).and_then(hex);
-        plain.push(byte.unwrap_or(b'%'));
-        rest = &rest[at + if byte.is_some() { 3 } else { 1 }..];
-    }
-    plain.extend_from_slice(rest);
-    match String::from_utf8(plain) {
-        Ok(text) => (Cow::Owned(text), false),
-        Err(bad) => {
-            let text = String::from_utf8_lossy(bad.as_bytes()).into_owned();
-            (Cow::Owned(text), true)
-        }
+    let plain = percent_decode(value);
+    match plain.clone().decode_utf8() {
+        Ok(text) => (text, false),
+        Err(_) => (plain.decode_utf8_lossy(), true),
     }
 }
 
@@ -83,18 +70,6 @@ pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
         true => Cow::Owned(decoded(value.as_bytes()).0.into_owned()),
         false => value,
     }
-}
-
-fn lossy(value: &[u8]) -> (Text<'_>, bool) {
-    let text = String::from_utf8_lossy(value);
-    let repaired = matches!(text, Cow::Owned(_));
-    (text, repaired)
-}
-
-fn hex(digits: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let value = digit(digits[0])? * 16 + digit(digits[1])?;
-    u8::try_from(value).ok()
 }
 
 #[cfg(test)]

@@ -10,13 +10,6 @@ use memchr::memmem;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// What a [`Decoder`] has to know of a source.
-#[derive(Clone, Debug, Default)]
-pub struct DecoderSettings {
-    /// The channel variables that rules name: others are left out. `None`: all are kept.
-    pub variables: Option<BTreeSet<String>>,
-}
-
 /// Decodes the messages of one switch.
 #[derive(Debug)]
 pub struct Decoder {
@@ -26,10 +19,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a source.
-    pub fn new(settings: DecoderSettings) -> Self {
+    /// A decoder at the beginning of a source. `variables`: the channel variables that rules name,
+    /// others are left out; `None`: all are kept.
+    pub fn new(variables: Option<BTreeSet<String>>) -> Self {
         Self {
-            variables: settings.variables,
+            variables,
             scratch: String::new(),
         }
     }

@@ -38,5 +38,5 @@ pub mod splitter;
 pub mod subscription;
 pub mod survey;
 
-pub use decoder::{Decoder, DecoderSettings};
+pub use decoder::Decoder;
 pub use splitter::Splitter;

@@ -23,7 +23,8 @@ const EVENTS: [&[u8]; 2] = [b"Event-Name: ", b"Event-Subclass: "];
 /// The longest beginning of a frame that may stand at the end of the bytes at hand.
 const TAIL: usize = 64;
 
-/// Finds messages in bytes that begin where the last step left off.
+/// Finds messages in bytes that begin where the last step left off: at first at the beginning of a
+/// stream, or anywhere in it.
 #[derive(Clone, Debug, Default)]
 pub struct Splitter {
     /// Nothing begins where the bytes at hand do: how many were stepped over in search.
@@ -53,11 +54,6 @@ enum Sighting {
 }
 
 impl Splitter {
-    /// At the beginning of a stream, or anywhere in it.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
     /// `at_end`: nothing will follow.
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {

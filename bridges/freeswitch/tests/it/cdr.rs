@@ -3,7 +3,7 @@
 use crate::expected::{ExpectedCall, Recording, faults, folded, moment, recordings};
 use crate::switch::line;
 use callbridge_call::{Decoded, Direction, Unreadable};
-use callbridge_freeswitch::{Decoder, DecoderSettings};
+use callbridge_freeswitch::Decoder;
 
 /// The consultation by feature code begins where the switch plays music.
 const SLACK: f64 = 0.6;
@@ -82,7 +82,7 @@ fn of_the_customers_own_file_alone_the_talk_and_the_other_side_are_known() {
 
 #[test]
 fn what_is_no_file_of_a_leg_is_refused_by_name() {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     for (text, why) in [
         ("", Unreadable::NotJson),
         ("{\"variables\":{", Unreadable::NotJson),

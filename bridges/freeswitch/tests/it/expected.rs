@@ -5,7 +5,7 @@ use callbridge_call::{
     Assembler, Decoded, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings,
     TrunkEndpoint,
 };
-use callbridge_freeswitch::{Decoder, DecoderSettings, Splitter};
+use callbridge_freeswitch::{Decoder, Splitter};
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl Recording {
 
 /// The messages in these bytes.
 pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut splitter = Splitter::new();
+    let mut splitter = Splitter::default();
     let (mut rest, mut messages) = (bytes, Vec::new());
     loop {
         let step = splitter.step(rest, true);
@@ -145,7 +145,7 @@ pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
 /// The calls with customers that are given out so many milliseconds after the beginning of a scene,
 /// whoever is still there.
 pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     for message in messages {
         let Decoded::Event { received, .. } = decoder.decode(message) else {
@@ -169,7 +169,7 @@ pub fn finished_but_for(
     missed: Range<usize>,
     ended: Ended,
 ) -> Vec<FinishedCall> {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     let mut now = EventTime::from_seconds(0);
     for (at, message) in messages.iter().enumerate() {
@@ -206,7 +206,7 @@ pub fn finished_but_for(
 
 /// The calls with customers in these files of `mod_json_cdr`, a line each, in whatever order.
 pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let mut folder = Folder::new(settings());
     let mut now = EventTime::from_seconds(0);
     for file in files {

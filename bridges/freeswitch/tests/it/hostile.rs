@@ -2,17 +2,17 @@
 
 use crate::expected::{Ended, finished_when, recordings, settings, split};
 use callbridge_call::{Assembler, Decoded, EventTime, Kind, PbxEvent, Unreadable};
-use callbridge_freeswitch::{Decoder, DecoderSettings};
+use callbridge_freeswitch::Decoder;
 use proptest::prelude::*;
 
 /// What a decoder makes of one message, as text.
 fn decoded(message: &[u8]) -> String {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     format!("{:?}", decoder.decode(message))
 }
 
 fn channel(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let Decoded::Event { received, .. } = decoder.decode(message) else {
         panic!("{}", String::from_utf8_lossy(message));
     };
@@ -24,7 +24,7 @@ fn channel(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
 
 #[test]
 fn an_event_that_names_no_channel_or_no_event_is_told_as_such() {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     for (message, why) in [
         (r#"{"Event-Name":"CHANNEL_ANSWER"}"#, Unreadable::NoChannel),
         ("Event-Name: CHANNEL_HANGUP\n\n", Unreadable::NoChannel),
@@ -99,7 +99,7 @@ fn a_list_is_one_text_in_both_ways_of_writing_it() {
 fn each_event_names_its_switch() {
     let message = br#"{"FreeSWITCH-Switchname":"pbx2","Event-Name":"CHANNEL_ANSWER",
         "Unique-ID":"a"}"#;
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let Decoded::Event { received, .. } = decoder.decode(message) else {
         panic!("no event");
     };
@@ -139,7 +139,7 @@ fn bytes_that_are_no_text_are_set_right_and_a_line_end_in_a_name_stays_in_it() {
 #[test]
 fn only_the_variables_that_rules_name_are_kept() {
     let variables = Some(["lead_id".to_owned()].into());
-    let mut decoder = Decoder::new(DecoderSettings { variables });
+    let mut decoder = Decoder::new(variables);
     let message = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a",
         "variable_lead_id":"7","variable_x":"1"}"#;
     let Decoded::Event { received, .. } = decoder.decode(message) else {
@@ -156,7 +156,7 @@ fn a_restart_between_any_two_events_loses_nothing() {
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
         let whole = finished_when(&messages, Ended::Everything);
-        let mut decoder = Decoder::new(DecoderSettings::default());
+        let mut decoder = Decoder::new(None);
         let mut assembler = Assembler::new(settings());
         let mut finished = Vec::new();
         let mut held = std::collections::BTreeMap::new();
@@ -218,7 +218,7 @@ proptest! {
             bytes[place] = byte;
         }
         bytes.truncate(cut.index(bytes.len()) + 1);
-        let mut decoder = Decoder::new(DecoderSettings::default());
+        let mut decoder = Decoder::new(None);
         let mut assembler = Assembler::new(settings());
         let mut now = EventTime::from_seconds(1_795_211_000);
         for message in split(&bytes) {

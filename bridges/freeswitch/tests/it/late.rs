@@ -4,7 +4,7 @@
 use crate::expected::{Recording, bodies, faults, recordings, settings};
 use crate::recordings::slack;
 use callbridge_call::{Assembler, Decoded, Direction, EventTime, FinishedCall, PbxEvent, Timing};
-use callbridge_freeswitch::{Decoder, DecoderSettings};
+use callbridge_freeswitch::Decoder;
 use std::time::Duration;
 
 const KEPT: Timing = Timing {
@@ -36,7 +36,7 @@ fn restarted(mut assembler: Assembler) -> Assembler {
 
 /// The calls with customers, where what happened from the message `cut` on arrives `later`.
 fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Vec<FinishedCall> {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     assembler.timing(KEPT);
 
@@ -49,7 +49,7 @@ fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Ve
             if away == Away::Program {
                 calls.append(&mut assembler.take_finished());
                 assembler = restarted(assembler);
-                decoder = Decoder::new(DecoderSettings::default());
+                decoder = Decoder::new(None);
             }
             while away == Away::Broker && now < end {
                 now = now.plus(Duration::from_millis(500));
@@ -119,7 +119,7 @@ fn what_a_broker_kept_while_nobody_listened_is_told_as_it_was() {
 /// has gone by.
 fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     const LATER_MICROS: i64 = 120_000_000;
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     assembler.timing(KEPT);
     let mut now = EventTime::from_seconds(0);

@@ -6,7 +6,7 @@ use crate::late::last_told;
 use crate::metamorphic::Chance;
 use crate::recordings::slack;
 use callbridge_call::{Assembler, Decoded, EventTime, FinishedCall, Timing};
-use callbridge_freeswitch::{Decoder, DecoderSettings};
+use callbridge_freeswitch::Decoder;
 use serde_json::Value;
 use std::ops::Range;
 use std::time::Duration;
@@ -82,7 +82,7 @@ type Arrival = (u64, Vec<u8>);
 
 /// The calls with customers of these messages.
 fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
-    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     assembler.timing(Timing { kept, order: None });
     let mut now = EventTime::from_micros(0);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 /// What a splitter gives of a stream that comes in such pieces.
 fn in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
-    let mut splitter = Splitter::new();
+    let mut splitter = Splitter::default();
     let (mut held, mut messages) = (Vec::new(), Vec::new());
     let mut pieces = bytes.chunks(piece).peekable();
     while let Some(piece) = pieces.next() {
