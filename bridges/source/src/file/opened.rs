@@ -9,8 +9,8 @@ use bytes::Bytes;
 use callbridge_formats::{Frame, Framer, Framing};
 use smol_str::SmolStr;
 use std::fs::{File, Metadata};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// How many first bytes a file is known by.
@@ -26,20 +26,12 @@ fn head_len(offset: u64) -> usize {
     usize::try_from(offset).map_or(HEAD_BYTES_MAX, |offset| offset.min(HEAD_BYTES_MAX))
 }
 
-fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
-    let wanted = buffer.len();
-    while !buffer.is_empty() {
-        match file.read_at(buffer, offset) {
-            Ok(0) => break,
-            Ok(read) => {
-                offset += read as u64;
-                buffer = &mut buffer[read..];
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(wanted - buffer.len())
+/// So many bytes of the file, or as many as there are.
+fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
+    let mut read = Vec::with_capacity(bytes);
+    file.seek(SeekFrom::Start(offset))?;
+    file.take(bytes as u64).read_to_end(&mut read)?;
+    Ok(read)
 }
 
 /// Where the last complete record in `bytes` ends, for a reader that begins at the end.
@@ -98,9 +90,9 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
     if metadata.len() < position.offset {
         return Ok(None);
     }
-    let mut head = vec![0; position.head_len as usize];
-    let read = read_at(&file, &mut head, 0)?;
-    let same = read == head.len() && hash(&head) == position.head_hash;
+    let length = position.head_len as usize;
+    let head = read_at(&file, length, 0)?;
+    let same = head.len() == length && hash(&head) == position.head_hash;
     Ok(same.then_some(metadata))
 }
 
@@ -113,9 +105,7 @@ impl Opened {
         offset: u64,
     ) -> io::Result<Self> {
         let (file, metadata) = opening::open(path)?;
-        let mut head = vec![0; head_len(offset)];
-        let read = read_at(&file, &mut head, 0)?;
-        head.truncate(read);
+        let head = read_at(&file, head_len(offset), 0)?;
         Ok(Self {
             file,
             inode: metadata.ino(),
@@ -133,9 +123,7 @@ impl Opened {
         let (file, metadata) = opening::open(path)?;
         let length = metadata.len();
         let from = length.saturating_sub(CHUNK_BYTES as u64);
-        let mut tail = vec![0; CHUNK_BYTES];
-        let read = read_at(&file, &mut tail, from)?;
-        tail.truncate(read);
+        let tail = read_at(&file, CHUNK_BYTES, from)?;
         let complete = last_end(format, &tail).map_or_else(
             // No end in sight: a short file is one record being written, of a long one we are
             // in the middle of a record and its end comes next.
@@ -170,18 +158,16 @@ impl Opened {
             self.seen = Some(now);
             return Ok(ReadOutcome::End);
         }
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let read = read_at(&self.file, &mut chunk, self.read)?;
-        chunk.truncate(read);
+        let chunk = read_at(&self.file, CHUNK_BYTES, self.read)?;
         if chunk.is_empty() {
             return Ok(ReadOutcome::End);
         }
         if self.head.len() < HEAD_BYTES_MAX {
-            let missing = (HEAD_BYTES_MAX - self.head.len()).min(read);
+            let missing = (HEAD_BYTES_MAX - self.head.len()).min(chunk.len());
             self.head.extend_from_slice(&chunk[..missing]);
             self.head_hash = whole(&self.head);
         }
-        self.read += read as u64;
+        self.read += chunk.len() as u64;
         self.framer.push(&chunk);
         let mut frames = Vec::new();
         while let Some(record) = self.framer.next().map(kept) {
@@ -194,9 +180,7 @@ impl Opened {
         if length < self.read {
             return Ok(false);
         }
-        let mut head = vec![0; self.head.len()];
-        let read = read_at(&self.file, &mut head, 0)?;
-        Ok(head[..read] == self.head)
+        Ok(read_at(&self.file, self.head.len(), 0)? == self.head)
     }
 
     /// The record without an end that a finished file ends with.
