@@ -170,12 +170,12 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listen
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
     for some in calls.chunks(ASKED_MAX) {
         let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
-        let told: Vec<Value> = all_items(at, ControlRequest::Audit { calls: asked }).await?;
-        let mut told = told.iter();
-        if let Some(first) = told.next() {
+        let items: Vec<Value> = all_items(at, ControlRequest::Audit { calls: asked }).await?;
+        let mut items = items.iter();
+        if let Some(first) = items.next() {
             listening.add(typed(first)?);
         }
-        for fate in told {
+        for fate in items {
             fates.push(typed(fate)?);
         }
     }
@@ -259,12 +259,12 @@ async fn journaled(
     at: &Asking,
     calls: &[FileCall],
 ) -> Result<Vec<(usize, JournaledCall)>, Failure> {
-    let mut told: Vec<Option<JournaledCall>> = Vec::new();
+    let mut journaled: Vec<Option<JournaledCall>> = Vec::new();
     for some in calls.chunks(ASKED_MAX) {
         let calls = some.iter().map(|call| call.asked.clone()).collect();
-        told.extend(all_items(at, ControlRequest::Journaled { calls }).await?);
+        journaled.extend(all_items(at, ControlRequest::Journaled { calls }).await?);
     }
-    let placed = told.into_iter().enumerate();
+    let placed = journaled.into_iter().enumerate();
     let journaled = placed.filter_map(|(place, call)| Some((place, call?)));
     Ok(journaled.collect())
 }
