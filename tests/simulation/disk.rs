@@ -1,8 +1,7 @@
 //! The spool on a disk that can fail, and what it must hold.
 
-use crate::paths::{Met, Path};
+use crate::paths::{Met, Path, steps};
 use callbridge_model::{CallUuid, Outcome, Reason};
-use callbridge_sender::failed_calls;
 use callbridge_spool as spool;
 use callbridge_spool::{
     Delivered, Done, Error, Finished, Op, OutcomeSource, PeerOutcome, RowId, State, Step, Store,
@@ -78,7 +77,6 @@ impl Disk {
         if ops.is_empty() {
             return Ok(Vec::new());
         }
-        let ops = failed_calls::decide(&self.store, ops)?;
         let done = self.store.write(ops.clone())?;
         for (op, done) in ops.iter().zip(&done) {
             self.follow(op, done, met);
@@ -112,8 +110,13 @@ impl Disk {
                 assert!(matches!(other, Done::Repeat(_) | Done::Counted), "{done:?}");
             }
             (Op::Step { row, step, .. }, Done::Stepped(to)) => self.stepped(*row, step, *to, met),
-            (Op::FailedCall(failed), Done::Stepped(to)) => {
-                self.stepped(failed.row, &failed.step(), *to, met);
+            // whether it goes on by itself is for the spool to decide
+            (Op::FailedCall { row, .. }, Done::Stepped(to)) => {
+                let step = match to {
+                    State::Ready => step_called("moved"),
+                    _ => step_called("died"),
+                };
+                self.stepped(*row, &step, *to, met);
             }
             (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
             (Op::PeerOutcome(PeerOutcome::Shown { calls, .. }), _) => {
@@ -206,6 +209,12 @@ impl Disk {
             },
         }
     }
+}
+
+/// A step of this name.
+fn step_called(name: &str) -> Step {
+    let mut all = steps().into_iter();
+    all.find(|step| step.name() == name).expect("a step")
 }
 
 fn first(call: &Finished) -> State {

@@ -72,6 +72,17 @@ impl FinishedRequest {
         self.ops
             .extend(self.row().map(|row| Op::step(row, step, at)));
     }
+
+    /// The call that it was about FAILED: the spool decides what becomes of it.
+    fn failed(&mut self, message: String, errors: Value) {
+        let at = self.now.wall;
+        self.ops.extend(self.row().map(|row| Op::FailedCall {
+            row,
+            message,
+            errors,
+            at,
+        }));
+    }
 }
 
 impl Core {
@@ -404,6 +415,9 @@ impl Core {
                 }
                 self.gate.refused(passed, reason, &message);
             }
+        }
+        if reason == Reason::Failed {
+            return request.failed(message, errors);
         }
         request.step(Step::Died {
             reason,

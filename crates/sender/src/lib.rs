@@ -15,7 +15,6 @@
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
 //! | `in_flight` | the requests under way |
-//! | [`failed_calls`] | what becomes of a call that FAILED |
 //! | [`gate`], [`pause_cause`] | the circuit breaker: flowing, paused or half open, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
@@ -44,7 +43,6 @@ mod choice;
 mod confirmation;
 pub mod core;
 pub mod crm_proxy;
-pub mod failed_calls;
 pub mod gate;
 mod in_flight;
 mod launch;

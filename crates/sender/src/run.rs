@@ -1,7 +1,6 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
 use super::core::Core;
-use super::failed_calls;
 use super::log::{Call, doubted, log_answer, searched, settled};
 use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
@@ -17,7 +16,7 @@ use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::status::{Lease, Pause};
 use callbridge_model::{Pulse, Secret, TokenFingerprint, clock};
 use callbridge_spool::peer_outcomes::PeerOutcome;
-use callbridge_spool::{Error, Handle, Op, Store, WorkQueue, tables};
+use callbridge_spool::{Error, Handle, Op, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
@@ -34,8 +33,6 @@ const TOKEN_CHECK: Duration = Duration::from_secs(1);
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether it is our turn to send, should nothing tell of it.
 const TURN_CHECK: Duration = Duration::from_secs(1);
-/// How often the call that FAILED is decided anew because the spool has learned more of it.
-const OUTDATED_MAX: u32 = 8;
 
 /// How long a shutdown waits for requests under way.
 const FINISH: Duration = Duration::from_secs(8);
@@ -370,16 +367,10 @@ impl Loop {
 
     /// Writes what is not written; `false` when the spool cannot take it now.
     async fn write_back(&mut self) -> Result<bool, Error> {
-        let mut outdated = 0;
         while let Some(ops) = self.unwritten.front() {
-            match self.write(ops.clone()).await {
-                Ok(()) => self.trouble = None,
+            match self.spool.write(ops.clone()).await {
+                Ok(_) => self.trouble = None,
                 Err(Error::Closed) => return Err(Error::Closed),
-                // A call that is left as it stands is polled again, and decided then.
-                Err(Error::Outdated { .. }) if outdated < OUTDATED_MAX => {
-                    outdated += 1;
-                    continue;
-                }
                 Err(trouble) if trouble.is_retryable() => {
                     self.troubled(trouble);
                     return Ok(false);
@@ -387,7 +378,8 @@ impl Loop {
                 Err(refused) => {
                     // the step does not fit the row any more: what it says of the budget does
                     error!(error = %refused, "the spool refuses a step");
-                    let kept = ops.iter().filter(|op| !matches!(op, Op::Step { .. }));
+                    let step = |op: &Op| matches!(op, Op::Step { .. } | Op::FailedCall { .. });
+                    let kept = ops.iter().filter(|op| !step(op));
                     let kept: Vec<Op> = kept.cloned().collect();
                     if kept.len() < ops.len() {
                         self.unwritten.push_front(kept);
@@ -397,17 +389,8 @@ impl Loop {
                 }
             }
             self.unwritten.pop_front();
-            outdated = 0;
         }
         Ok(self.trouble.is_none())
-    }
-
-    async fn write(&self, mut ops: Vec<Op>) -> Result<(), Error> {
-        if ops.iter().any(failed_calls::is_undecided) {
-            let decide = |store: &Store| failed_calls::decide(store, ops);
-            ops = self.spool.read(decide).await?;
-        }
-        self.spool.write(ops).await.map(drop)
     }
 
     async fn about(&mut self, task: Task) -> Result<Option<About>, Error> {

@@ -116,7 +116,12 @@ impl Store {
                 return tables::unreadable::keep_unreadable(self, texts, bytes, *at, by.as_ref());
             }
             Op::Step { row, step, at } => return tables::step::step(self, *row, step, *at),
-            Op::FailedCall(failed) => return tables::look_ups::call_failed(self, failed),
+            Op::FailedCall {
+                row,
+                message,
+                errors,
+                at,
+            } => return tables::look_ups::call_failed(self, *row, message, errors, *at),
             Op::Slot(slot) => tables::slots::set_slot(self, slot)?,
             Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot)?,
             Op::Act { row, act } => tables::letters::note_act(self, *row, act)?,

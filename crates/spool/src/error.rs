@@ -124,12 +124,6 @@ pub enum Error {
         /// State and step.
         refused: Refused,
     },
-    /// What was decided of a call was decided from what is no longer so.
-    #[error("{row}: it has changed since its step was decided")]
-    Outdated {
-        /// The call.
-        row: RowId,
-    },
     /// A retry would send a call under a uuid that is another call's.
     #[error(
         "{row}: another call has the uuid {uuid}: enter this one by hand, discard it, and give \
@@ -185,7 +179,6 @@ impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
             Self::Refused { .. }
-            | Self::Outdated { .. }
             | Self::UuidTaken { .. }
             | Self::NoRow { .. }
             | Self::NoUuid { .. }

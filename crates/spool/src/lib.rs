@@ -92,7 +92,7 @@ pub use error::Error;
 pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
-pub use op::{Delivered, Delivery, Done, FailedCallStep, Op, Purged, SlotRow, WebhookEvent};
+pub use op::{Delivered, Delivery, Done, Op, Purged, SlotRow, WebhookEvent};
 pub use peer_outcomes::{PeerOutcome, Segment, Settlement};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,

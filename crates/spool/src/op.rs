@@ -10,8 +10,7 @@ use callbridge_call::EventTime;
 use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
-use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
-use callbridge_model::{CallUuid, LeadId, Phone, Reason, TokenFingerprint};
+use callbridge_model::{CallUuid, LeadId, Phone, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -96,8 +95,18 @@ pub enum Op {
         /// Now.
         at: EventTime,
     },
-    /// The step of a call that FAILED, and what it means for its lead. Books: as its step's.
-    FailedCall(Box<FailedCallStep>),
+    /// A call FAILED: it goes on by itself, or is a letter, by what is known of its lead at the
+    /// commit. Books: as its step's.
+    FailedCall {
+        /// The call.
+        row: RowId,
+        /// The service's own message.
+        message: String,
+        /// The service's `errors` (§7.2), or null.
+        errors: serde_json::Value,
+        /// Now.
+        at: EventTime,
+    },
     /// A slot of the sender's budget is taken, or its request was answered.
     Slot(SlotRow),
     /// A slot is free again.
@@ -217,44 +226,6 @@ impl Op {
     pub fn count(counter: impl Into<String>, by: u64) -> Self {
         let counter = counter.into();
         Self::Count { counter, by }
-    }
-}
-
-/// What becomes of a call that FAILED, and what that was decided from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FailedCallStep {
-    /// The call.
-    pub row: RowId,
-    /// What was known of it: refused with [`super::Error::Outdated`] where that is no longer so.
-    pub call: FailedCall,
-    /// What becomes of it.
-    pub decision: FailedCallDecision,
-    /// The service's own message.
-    pub message: String,
-    /// The service's `errors` (§7.2), or null.
-    pub errors: serde_json::Value,
-    /// Now.
-    pub at: EventTime,
-}
-
-impl FailedCallStep {
-    /// The step that the call takes.
-    pub fn step(&self) -> Step {
-        match &self.decision {
-            FailedCallDecision::ToSurvivor(on) | FailedCallDecision::WithoutEmployee(on) => {
-                Step::moved(on.clone(), &self.message)
-            }
-            FailedCallDecision::Letter { message, .. } => self.letter(message),
-            FailedCallDecision::LookUp(_) => self.letter(&self.message),
-        }
-    }
-
-    fn letter(&self, message: &str) -> Step {
-        Step::Died {
-            reason: Reason::Failed,
-            message: message.to_owned(),
-            errors: self.errors.clone(),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{calls, directory, step, unknown_employees};
 use crate::db::Columns as _;
 use crate::lead_log::{DROPPED, TO_SURVIVOR};
-use crate::{Db, Done, Error, FailedCallStep, RowId, Step, Store};
+use crate::{Db, Done, Error, RowId, Step, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::PhoneIndex as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -13,7 +13,7 @@ use callbridge_leads::lead_request::failed::{
     FailedCall, FailedCallDecision, Reroute, RerouteHistory,
 };
 use callbridge_leads::lead_request::lead::REST;
-use callbridge_model::{CallRecord, LeadId};
+use callbridge_model::{CallRecord, LeadId, Reason};
 use std::time::Duration;
 
 /// A finding holds for calls that fail within so long after it: one look-up, however many fail.
@@ -26,7 +26,7 @@ const WAITING_MAX: i64 = 10_000;
 const TRIES_MAX: u32 = 4;
 
 /// A call that was sent and FAILED, as it is now; `None` where it is over meanwhile.
-pub fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
+fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
     if store.first_value::<i64>(sent, [row.0])?.is_none() {
         return Ok(None);
@@ -47,35 +47,49 @@ pub fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Fa
     }))
 }
 
-/// A call FAILED, and what becomes of it was decided; refused where it is another by now.
-pub(crate) fn call_failed(store: &mut Store, failed: &FailedCallStep) -> Result<Done, Error> {
-    let FailedCallStep { row, call, at, .. } = failed;
-    if failed_call(store, *row, *at)?.as_ref() != Some(call) {
-        return Err(Error::Outdated { row: *row });
-    }
-    match &failed.decision {
-        FailedCallDecision::ToSurvivor(_) => store.tally.count(TO_SURVIVOR, 1),
-        FailedCallDecision::WithoutEmployee(_) => {
-            unknown_employees::note_unknown_employee(
-                store,
-                &call.record,
-                Finding::LeadExists,
-                *at,
-            )?;
-            store.tally.count(DROPPED, 1);
+/// A call FAILED: what is known of it now decides what becomes of it.
+pub(crate) fn call_failed(
+    store: &mut Store,
+    row: RowId,
+    message: &str,
+    errors: &serde_json::Value,
+    at: EventTime,
+) -> Result<Done, Error> {
+    let died = |message: &str| Step::Died {
+        reason: Reason::Failed,
+        message: message.to_owned(),
+        errors: errors.clone(),
+    };
+    let Some(call) = failed_call(store, row, at)? else {
+        return step::step(store, row, &died(message), at);
+    };
+    let step = match call.decide(message) {
+        FailedCallDecision::ToSurvivor(on) => {
+            store.tally.count(TO_SURVIVOR, 1);
+            Step::moved(on, message)
         }
-        FailedCallDecision::Letter { finding, .. } => {
-            if let Some(found) = *finding {
-                unknown_employees::note_unknown_employee(store, &call.record, found, *at)?;
+        FailedCallDecision::WithoutEmployee(on) => {
+            let found = Finding::LeadExists;
+            unknown_employees::note_unknown_employee(store, &call.record, found, at)?;
+            store.tally.count(DROPPED, 1);
+            Step::moved(on, message)
+        }
+        FailedCallDecision::Letter { message, finding } => {
+            if let Some(found) = finding {
+                unknown_employees::note_unknown_employee(store, &call.record, found, at)?;
                 store.execute(
                     "UPDATE calls SET finding = ?2 WHERE id = ?1",
                     (row.0, found.word()),
                 )?;
             }
+            died(&message)
         }
-        FailedCallDecision::LookUp(lead) => want_look_up(store, *lead, *at)?,
-    }
-    step::step(store, *row, &failed.step(), *at)
+        FailedCallDecision::LookUp(lead) => {
+            want_look_up(store, lead, at)?;
+            died(message)
+        }
+    };
+    step::step(store, row, &step, at)
 }
 
 fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {

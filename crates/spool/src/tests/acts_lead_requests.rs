@@ -19,7 +19,7 @@ fn lead() -> LeadId {
 }
 
 fn fails(store: &mut Store, row: RowId) {
-    let failed = failed(store, row, at(2_000));
+    let failed = failed(row, at(2_000));
     write(store, vec![failed]);
 }
 

@@ -1,6 +1,6 @@
 //! Made-up calls.
 
-use crate::{FIRST_POLL, FailedCallStep, Finished, Op, QueueQuery, RowId, Store, tables};
+use crate::{FIRST_POLL, Finished, Op, QueueQuery, RowId};
 use callbridge_call::{
     Direction, EpochSeconds, EventTime, Extension, FinishedCall, RawNumber, UniqueId,
 };
@@ -91,18 +91,15 @@ pub fn journal(n: u32) -> Finished {
     finished(n, Outcome::Journal, None)
 }
 
-/// That call FAILED: what becomes of it, decided by what the store knows now.
-pub fn failed(store: &Store, row: RowId, at: EventTime) -> Op {
-    let call = tables::look_ups::failed_call(store, row, at).expect("readable");
-    let (call, message) = (call.expect("it was sent"), "FAILED".to_owned());
-    Op::FailedCall(Box::new(FailedCallStep {
+/// That call FAILED.
+pub fn failed(row: RowId, at: EventTime) -> Op {
+    let (message, errors) = ("FAILED".to_owned(), serde_json::Value::Null);
+    Op::FailedCall {
         row,
-        decision: call.decide(&message),
-        call,
         message,
-        errors: serde_json::Value::Null,
+        errors,
         at,
-    }))
+    }
 }
 
 /// What a sender with the token `token` asks for.

@@ -60,7 +60,6 @@ fn of_a_request() -> Vec<Error> {
             why: why(),
         },
         Error::Refused { row, refused },
-        Error::Outdated { row },
         Error::UuidTaken { row, uuid },
         Error::NoRow { row },
         Error::NoUuid {
@@ -118,8 +117,6 @@ fn every_refusal_says_what_where_and_what_to_do() {
        work goes on by itself then
     65 7:
        a call that is journaled cannot take the step `retry`
-    65 7:
-       it has changed since its step was decided
     65 7:
        another call has the uuid 00000000-0000-0000-0000-000000000002:
        enter this one by hand, discard it, and give each PBX its own pbx=
