@@ -5,7 +5,7 @@ use super::rows::{BadRow, ListReport, WrongHeader};
 use super::rule::{EmployeeRule, LeadRule};
 use super::{LeadFile, People};
 use crate::people::Directory;
-use crate::trunk::{Trunk, Trunks};
+use crate::trunk::Trunk;
 use callbridge_call::EventTime;
 use callbridge_model::{Country, FileVersion, Phone, plain_file};
 use std::collections::BTreeMap;
@@ -207,12 +207,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The lists that the trunks name; nothing is read yet.
-    pub fn new(trunks: &Trunks) -> Self {
-        Self::of(trunks.iter())
-    }
-
-    /// Those that any of these trunks names.
+    /// The lists that any of these trunks names; nothing is read yet.
     pub fn of<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
         let mut known = BTreeMap::new();
         for trunk in trunks {

@@ -61,17 +61,6 @@ pub struct LeadList {
     rows: Vec<(u64, LeadId)>,
 }
 
-/// What a list says of a phone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListAnswer {
-    /// It is not in the list.
-    Nothing,
-    /// It has this lead.
-    One(LeadId),
-    /// It has at least these two.
-    Two(LeadId, LeadId),
-}
-
 impl LeadList {
     /// Reads the file's bytes. Numbers without a country's code are taken for `country`'s.
     ///
@@ -134,20 +123,13 @@ impl LeadList {
         Ok(())
     }
 
-    /// The lead, or leads, of a phone.
-    pub fn find(&self, phone: &Phone) -> ListAnswer {
-        let Some(digits) = as_number(phone) else {
-            return ListAnswer::Nothing;
-        };
-        let from = self.rows.partition_point(|(key, _)| *key < digits);
-        let mut leads = self.rows[from..]
-            .iter()
-            .take_while(|(key, _)| *key == digits);
-        match (leads.next(), leads.next()) {
-            (None, _) => ListAnswer::Nothing,
-            (Some((_, lead)), None) => ListAnswer::One(*lead),
-            (Some((_, a)), Some((_, b))) => ListAnswer::Two(*a, *b),
-        }
+    /// The leads of a phone: of more than one nobody says which it is.
+    pub fn find(&self, phone: &Phone) -> impl Iterator<Item = LeadId> {
+        let digits = as_number(phone);
+        let from = self.rows.partition_point(|(key, _)| Some(*key) < digits);
+        let rows = self.rows[from..].iter();
+        let of_phone = rows.take_while(move |(key, _)| Some(*key) == digits);
+        of_phone.map(|(_, lead)| *lead)
     }
 
     /// Rows, equal ones counted once.
@@ -293,6 +275,10 @@ mod tests {
         LeadId::new(id).expect("positive")
     }
 
+    fn leads_of(list: &LeadList, text: &str) -> Vec<LeadId> {
+        list.find(&phone(text)).take(2).collect()
+    }
+
     fn phone(text: &str) -> Phone {
         Phone::from_e164(text).expect("a phone")
     }
@@ -304,19 +290,10 @@ mod tests {
              x,4003,998 90 111-00-03\r\n";
         let (list, about) = read(text);
         assert_eq!((about.rows, about.bad), (3, 0));
-        assert_eq!(
-            list.find(&phone("+998901110001")),
-            ListAnswer::One(lead(4001))
-        );
-        assert_eq!(
-            list.find(&phone("+998901110002")),
-            ListAnswer::One(lead(4002))
-        );
-        assert_eq!(
-            list.find(&phone("+998901110003")),
-            ListAnswer::One(lead(4003))
-        );
-        assert_eq!(list.find(&phone("+998901110004")), ListAnswer::Nothing);
+        assert_eq!(leads_of(&list, "+998901110001"), [lead(4001)]);
+        assert_eq!(leads_of(&list, "+998901110002"), [lead(4002)]);
+        assert_eq!(leads_of(&list, "+998901110003"), [lead(4003)]);
+        assert_eq!(leads_of(&list, "+998901110004"), Vec::new());
     }
 
     #[test]
@@ -324,10 +301,10 @@ mod tests {
         let (list, about) = read(
             "phone,leadId\n901110001,1\n+998901110001,1\n901110002,2\n901110002,3\n901110003,4\n",
         );
-        assert_eq!(list.find(&phone("+998901110001")), ListAnswer::One(lead(1)));
-        let two = ListAnswer::Two(lead(2), lead(3));
-        assert_eq!(list.find(&phone("+998901110002")), two);
-        assert_eq!(list.find(&phone("+998901110003")), ListAnswer::One(lead(4)));
+        assert_eq!(leads_of(&list, "+998901110001"), [lead(1)]);
+        let two = [lead(2), lead(3)];
+        assert_eq!(leads_of(&list, "+998901110002"), two);
+        assert_eq!(leads_of(&list, "+998901110003"), [lead(4)]);
         assert_eq!((about.repeated, about.bad), (1, 1));
         insta::assert_snapshot!(
             bad(&about),
@@ -342,8 +319,8 @@ mod tests {
         let text = b"phone,leadId\n901110001,1\n\n101,2\n901110002,L-17\n901110003\n901110004,0\n\
             \xff\xfe,2\n901110005,5\n";
         let (list, about) = LeadList::read(text, Country::parse("UZ")).expect("a header");
-        assert_eq!(list.find(&phone("+998901110001")), ListAnswer::One(lead(1)));
-        assert_eq!(list.find(&phone("+998901110005")), ListAnswer::One(lead(5)));
+        assert_eq!(leads_of(&list, "+998901110001"), [lead(1)]);
+        assert_eq!(leads_of(&list, "+998901110005"), [lead(5)]);
         assert_eq!((about.rows, about.bad), (2, 5));
         insta::assert_snapshot!(bad(&about), @r"
         line 4: `101` is not a telephone number of UZ or with its country's code
@@ -402,11 +379,7 @@ mod tests {
             ("phone,leadId\n+998901110001,1\n", None),
         ] {
             let (list, about) = read(text);
-            assert_eq!(
-                list.find(&phone("+998901110001")),
-                ListAnswer::One(lead(1)),
-                "{text}"
-            );
+            assert_eq!(leads_of(&list, "+998901110001"), [lead(1)], "{text}");
             assert_eq!((about.separator, about.bad), (separator, 0), "{text}");
         }
         let about = read("phone;leadId\n901110001;1\n").1;
@@ -486,11 +459,11 @@ mod tests {
             leads.sort_unstable();
             leads.dedup();
             let wants = match leads[..] {
-                [] => ListAnswer::Nothing,
-                [one] => ListAnswer::One(lead(one)),
-                [a, b, ..] => ListAnswer::Two(lead(a), lead(b)),
+                [] => vec![],
+                [one] => vec![lead(one)],
+                [a, b, ..] => vec![lead(a), lead(b)],
             };
-            prop_assert_eq!(list.find(&phone(&format!("+998{asked}"))), wants);
+            prop_assert_eq!(leads_of(&list, &format!("+998{asked}")), wants);
         }
 
         #[test]

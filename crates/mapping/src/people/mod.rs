@@ -20,7 +20,7 @@ pub mod rule;
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Extension, FinishedCall};
 use callbridge_model::{Country, EmployeeId, LeadId, Phone, safe};
-use list::{Employees, LeadList, ListAnswer};
+use list::{Employees, LeadList};
 use regex::Regex;
 use rule::{EmployeeRule, LeadRule};
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,10 +192,11 @@ impl People {
         let Some(list) = self.leads.get(&(file.to_owned(), trunk.country)) else {
             return LeadAnswer::None(format!("{shown} could not be read so far"));
         };
-        match list.find(phone) {
-            ListAnswer::Nothing => LeadAnswer::None(format!("the number is not in {shown}")),
-            ListAnswer::One(lead) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
-            ListAnswer::Two(a, b) => LeadAnswer::Two(
+        let mut leads = list.find(phone);
+        match (leads.next(), leads.next()) {
+            (None, _) => LeadAnswer::None(format!("the number is not in {shown}")),
+            (Some(lead), None) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
+            (Some(a), Some(b)) => LeadAnswer::Two(
                 a,
                 b,
                 format!("{shown} has leads {a} and {b} for the number"),
