@@ -65,7 +65,7 @@ pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
     let mut fates = Vec::with_capacity(calls.len());
     let mut open = None;
     for call in calls {
-        let mut fate = fate(db, call)?;
+        let (mut fate, _) = found(db, call)?;
         if fate == CallFate::Unknown {
             if open.is_none() {
                 open = Some(open_calls::all_open_calls(db)?);
@@ -89,12 +89,7 @@ fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
         .any(|id| text.contains(&format!("\"{id}\"")))
 }
 
-/// The same, but for calls that go on.
-fn fate(db: &Db, call: &AuditedCall) -> Result<CallFate, Error> {
-    Ok(found(db, call)?.0)
-}
-
-/// What became of it, and the uuid that it stands under where it stands.
+/// What became of it, but for calls that go on; and the uuid that it stands under where it stands.
 fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));

@@ -1,7 +1,6 @@
 //! A judged call comes in.
 
-use super::seen_calls::{self, SeenBefore};
-use super::{correct, listed, missed, outbox, trunk_calls};
+use super::{correct, listed, missed, outbox, seen_calls, trunk_calls};
 use crate::finished::Finished;
 use crate::tally::Book;
 use crate::{Db, Done, Error, RowId, State, Store};
@@ -36,8 +35,8 @@ impl DuplicateCandidate {
 pub(crate) fn finish(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     let seen = seen_calls::mark_seen(store, new)?;
     let done = match new.judged.outcome {
-        Outcome::Internal | Outcome::Skipped => count_only(store, new, &seen),
-        Outcome::Journal | Outcome::DeadLetter => keep(store, new, &seen),
+        Outcome::Internal | Outcome::Skipped => count_only(store, new, seen),
+        Outcome::Journal | Outcome::DeadLetter => keep(store, new, seen),
     }?;
     if matches!(done, Done::New(_) | Done::Counted | Done::Conflict(_)) {
         missed::note(store, new)?;
@@ -46,16 +45,17 @@ pub(crate) fn finish(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     Ok(done)
 }
 
-fn count_only(store: &mut Store, new: &Finished, seen: &SeenBefore) -> Result<Done, Error> {
+/// `seen`: its id was known before, with that start.
+fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     let book = if new.judged.outcome == Outcome::Internal {
         Book::Internal
     } else {
         Book::Skipped
     };
     match seen {
-        SeenBefore::Before { started } if new.same_start(*started) => repeated(store, None),
-        SeenBefore::Before { .. } if new.uuid().is_some() => conflict(store, new),
-        SeenBefore::Before { .. } | SeenBefore::Now => {
+        Some(started) if new.same_start(started) => repeated(store, None),
+        Some(_) if new.uuid().is_some() => conflict(store, new),
+        Some(_) | None => {
             store.tally.add(book, 1);
             if new.judged.outcome == Outcome::Internal {
                 listed::keep_internal(store, new)?;
@@ -65,17 +65,17 @@ fn count_only(store: &mut Store, new: &Finished, seen: &SeenBefore) -> Result<Do
     }
 }
 
-fn keep(store: &mut Store, new: &Finished, seen: &SeenBefore) -> Result<Done, Error> {
-    if let SeenBefore::Before { started } = seen {
+fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
+    if let Some(started) = seen {
         if let Some(done) = correct::corrected(store, new)? {
             seen_calls::mark_aliases_seen(store, new)?;
             correct::give_up_parts(store, new)?;
             return Ok(done);
         }
-        return match known(store, new)? {
+        return match known(store, new, "uuid")?.pop() {
             Some(known) if known.is(new) => repeated(store, Some(known.row)),
             Some(_) => conflict(store, new),
-            None if new.same_start(*started) => repeated(store, None),
+            None if new.same_start(started) => repeated(store, None),
             None => conflict(store, new),
         };
     }
@@ -91,7 +91,7 @@ fn keep(store: &mut Store, new: &Finished, seen: &SeenBefore) -> Result<Done, Er
         return Ok(Done::New(row));
     }
     // Its tombstone is gone, its row is not.
-    match known(store, new)? {
+    match known(store, new, "uuid")?.pop() {
         Some(known) if known.is(new) => repeated(store, Some(known.row)),
         Some(_) | None => conflict(store, new),
     }
@@ -104,7 +104,7 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 
 /// Another call under a known uuid. If it came before, it is a repeat of that letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    for is_duplicate in twins(store, new)? {
+    for is_duplicate in known(store, new, "twin")? {
         if is_duplicate.is(new) {
             return repeated(store, Some(is_duplicate.row));
         }
@@ -165,27 +165,18 @@ fn insert(
     Ok(Some(id))
 }
 
-fn known(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
-    db.query_first(
-        "SELECT id, started, phone, heard FROM calls WHERE uuid = ?1",
-        [new.uuid()],
-        read_known,
-    )
-}
-
-fn twins(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
+/// The calls whose column is this one's uuid.
+fn known(db: &Db, new: &Finished, column: &str) -> Result<Vec<DuplicateCandidate>, Error> {
     db.query_all(
-        "SELECT id, started, phone, heard FROM calls WHERE twin = ?1",
+        &format!("SELECT id, started, phone, heard FROM calls WHERE {column} = ?1"),
         [new.uuid()],
-        read_known,
+        |row| {
+            Ok(DuplicateCandidate {
+                row: row.get(0)?,
+                started: row.get(1)?,
+                phone: row.get(2)?,
+                raw: row.get(3)?,
+            })
+        },
     )
-}
-
-fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<DuplicateCandidate> {
-    Ok(DuplicateCandidate {
-        row: row.get(0)?,
-        started: row.get(1)?,
-        phone: row.get(2)?,
-        raw: row.get(3)?,
-    })
 }

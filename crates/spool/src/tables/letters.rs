@@ -105,7 +105,7 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
         .reason
         .is_none_or(|reason| reason == Reason::Unreadable)
     {
-        letters.extend(unread_letters(db, filter, limit)?);
+        letters.extend(unread_letters(db, filter, limit, LISTED_BYTES_MAX)?);
     }
     letters.sort_by_key(|letter| letter.id);
     if filter.before.is_some() {
@@ -124,12 +124,7 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     if let Some(letter) = call_letters(db, &filter, 1)?.pop() {
         return Ok(Some(letter));
     }
-    db.query_first(
-        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, ?2), user, content_type
-         FROM unreadable WHERE id = ?1",
-        (id.0, count(UNREADABLE_BYTES_MAX)),
-        unread,
-    )
+    Ok(unread_letters(db, &filter, 1, UNREADABLE_BYTES_MAX)?.pop())
 }
 
 /// How many letters there are of each reason that has any.
@@ -150,10 +145,15 @@ fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Lett
     db.query_all(&text, params_from_iter(values), |row| read_letter(db, row))
 }
 
-fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
+fn unread_letters(
+    db: &Db,
+    filter: &LetterFilter,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX}), user,
+        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {bytes_max}), user,
                 content_type
          FROM unreadable WHERE true{rest}"
     );

@@ -6,18 +6,10 @@ use crate::{Db, Error, SeenCall};
 use callbridge_call::{EpochSeconds, UniqueId};
 use callbridge_model::{CallUuid, Judged};
 
-/// Whether a call's own id was known before.
-#[derive(Debug)]
-pub(crate) enum SeenBefore {
-    /// It is new.
-    Now,
-    /// It was, with that start in seconds.
-    Before { started: i64 },
-}
-
 /// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
-/// customer of a conference is an alias of the first one's call as well.
-pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<SeenBefore, Error> {
+/// customer of a conference is an alias of the first one's call as well. Where its own id was known
+/// before: the start of that call, in seconds.
+pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
     let own = db.execute(
@@ -30,10 +22,10 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<SeenBefore, Error> {
     if own == 0 {
         let known = tombstone(db, pbx, linkedid)?;
         let started = known.map_or(new.started(), |known| known.started.get());
-        return Ok(SeenBefore::Before { started });
+        return Ok(Some(started));
     }
     mark_aliases_seen(db, new)?;
-    Ok(SeenBefore::Now)
+    Ok(None)
 }
 
 /// Marks a call that is known by its own id as seen under its other ids as well.
