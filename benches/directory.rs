@@ -12,6 +12,7 @@ use callbridge_leads::directory::rows;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_model::{LeadId, Phone};
 use callbridge_spool::{Handle, LeadDirectory, Op, Settings, open};
+use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
 use serde_json::json;
 use std::path::Path;
@@ -104,7 +105,7 @@ fn learn(spool: &Handle, all: i64, count: i64, op: impl Fn(i64) -> Op) -> f64 {
     for from in (0..count).step_by(usize::try_from(GROUP).unwrap_or(1)) {
         let some = from..(from + GROUP).min(count);
         let ops = some.map(|n| op(scattered(n, all)));
-        spool.write_blocking(ops.collect()).expect("stored");
+        spool.write(ops.collect()).wait().expect("stored");
     }
     count as f64 / begun.elapsed().as_secs_f64()
 }

@@ -10,6 +10,7 @@ mod table;
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
 use callbridge_spool::{Finished, Op, Settings, open};
+use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
 use serde_json::json;
 use std::fs::{File, OpenOptions};
@@ -158,7 +159,7 @@ fn spool(dir: &Path, calls: Vec<Finished>, group: usize) -> Duration {
             let handle = handle.clone();
             scope.spawn(move || {
                 for request in requests {
-                    handle.write_blocking(request).expect("stored");
+                    handle.write(request).wait().expect("stored");
                 }
             });
         }

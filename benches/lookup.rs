@@ -14,6 +14,7 @@ use callbridge_model::Phone;
 use callbridge_spool::{Op, Settings, open};
 use callbridge_testbed::calls::Call;
 use callbridge_testbed::port::free_addr;
+use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
 use serde_json::json;
 use std::fs::OpenOptions;
@@ -63,7 +64,7 @@ fn filled(state: &Path, leads: i64) -> u64 {
     let (spool, guard) = open(state, Settings::default()).expect("opens");
     for from in (0..leads).step_by(usize::try_from(GROUP).unwrap_or(1)) {
         let ops = (from..(from + GROUP).min(leads)).map(lead);
-        spool.write_blocking(ops.collect()).expect("stored");
+        spool.write(ops.collect()).wait().expect("stored");
     }
     guard.close();
     let file = std::fs::metadata(state.join("spool.db"));

@@ -14,6 +14,7 @@ use callbridge_spool::{
     Done, Finished, Guard, Handle, LetterFilter, Op, OutcomeSource, QueueQuery, RowId, Settings,
     Step, open, tables,
 };
+use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
 use serde_json::json;
 use std::net::TcpListener;
@@ -66,7 +67,7 @@ const MIXTURE: &str = "CASE WHEN i % 10 < 7 THEN 'journaled' WHEN i % 10 < 9 THE
 /// Fills an empty spool with `rows` copies of one call, by SQL.
 fn fill(dir: &Path, rows: usize, backlog: bool) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
-    handle.write_blocking(vec![finish(0, "@")]).expect("stored");
+    handle.write(vec![finish(0, "@")]).wait().expect("stored");
     guard.close();
     let db = Connection::open(dir.join("spool.db")).expect("opens");
     db.execute_batch(
@@ -134,7 +135,7 @@ fn grouped(handle: &Handle) -> f64 {
         .collect();
     let began = Instant::now();
     for group in groups {
-        handle.write_blocking(group).expect("stored");
+        handle.write(group).wait().expect("stored");
     }
     GROUPED as f64 / began.elapsed().as_secs_f64()
 }
@@ -143,7 +144,8 @@ fn grouped(handle: &Handle) -> f64 {
 fn step(handle: &Handle) -> Duration {
     let stored: Vec<Op> = (0..SINGLE).map(|n| finish(n, "s")).collect();
     let rows: Vec<RowId> = handle
-        .write_blocking(stored)
+        .write(stored)
+        .wait()
         .expect("stored")
         .into_iter()
         .map(|done| match done {
@@ -168,7 +170,7 @@ fn step(handle: &Handle) -> Duration {
                 step: step.clone(),
                 at,
             };
-            handle.write_blocking(vec![op]).expect("a step");
+            handle.write(vec![op]).wait().expect("a step");
         })
     });
     each.iter().sum::<Duration>() / 3
@@ -184,7 +186,8 @@ fn head(handle: &Handle) -> Duration {
             untried_first: false,
         };
         handle
-            .read_blocking(move |store| tables::work_queue::head(store, &ask))
+            .read(move |store| tables::work_queue::head(store, &ask))
+            .wait()
             .expect("a head");
     })
 }
@@ -199,7 +202,8 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
             ..LetterFilter::default()
         };
         handle
-            .read_blocking(move |store| tables::letters::letters(store, &filter))
+            .read(move |store| tables::letters::letters(store, &filter))
+            .wait()
             .expect("letters");
     })
 }
@@ -207,7 +211,8 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
 fn scrape(handle: &Handle) -> Duration {
     timed(|_| {
         handle
-            .read_blocking(tables::letters::letters_by_reason)
+            .read(tables::letters::letters_by_reason)
+            .wait()
             .expect("reasons");
     })
 }
@@ -219,7 +224,8 @@ fn purge(handle: &Handle) -> Duration {
     let rounds = 8;
     for _ in 0..rounds {
         handle
-            .write_blocking(vec![Op::Purge { now }])
+            .write(vec![Op::Purge { now }])
+            .wait()
             .expect("purged");
     }
     began.elapsed() / rounds
@@ -290,7 +296,7 @@ fn measure(rows: usize, backlog: bool) -> Figures {
     let resident = resident(root.path());
     let (start, handle, guard) = opened(&dir);
     let per_second = grouped(&handle);
-    let single = timed(|n| drop(handle.write_blocking(vec![finish(n, "1")])));
+    let single = timed(|n| drop(handle.write(vec![finish(n, "1")]).wait()));
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     let figures = [
         ("calls in groups of 256", per_second, "/s"),

@@ -17,6 +17,7 @@ use callbridge_model::webhook_signature::Key;
 use callbridge_model::{Secret, SecretPlace, TokenFingerprint};
 use callbridge_spool as spool;
 use callbridge_spool::{Handle, Op, Settings, Step};
+use callbridge_testkit::Wait as _;
 use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use callbridge_webhook::http;
 use callbridge_webhook::receiver::Receiver;
@@ -144,11 +145,11 @@ fn filled(dir: &Path) -> (Handle, spool::Guard) {
         company,
         application,
     };
-    spool.write_blocking(vec![bind]).expect("bound");
+    spool.write(vec![bind]).wait().expect("bound");
     let at = EventTime::from_seconds(1_795_151_317);
     for chunk in (0..EVENTS).collect::<Vec<_>>().chunks(500) {
         let finish = chunk.iter().map(|n| Op::Finish(Box::new(call(*n))));
-        let done = spool.write_blocking(finish.collect()).expect("stored");
+        let done = spool.write(finish.collect()).wait().expect("stored");
         let steps = done.iter().flat_map(|done| {
             let spool::Done::New(row) = done else {
                 panic!("{done:?}");
@@ -163,7 +164,7 @@ fn filled(dir: &Path) -> (Handle, spool::Guard) {
                 at,
             })
         });
-        spool.write_blocking(steps.collect()).expect("stepped");
+        spool.write(steps.collect()).wait().expect("stepped");
     }
     (spool, guard)
 }
@@ -224,7 +225,8 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
         Some(cpu(&names) - before),
     );
     let books = spool
-        .read_blocking(|store| Ok(store.books()))
+        .read(|store| Ok(store.books()))
+        .wait()
         .expect("readable");
     assert_eq!(
         books.journaled, EVENTS as u64,
@@ -305,7 +307,7 @@ fn committing(folder: &Path, ops: &[Op]) {
     let (spool, guard) = filled(&folder.join("commits"));
     let (began, before) = (Instant::now(), cpu(&["spool"]));
     for group in ops.chunks(LINES) {
-        spool.write_blocking(group.to_vec()).expect("stored");
+        spool.write(group.to_vec()).wait().expect("stored");
     }
     let used = cpu(&["spool"]) - before;
     show("commits alone, groups of 20", began, Some(used));

@@ -12,6 +12,7 @@ use callbridge_oauth::connection::Connection;
 use callbridge_sender::memory::Memory;
 use callbridge_spool::foreign::ForeignLog;
 use callbridge_spool::{Attempt, tables};
+use callbridge_testkit::Wait as _;
 use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 
@@ -46,14 +47,16 @@ fn what_other_parts_keep_in_a_released_state_is_understood() {
     drop(db);
     let settings = callbridge_spool::Settings::default();
     let (handle, _guard) = callbridge_spool::open(dir.path(), settings).expect("a released state");
-    let read = handle.read_blocking(|store| {
-        let memory = Memory::read(tables::meta::meta(store, "sender.memory")?.as_deref());
-        assert_eq!(memory.doubts, [] as [String; 0]);
-        assert_ne!(memory.memory, Memory::default());
-        let gaps = GapLog::stored(tables::meta::meta(store, "gaps")?.as_deref());
-        assert_eq!(gaps.expect("readable").listed().len(), 2);
-        Ok(())
-    });
+    let read = handle
+        .read(|store| {
+            let memory = Memory::read(tables::meta::meta(store, "sender.memory")?.as_deref());
+            assert_eq!(memory.doubts, [] as [String; 0]);
+            assert_ne!(memory.memory, Memory::default());
+            let gaps = GapLog::stored(tables::meta::meta(store, "gaps")?.as_deref());
+            assert_eq!(gaps.expect("readable").listed().len(), 2);
+            Ok(())
+        })
+        .wait();
     read.expect("readable");
 }
 

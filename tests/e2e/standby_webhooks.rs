@@ -9,6 +9,7 @@ use callbridge_model::Status;
 use callbridge_model::status::LeasePhase;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::routes::Endpoint;
+use callbridge_testkit::Wait as _;
 use lapin::BasicProperties;
 use lapin::options::BasicPublishOptions;
 use serde_json::json;
@@ -149,7 +150,7 @@ async fn ignored(place: &Place) {
     let counters = tokio::task::spawn_blocking(move || {
         let settings = callbridge_spool::Settings::default();
         let (spool, guard) = callbridge_spool::open(&folder, settings).expect("opens");
-        let counters = spool.read_blocking(|store| Ok(store.counters()));
+        let counters = spool.read(|store| Ok(store.counters())).wait();
         guard.close();
         counters.expect("readable")
     });

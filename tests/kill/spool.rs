@@ -6,6 +6,7 @@
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
 use callbridge_spool::{Done, Error, Finished, Integrity, Op, Settings, open, tables};
+use callbridge_testkit::Wait as _;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -103,7 +104,7 @@ fn write_for_ever(first: u32, dir: &str) {
             let handle = handle.clone();
             scope.spawn(move || {
                 for n in (first + writer..first + ROUND).step_by(WRITERS as usize) {
-                    handle.write_blocking(request(n)).expect("stored");
+                    handle.write(request(n)).wait().expect("stored");
                     // One write a line, so that lines of two threads do not mix.
                     let line = format!("answered {n}\n");
                     std::io::stdout()
@@ -154,9 +155,11 @@ fn what_was_answered_survives_kill_9_and_nothing_is_there_by_half() {
 /// Opens what the child left: everything answered, each request whole, books that balance.
 fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
-    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    let restored = handle.read(|store| Ok(store.restored())).wait();
     assert_eq!(restored, Ok(false), "a file that was killed in is no copy");
-    let opened = handle.read_blocking(|store| tables::open_calls::all_open_calls(store));
+    let opened = handle
+        .read(|store| tables::open_calls::all_open_calls(store))
+        .wait();
     let opened: BTreeSet<u64> = opened
         .expect("readable")
         .into_iter()
@@ -169,18 +172,22 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
         );
     }
     let stored = opened.len() as u64;
-    let books = handle.read_blocking(|store| Ok((store.books(), store.counters())));
+    let books = handle
+        .read(|store| Ok((store.books(), store.counters())))
+        .wait();
     let (books, counters) = books.expect("books");
     assert_eq!((books.ready, books.finished), (stored, stored));
     assert_eq!(counters.get("written"), Some(&stored));
-    let wrong = handle.read_blocking(tables::books::recount);
+    let wrong = handle.read(tables::books::recount).wait();
     assert_eq!(wrong.expect("a recount").wrong, []);
     for n in opened {
         let n = u32::try_from(n).expect("ours");
-        let row = handle.read_blocking(move |store| {
-            let row = tables::calls::row_of(store, uuid_of(n))?;
-            row.map_or(Ok(None), |row| tables::calls::row(store, row))
-        });
+        let row = handle
+            .read(move |store| {
+                let row = tables::calls::row_of(store, uuid_of(n))?;
+                row.map_or(Ok(None), |row| tables::calls::row(store, row))
+            })
+            .wait();
         let row = row
             .expect("readable")
             .unwrap_or_else(|| panic!("half of call {n}"));
@@ -189,7 +196,7 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while handle.health().integrity == Integrity::Checking {
         assert!(Instant::now() < deadline, "the check never ends");
-        handle.write_blocking(Vec::new()).expect("works meanwhile");
+        handle.write(Vec::new()).wait().expect("works meanwhile");
     }
     assert_eq!(handle.health().integrity, *expected);
     guard.close();

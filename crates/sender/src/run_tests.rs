@@ -7,6 +7,7 @@ use callbridge_crm::{Address, Request, Setup};
 use callbridge_model::{Judged, Outcome, Permit, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_spool::{Done, Finished, Row, RowId, SlotRow, State, tables};
+use callbridge_testkit::Wait as _;
 use callbridge_testkit::sample;
 use tempfile::TempDir;
 
@@ -205,7 +206,7 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
 }
 
 fn is_journaled(work: &Loop) -> bool {
-    let books = tokio::task::block_in_place(|| work.spool.read_blocking(|store| Ok(store.books())));
+    let books = tokio::task::block_in_place(|| work.spool.read(|store| Ok(store.books())).wait());
     books.expect("readable").journaled == 1
 }
 

@@ -67,20 +67,9 @@ impl Handle {
     /// As each [`Op`] says; then nothing of this request is stored. [`Error::is_retryable`] ones
     /// may be asked again. [`Error::Closed`] when the thread has ended.
     pub async fn write(&self, ops: Vec<Op>) -> Answer {
-        let (request, answered) = writing(ops)?;
-        self.ask(request, answered).await
-    }
-
-    /// [`Handle::write`] for threads that are not async.
-    ///
-    /// # Errors
-    /// As [`Handle::write`].
-    ///
-    /// # Panics
-    /// Inside an async task.
-    pub fn write_blocking(&self, ops: Vec<Op>) -> Answer {
-        let (request, answered) = writing(ops)?;
-        self.ask_blocking(request, answered)
+        let work = prepare(ops)?;
+        let (answer, answered) = oneshot::channel();
+        self.ask(WriterRequest::Write(work, answer), answered).await
     }
 
     /// Runs `f` on the spool's thread between groups. Keep it short: no write goes on meanwhile.
@@ -92,8 +81,10 @@ impl Handle {
         R: Send + 'static,
         F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
     {
-        let (request, answered) = reading(f);
-        self.ask(request, answered).await
+        let (answer, answered) = oneshot::channel();
+        let read = move |store: &Store| drop(answer.send(f(store)));
+        self.ask(WriterRequest::Read(Box::new(read)), answered)
+            .await
     }
 
     /// What is kept under this name.
@@ -113,32 +104,10 @@ impl Handle {
         self.write(vec![Op::meta(key, value)]).await.map(drop)
     }
 
-    /// [`Handle::read`] for threads that are not async.
-    ///
-    /// # Errors
-    /// As [`Handle::read`].
-    ///
-    /// # Panics
-    /// Inside an async task.
-    pub fn read_blocking<R, F>(&self, f: F) -> Result<R, Error>
-    where
-        R: Send + 'static,
-        F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
-    {
-        let (request, answered) = reading(f);
-        self.ask_blocking(request, answered)
-    }
-
     async fn ask<T>(&self, request: WriterRequest, answered: Answered<T>) -> Result<T, Error> {
         let asked = self.requests.send(request).await;
         asked.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
-    }
-
-    fn ask_blocking<T>(&self, request: WriterRequest, answered: Answered<T>) -> Result<T, Error> {
-        let asked = self.requests.blocking_send(request);
-        asked.map_err(|_| Error::Closed)?;
-        answered.blocking_recv().map_err(|_| Error::Closed)?
     }
 
     /// Changes after each commit: wakes the sender, the outbox and `dead watch`.
@@ -155,22 +124,6 @@ impl Handle {
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
     }
-}
-
-fn writing(ops: Vec<Op>) -> Result<(WriterRequest, Answered<Vec<Done>>), Error> {
-    let work = prepare(ops)?;
-    let (answer, answered) = oneshot::channel();
-    Ok((WriterRequest::Write(work, answer), answered))
-}
-
-fn reading<R, F>(f: F) -> (WriterRequest, Answered<R>)
-where
-    R: Send + 'static,
-    F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
-{
-    let (answer, answered) = oneshot::channel();
-    let read = move |store: &Store| drop(answer.send(f(store)));
-    (WriterRequest::Read(Box::new(read)), answered)
 }
 
 /// Owns the thread. Closing it, or dropping it, stores what is queued, marks the end as orderly

@@ -4,6 +4,10 @@
 //! |---|---|
 //! | [`golden`] | what is stored, held to files that released versions wrote |
 //! | [`sample`] | made-up calls |
+//! | [`wait`] | futures waited for without a runtime |
 
 pub mod golden;
 pub mod sample;
+pub mod wait;
+
+pub use wait::Wait;

@@ -9,6 +9,7 @@ use callbridge_leads::directory::{
     ContactId, ContactPhones, FactUpdate, FirstPhone, LeadNews, What,
 };
 use callbridge_model::{EmployeeId, LeadId, Outcome, Phone, Reason};
+use callbridge_testkit::Wait as _;
 use proptest::prelude::*;
 
 fn lead(id: i64) -> LeadId {
@@ -182,7 +183,7 @@ fn the_list_goes_on_from_page_to_page() {
 }
 
 fn awaited(handle: &Handle) -> Option<Vec<Phone>> {
-    let asked = handle.read_blocking(|store| Ok(store.take_awaited()));
+    let asked = handle.read(|store| Ok(store.take_awaited())).wait();
     asked.expect("readable")
 }
 
@@ -194,7 +195,7 @@ fn letter(handle: &Handle, n: i64, reason: Reason) {
         Some(reason),
     );
     call.judged.record.client_phone = Some(phone(n));
-    let done = handle.write_blocking(vec![Op::Finish(Box::new(call))]);
+    let done = handle.write(vec![Op::Finish(Box::new(call))]).wait();
     assert!(matches!(done.as_deref(), Ok([Done::New(_)])), "{done:?}");
 }
 
@@ -207,7 +208,7 @@ fn calls_that_wait_for_a_number_are_named_when_something_is_learned_of_it() {
     letter(&handle, 3, Reason::Failed);
     let tell = |id, at, n| {
         let op = learn(news(id, at, What::Created, Some(n)));
-        handle.write_blocking(vec![op]).expect("stored");
+        handle.write(vec![op]).wait().expect("stored");
     };
     (1..6).for_each(|n| tell(n, 10, n));
     assert_eq!(awaited(&handle), Some(vec![phone(1), phone(2)]));
@@ -221,12 +222,14 @@ fn calls_that_wait_for_a_number_are_named_when_something_is_learned_of_it() {
 fn the_directory_is_there_again_after_a_restart() {
     let dir = tempfile::tempdir().expect("a folder");
     let holders = |handle: &Handle| {
-        let found = handle.read_blocking(|store| tables::directory::holders(store, &phone(1)));
+        let found = handle
+            .read(|store| tables::directory::holders(store, &phone(1)))
+            .wait();
         found.expect("readable").leads()
     };
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     let op = learn(news(1, at(1).floor_seconds().get(), What::Created, Some(1)));
-    handle.write_blocking(vec![op]).expect("stored");
+    handle.write(vec![op]).wait().expect("stored");
     guard.close();
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     assert_eq!(holders(&handle), [lead(1)]);

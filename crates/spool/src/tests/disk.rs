@@ -5,6 +5,7 @@ use crate::dispatch::prepare;
 use crate::writer::start;
 use crate::{Done, Error, Op, Settings, Store, tables};
 use callbridge_model::ExitCode as _;
+use callbridge_testkit::Wait as _;
 
 fn call(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))
@@ -85,17 +86,19 @@ fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_
         }
     }
     let (handle, guard) = start(store, None, None).expect("a thread");
-    let error = handle.write_blocking(vec![call(taken)]).expect_err("full");
+    let error = handle.write(vec![call(taken)]).wait().expect_err("full");
     assert_eq!(handle.health().trouble, Some(error.clone()));
-    assert_eq!(handle.write_blocking(Vec::new()), Err(error.clone()));
+    assert_eq!(handle.write(Vec::new()).wait(), Err(error.clone()));
     assert_eq!(handle.health().trouble, Some(error));
-    let room = handle.read_blocking(|store| {
-        store.limit_pages(10_000);
-        Ok(())
-    });
+    let room = handle
+        .read(|store| {
+            store.limit_pages(10_000);
+            Ok(())
+        })
+        .wait();
     room.expect("read");
-    assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
-    handle.write_blocking(vec![call(taken)]).expect("room");
+    assert_eq!(handle.write(Vec::new()).wait(), Ok(Vec::new()));
+    handle.write(vec![call(taken)]).wait().expect("room");
     assert_eq!(handle.health().trouble, None);
     guard.close();
 }
@@ -106,8 +109,8 @@ fn room_for_one_row_is_not_called_room_for_what_was_refused_a_moment_ago() {
     store.limit_pages(85);
     let (handle, guard) = start(store, None, None).expect("a thread");
     let many = (taken..taken + 50).map(call).collect();
-    let error = handle.write_blocking(many).expect_err("no room for fifty");
-    assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
+    let error = handle.write(many).wait().expect_err("no room for fifty");
+    assert_eq!(handle.write(Vec::new()).wait(), Ok(Vec::new()));
     assert_eq!(handle.health().trouble, Some(error));
     guard.close();
 }

@@ -2,6 +2,7 @@
 
 use super::call::{T0, ask, at, journal};
 use crate::{Op, Settings, open, tables};
+use callbridge_testkit::Wait as _;
 
 const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
 
@@ -32,16 +33,18 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
         });
         let mut ops = remember.to_vec();
         ops.push(Op::Finish(Box::new(journal(3))));
-        handle.write_blocking(ops).expect("stored");
+        handle.write(ops).wait().expect("stored");
         guard.close();
         let (handle, _guard) = open(dir.path(), settings()).expect("it opens all the same");
-        let read = handle.read_blocking(|store| {
-            let head = tables::work_queue::head(store, &ask(at(500)))?;
-            let floor = tables::meta::meta(store, "lead_field.floor")?;
-            let others = KEYS[..4].iter().map(|key| tables::meta::meta(store, key));
-            let others = others.collect::<Result<Vec<_>, _>>()?;
-            Ok((head, floor, others, tables::meta::memory(store)?))
-        });
+        let read = handle
+            .read(|store| {
+                let head = tables::work_queue::head(store, &ask(at(500)))?;
+                let floor = tables::meta::meta(store, "lead_field.floor")?;
+                let others = KEYS[..4].iter().map(|key| tables::meta::meta(store, key));
+                let others = others.collect::<Result<Vec<_>, _>>()?;
+                Ok((head, floor, others, tables::meta::memory(store)?))
+            })
+            .wait();
         let (head, floor, others, memory) = read.expect("readable");
         assert_eq!((head.ready, head.hooked), (1, None), "{text}");
         let newest = (T0 + 3).to_string();

@@ -4,6 +4,7 @@ use super::call::journal;
 use crate::folder::{FILE, LOCK};
 use crate::{Done, Error, Integrity, Op, Settings, open};
 use callbridge_model::ExitCode as _;
+use callbridge_testkit::Wait as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -18,16 +19,16 @@ fn what_was_answered_is_there_at_the_next_start() {
     let dir = tempfile::tempdir().expect("a folder");
     let state = dir.path().join("state");
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
-    let done = handle.write_blocking(vec![Op::Finish(Box::new(journal(1)))]);
+    let done = handle.write(vec![Op::Finish(Box::new(journal(1)))]).wait();
     assert!(matches!(done.as_deref(), Ok([Done::New(_)])), "{done:?}");
     assert_eq!(mode(&state), 0o700);
     for entry in state.read_dir().expect("readable") {
         assert_eq!(mode(&entry.expect("an entry").path()), 0o600);
     }
     guard.close();
-    assert_eq!(handle.write_blocking(Vec::new()), Err(Error::Closed));
+    assert_eq!(handle.write(Vec::new()).wait(), Err(Error::Closed));
     let (handle, _guard) = open(&state, Settings::default()).expect("opens again");
-    let books = handle.read_blocking(|store| Ok(store.books()));
+    let books = handle.read(|store| Ok(store.books())).wait();
     assert_eq!(books.expect("books").ready, 1);
     assert_eq!(handle.health().integrity, Integrity::NotNeeded);
 }
@@ -103,7 +104,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 fn left_by_a_kill(dir: &Path) -> rusqlite::Connection {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let calls = (0..300).map(|n| Op::Finish(Box::new(journal(n))));
-    handle.write_blocking(calls.collect()).expect("stored");
+    handle.write(calls.collect()).wait().expect("stored");
     guard.close();
     let db = rusqlite::Connection::open(dir.join(FILE)).expect("opens");
     let gone = db.execute("DELETE FROM meta WHERE key = 'spool.clean'", []);
@@ -117,7 +118,7 @@ fn checked(dir: &Path) -> Integrity {
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while handle.health().integrity == Integrity::Checking {
         assert!(std::time::Instant::now() < deadline, "never done");
-        handle.write_blocking(Vec::new()).expect("works meanwhile");
+        handle.write(Vec::new()).wait().expect("works meanwhile");
     }
     handle.health().integrity
 }

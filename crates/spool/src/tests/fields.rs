@@ -9,6 +9,7 @@ use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
 use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone, TokenFingerprint};
+use callbridge_testkit::Wait as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -217,18 +218,19 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         step(Step::Send),
         step(Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
-    handle.write_blocking(ops).expect("stored");
-    let sent = handle.read_blocking(|store| Ok(writes(store, 100)));
+    handle.write(ops).wait().expect("stored");
+    let sent = handle.read(|store| Ok(writes(store, 100))).wait();
     let sent = sent.expect("readable");
     handle
-        .write_blocking(vec![lead_request(sent)])
+        .write(vec![lead_request(sent)])
+        .wait()
         .expect("stored");
     guard.close();
     let (handle, _guard) = open();
     let due = move |seconds: i64| {
-        let found = handle.read_blocking(move |store| {
-            tables::lead_requests::lead_requests(store, &ask(at(seconds)))
-        });
+        let found = handle
+            .read(move |store| tables::lead_requests::lead_requests(store, &ask(at(seconds))))
+            .wait();
         has(&found.expect("errands"), &LeadRequest::FieldWrite(lead()))
     };
     assert!(!due(101), "it may still be on its way");

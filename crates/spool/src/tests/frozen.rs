@@ -12,6 +12,7 @@ use crate::{
 };
 use callbridge_model::status::Books;
 use callbridge_model::{ExitCode as _, LeadId, Phone, Reason, TokenFingerprint};
+use callbridge_testkit::Wait as _;
 use rusqlite::{Connection, types::Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,7 +74,9 @@ fn opened(dir: &Path) -> (Handle, Guard) {
 }
 
 fn row(handle: &Handle, id: i64) -> Row {
-    let found = handle.read_blocking(move |store| tables::calls::row(store, RowId(id)));
+    let found = handle
+        .read(move |store| tables::calls::row(store, RowId(id)))
+        .wait();
     found.expect("readable").expect("a row")
 }
 
@@ -164,13 +167,15 @@ fn the_books_of_the_first_schema_balance_and_agree_with_its_rows() {
     let dir = tempfile::tempdir().expect("a folder");
     first(dir.path());
     let (handle, _guard) = opened(dir.path());
-    let read = handle.read_blocking(|store| {
-        Ok((
-            store.books(),
-            tables::books::recount(store)?,
-            store.counters(),
-        ))
-    });
+    let read = handle
+        .read(|store| {
+            Ok((
+                store.books(),
+                tables::books::recount(store)?,
+                store.counters(),
+            ))
+        })
+        .wait();
     let (books, recount, counters) = read.expect("readable");
     let expected = Books {
         finished: 20,
@@ -238,41 +243,43 @@ fn what_stands_beside_the_calls_of_the_first_schema_is_read_too() {
     let dir = tempfile::tempdir().expect("a folder");
     first(dir.path());
     let (handle, _guard) = opened(dir.path());
-    let read = handle.read_blocking(|store| {
-        let source = "file:///var/log/asterisk/cel-custom/Master.csv";
-        let tombstone =
-            tables::seen_calls::tombstone(store, "pbx1", &format!("{T0}.5"))?.expect("one");
-        assert_eq!((tombstone.own, tombstone.started.get()), (false, T0 + 2));
-        assert_eq!(
-            tables::positions::position(store, source)?.expect("one")["offset"],
-            52_428_800
-        );
-        assert_eq!(
-            tables::meta::meta(store, "pbx.id")?.as_deref(),
-            Some("pbx-1f2e3d4c5b6a7988")
-        );
-        let binding = tables::meta::binding(store)?;
-        assert_eq!(binding.address.as_deref(), Some("https://api.example.com"));
-        assert_eq!(binding.company.as_deref(), Some("company-1"));
-        let slots = tables::slots::slots(store)?;
-        assert_eq!((slots.len(), slots[1].slot), (2, 59));
-        assert_eq!(slots[0].answered, Some(Duration::new(101, 6)));
-        let open = tables::open_calls::all_open_calls(store)?;
-        assert_eq!(open[1], ("pbx2".into(), u64::MAX, vec![0, 1, 255]));
-        let notices = tables::outbox::notices(store, 100)?;
-        assert_eq!(notices.len(), 13, "the first one was sent");
-        assert_eq!(notices[2].message_id, "12:2");
-        let letters = tables::letters::letters(store, &LetterFilter::default())?;
-        assert_eq!(letters.len(), 11);
-        let bytes = letters[10].bytes.clone().expect("unreadable");
-        assert_eq!(bytes.bytes, b"\xff\xfe\x00'quoted'");
-        let number = Phone::from_e164("+998935550015").expect("a number");
-        assert_eq!(
-            tables::parked::waiting_by_phone(store, &number)?,
-            [RowId(15), RowId(16)]
-        );
-        Ok(())
-    });
+    let read = handle
+        .read(|store| {
+            let source = "file:///var/log/asterisk/cel-custom/Master.csv";
+            let tombstone =
+                tables::seen_calls::tombstone(store, "pbx1", &format!("{T0}.5"))?.expect("one");
+            assert_eq!((tombstone.own, tombstone.started.get()), (false, T0 + 2));
+            assert_eq!(
+                tables::positions::position(store, source)?.expect("one")["offset"],
+                52_428_800
+            );
+            assert_eq!(
+                tables::meta::meta(store, "pbx.id")?.as_deref(),
+                Some("pbx-1f2e3d4c5b6a7988")
+            );
+            let binding = tables::meta::binding(store)?;
+            assert_eq!(binding.address.as_deref(), Some("https://api.example.com"));
+            assert_eq!(binding.company.as_deref(), Some("company-1"));
+            let slots = tables::slots::slots(store)?;
+            assert_eq!((slots.len(), slots[1].slot), (2, 59));
+            assert_eq!(slots[0].answered, Some(Duration::new(101, 6)));
+            let open = tables::open_calls::all_open_calls(store)?;
+            assert_eq!(open[1], ("pbx2".into(), u64::MAX, vec![0, 1, 255]));
+            let notices = tables::outbox::notices(store, 100)?;
+            assert_eq!(notices.len(), 13, "the first one was sent");
+            assert_eq!(notices[2].message_id, "12:2");
+            let letters = tables::letters::letters(store, &LetterFilter::default())?;
+            assert_eq!(letters.len(), 11);
+            let bytes = letters[10].bytes.clone().expect("unreadable");
+            assert_eq!(bytes.bytes, b"\xff\xfe\x00'quoted'");
+            let number = Phone::from_e164("+998935550015").expect("a number");
+            assert_eq!(
+                tables::parked::waiting_by_phone(store, &number)?,
+                [RowId(15), RowId(16)]
+            );
+            Ok(())
+        })
+        .wait();
     read.expect("readable");
 }
 
@@ -285,9 +292,11 @@ fn calls_of_the_first_schema_go_on_their_way() {
     let step = |row: i64, step: Step| {
         let row = RowId(row);
         let at = at(1000);
-        handle.write_blocking(vec![Op::Step { row, step, at }])
+        handle.write(vec![Op::Step { row, step, at }]).wait()
     };
-    let head = handle.read_blocking(|store| tables::work_queue::to_reconcile(store, &ask(at(500))));
+    let head = handle
+        .read(|store| tables::work_queue::to_reconcile(store, &ask(at(500))))
+        .wait();
     let waiting: Vec<i64> = head.expect("rows").iter().map(|call| call.row.0).collect();
     assert_eq!(waiting, [5, 6, 7]);
     assert_eq!(
@@ -304,7 +313,7 @@ fn calls_of_the_first_schema_go_on_their_way() {
         },
     );
     assert_eq!(retried, Ok(vec![Done::Stepped(State::Ready)]));
-    let finish = |n| handle.write_blocking(vec![Op::Finish(Box::new(journal(n)))]);
+    let finish = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
     assert_eq!(finish(5), Ok(vec![Done::Repeat(Some(RowId(5)))]));
     assert_eq!(
         finish(22),

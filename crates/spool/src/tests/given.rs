@@ -4,6 +4,7 @@ use super::call::{at, finished};
 use crate::{ACTS_MAX, Act, LeadByHand, Op, RowId, Settings, open, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use callbridge_testkit::Wait as _;
 
 fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
     LeadByHand {
@@ -22,26 +23,31 @@ fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
     {
         let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
         let ops = [first.clone(), second.clone(), anew.clone()].map(Op::Give);
-        handle.write_blocking(ops.to_vec()).expect("stored");
+        handle.write(ops.to_vec()).wait().expect("stored");
         guard.close();
     }
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let (phone, after) = (first.phone.clone(), first.phone.clone());
-    let read = handle.read_blocking(move |store| {
-        Ok((
-            tables::given::given(store, &phone)?,
-            tables::given::given_leads(store, None, 1)?,
-            tables::given::given_leads(store, Some(&after), 10)?,
-        ))
-    });
+    let read = handle
+        .read(move |store| {
+            Ok((
+                tables::given::given(store, &phone)?,
+                tables::given::given_leads(store, None, 1)?,
+                tables::given::given_leads(store, Some(&after), 10)?,
+            ))
+        })
+        .wait();
     let (one, page, rest) = read.expect("readable");
     assert_eq!((one, page), (Some(anew.clone()), vec![anew]));
     assert_eq!(rest, [second]);
     let (phone, gone) = (first.phone.clone(), first.phone);
     handle
-        .write_blocking(vec![Op::Take { phone }])
+        .write(vec![Op::Take { phone }])
+        .wait()
         .expect("taken");
-    let left = handle.read_blocking(move |store| tables::given::given(store, &gone));
+    let left = handle
+        .read(move |store| tables::given::given(store, &gone))
+        .wait();
     assert_eq!(left.expect("readable"), None);
 }
 
@@ -51,15 +57,17 @@ fn acts_stand_with_their_letter_the_first_and_the_last_of_them() {
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let letter = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
     let finish = Op::Finish(Box::new(letter));
-    handle.write_blocking(vec![finish]).expect("stored");
+    handle.write(vec![finish]).wait().expect("stored");
     let acts = (0..60).map(|n| Act {
         at: at(n),
         who: "ana".to_owned(),
         what: format!("retry {n}"),
     });
     let ops = acts.map(|act| Op::Act { row: RowId(1), act });
-    handle.write_blocking(ops.collect()).expect("stored");
-    let read = handle.read_blocking(|store| tables::letters::letter(store, RowId(1)));
+    handle.write(ops.collect()).wait().expect("stored");
+    let read = handle
+        .read(|store| tables::letters::letter(store, RowId(1)))
+        .wait();
     let acts = read.expect("readable").expect("a letter").acts;
     assert_eq!(acts.len(), ACTS_MAX);
     assert_eq!(

@@ -3,6 +3,7 @@
 use super::call::{at, finished, journal};
 use crate::{Done, Error, Op, RowId, Settings, State, Step, open, tables};
 use callbridge_model::Outcome;
+use callbridge_testkit::Wait as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
@@ -123,7 +124,7 @@ fn what_is_queued_at_the_end_is_still_stored() {
             let (handle, ready) = (handle.clone(), Arc::clone(&ready));
             std::thread::spawn(move || {
                 ready.wait();
-                let calls = (writer * 1000..).map(|n| handle.write_blocking(vec![call(n)]));
+                let calls = (writer * 1000..).map(|n| handle.write(vec![call(n)]).wait());
                 calls.take_while(Result::is_ok).count() as u64
             })
         })
@@ -136,7 +137,8 @@ fn what_is_queued_at_the_end_is_still_stored() {
         .sum();
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens again");
     let books = handle
-        .read_blocking(|store| Ok(store.books()))
+        .read(|store| Ok(store.books()))
+        .wait()
         .expect("books");
     assert_eq!(books.ready, stored);
 }
@@ -147,14 +149,15 @@ fn many_calls_leave_a_small_log_behind() {
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     for first in 0..60 {
         let calls = (first * 256..(first + 1) * 256).map(call);
-        handle.write_blocking(calls.collect()).expect("stored");
+        handle.write(calls.collect()).wait().expect("stored");
     }
     let log = dir.path().join("spool.db-wal");
     let bytes = std::fs::metadata(log).expect("a log").len();
     assert!(bytes <= 24 << 20, "the log has {bytes} bytes");
     let internal = finished(1_000_000, Outcome::Internal, None);
     handle
-        .write_blocking(vec![Op::Finish(Box::new(internal))])
+        .write(vec![Op::Finish(Box::new(internal))])
+        .wait()
         .expect("stored");
     guard.close();
 }

@@ -4,6 +4,7 @@ use super::call::{T0, at, finished};
 use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use callbridge_testkit::Wait as _;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -204,12 +205,13 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
         let calls = [missed(50), talk(100), missed(300), missed(400)];
         for (n, one) in (1..).zip(calls) {
             let finish = Op::Finish(Box::new(call(n, one)));
-            handle.write_blocking(vec![finish]).expect("stored");
+            handle.write(vec![finish]).wait().expect("stored");
         }
         let step = Step::Send;
         let (row, at) = (RowId(1), at(1));
         handle
-            .write_blocking(vec![Op::Step { row, step, at }])
+            .write(vec![Op::Step { row, step, at }])
+            .wait()
             .expect("stored");
         guard.close();
     }
@@ -248,7 +250,9 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
         .expect("older");
     db.close().expect("closed");
     let (handle, _guard) = crate::open(dir.path(), Settings::default()).expect("migrated");
-    let found = handle.read_blocking(|store| Ok((seen(store), waiting(store).remove(0))));
+    let found = handle
+        .read(|store| Ok((seen(store), waiting(store).remove(0))))
+        .wait();
     let (seen, only) = found.expect("readable");
     assert_eq!(seen, Some((300, 400, 2)));
     assert_eq!((only.trunk.as_str(), only.pbx.as_str()), ("city", "pbx1"));

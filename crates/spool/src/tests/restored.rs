@@ -4,6 +4,7 @@ use super::call::at;
 use crate::folder::{FILE, LOCK};
 use crate::{Integrity, Op, Settings, SlotRow, open};
 use callbridge_model::TokenFingerprint;
+use callbridge_testkit::Wait as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ fn slot() -> Op {
 /// Opens, looks, makes a request or not, and ends in order.
 fn is_restored(dir: &Path, request: bool) -> bool {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
-    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    let restored = handle.read(|store| Ok(store.restored())).wait();
     if request {
-        handle.write_blocking(vec![slot()]).expect("stored");
+        handle.write(vec![slot()]).wait().expect("stored");
     }
     guard.close();
     restored.expect("readable")
@@ -95,9 +96,9 @@ fn a_folder_that_was_moved_or_killed_in_is_none() {
     assert!(!is_restored(&elsewhere, true));
     // A kill leaves the lock without the stamp and the file without its farewell.
     let (handle, guard) = open(&elsewhere, Settings::default()).expect("opens");
-    handle.write_blocking(vec![slot()]).expect("stored");
+    handle.write(vec![slot()]).wait().expect("stored");
     std::mem::forget(guard);
-    let left = handle.read_blocking(|store| Ok(store.restored()));
+    let left = handle.read(|store| Ok(store.restored())).wait();
     assert_eq!(left, Ok(false));
     let words = std::fs::read_to_string(elsewhere.join(LOCK)).expect("a lock");
     assert_eq!(words.lines().count(), 1, "{words}");
@@ -124,7 +125,7 @@ fn an_end_that_broke_the_check_off_is_no_doubt_and_the_check_is_made_anew() {
     guard.close();
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
     assert_ne!(handle.health().integrity, Integrity::NotNeeded);
-    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    let restored = handle.read(|store| Ok(store.restored())).wait();
     assert!(!restored.expect("readable"));
     guard.close();
 }

@@ -6,6 +6,7 @@ use crate::{
     Step, Store, tables,
 };
 use callbridge_model::{ExitCode as _, Outcome, Reason, TokenFingerprint};
+use callbridge_testkit::Wait as _;
 
 fn store() -> Store {
     Store::in_memory(Settings::default()).expect("memory")
@@ -293,23 +294,25 @@ fn an_id_is_never_given_twice() {
         at: at(0),
         by: None,
     };
-    let done = handle.write_blocking(vec![bytes.clone()]);
+    let done = handle.write(vec![bytes.clone()]).wait();
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));
     let discard = Op::Step {
         row: RowId(1),
         step: Step::Discard { by_peer: false },
         at: at(1),
     };
-    handle.write_blocking(vec![discard]).expect("forgotten");
+    handle.write(vec![discard]).wait().expect("forgotten");
     guard.close();
     let (handle, _guard) = open();
-    let done = handle.write_blocking(vec![bytes]);
+    let done = handle.write(vec![bytes]).wait();
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(2)))]));
-    let error = handle.write_blocking(vec![Op::Step {
-        row: RowId(1),
-        step: Step::Discard { by_peer: false },
-        at: at(1),
-    }]);
+    let error = handle
+        .write(vec![Op::Step {
+            row: RowId(1),
+            step: Step::Discard { by_peer: false },
+            at: at(1),
+        }])
+        .wait();
     assert_eq!(error, Err(Error::NoRow { row: RowId(1) }));
 }
 

@@ -4,6 +4,7 @@ use super::call::{at, journal};
 use crate::folder::FILE;
 use crate::{Done, Handle, Op, Purged, RowId, Settings, Step, open, tables};
 use callbridge_model::TokenFingerprint;
+use callbridge_testkit::Wait as _;
 use std::path::Path;
 
 const MONTH: i64 = 30 * 24 * 3600;
@@ -25,7 +26,7 @@ fn open_call(key: u64, bytes: usize, fill: u8) -> Op {
 
 fn purge(handle: &Handle, seconds: i64) -> Purged {
     let now = at(seconds);
-    let done = handle.write_blocking(vec![Op::Purge { now }]);
+    let done = handle.write(vec![Op::Purge { now }]).wait();
     match done.as_deref() {
         Ok([Done::Purged(purged)]) => *purged,
         other => panic!("{other:?}"),
@@ -42,13 +43,13 @@ fn the_write_ahead_log_is_cut_back_after_a_long_reader_has_gone() {
         .expect("a reader");
     for n in 0..40_u8 {
         let op = open_call(u64::from(n) % 4, MEGABYTE, n);
-        handle.write_blocking(vec![op]).expect("stored");
+        handle.write(vec![op]).wait().expect("stored");
     }
     assert!(length(dir.path(), "-wal") > 40 * MEGABYTE as u64);
     reader.execute_batch("COMMIT").expect("over");
     for n in 0..24_u8 {
         let op = open_call(u64::from(n) % 4, MEGABYTE, n);
-        handle.write_blocking(vec![op]).expect("stored");
+        handle.write(vec![op]).wait().expect("stored");
     }
     let left = length(dir.path(), "-wal");
     assert!(left <= 18 * MEGABYTE as u64, "{left} bytes are left");
@@ -60,12 +61,13 @@ fn room_that_is_free_is_given_back_while_the_purge_works() {
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     for key in 0..40 {
         let op = open_call(key, MEGABYTE, 7);
-        handle.write_blocking(vec![op]).expect("stored");
+        handle.write(vec![op]).wait().expect("stored");
     }
     let full = length(dir.path(), "");
     for key in 0..40 {
         handle
-            .write_blocking(vec![open_call(key, 0, 7)])
+            .write(vec![open_call(key, 0, 7)])
+            .wait()
             .expect("stored");
     }
     for _ in 0..10 {
@@ -86,7 +88,7 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let calls = 1_200;
     let finish = (0..calls).map(|n| Op::Finish(Box::new(journal(n))));
-    handle.write_blocking(finish.collect()).expect("stored");
+    handle.write(finish.collect()).wait().expect("stored");
     let steps = [
         Step::Send,
         Step::Accepted {
@@ -101,10 +103,11 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
             step: step.clone(),
             at: at(0),
         });
-        handle.write_blocking(all.collect()).expect("steps");
+        handle.write(all.collect()).wait().expect("steps");
     }
     let books = handle
-        .read_blocking(|store| Ok(store.books()))
+        .read(|store| Ok(store.books()))
+        .wait()
         .expect("books");
     let (mut rounds, mut gone) = (0, 0);
     loop {
@@ -120,7 +123,9 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
         }
     }
     assert_eq!((gone, rounds), (u64::from(calls), 3));
-    let read = handle.read_blocking(|store| Ok((store.books(), tables::books::recount(store)?)));
+    let read = handle
+        .read(|store| Ok((store.books(), tables::books::recount(store)?)))
+        .wait();
     let (after, recount) = read.expect("readable");
     assert_eq!(after, books, "the books outlive the rows");
     assert_eq!(recount.wrong, []);

@@ -11,6 +11,7 @@ use crate::{CallFilter, Guard, Handle, LetterFilter, Row, RowId, Settings, State
 use callbridge_call::trunk::Endpoints;
 use callbridge_call::{Assembler, Settings as Assembling};
 use callbridge_leads::directory::backfill::Backfill;
+use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +33,11 @@ fn opened(dir: &Path) -> (Handle, Guard) {
 
 /// All calls.
 fn rows(handle: &Handle) -> Vec<Row> {
-    let row = |id| handle.read_blocking(move |store| tables::calls::row(store, RowId(id)));
+    let row = |id| {
+        handle
+            .read(move |store| tables::calls::row(store, RowId(id)))
+            .wait()
+    };
     let rows = (1..200).filter_map(|id| row(id).expect("readable"));
     rows.collect()
 }
@@ -87,15 +92,18 @@ fn every_call_and_letter_of_it_is_understood_and_the_books_agree() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = opened(dir.path());
     let rows = rows(&handle);
-    let read = handle.read_blocking(|store| Ok((store.books(), tables::books::recount(store)?)));
+    let read = handle
+        .read(|store| Ok((store.books(), tables::books::recount(store)?)))
+        .wait();
     let (books, recount) = read.expect("readable");
     assert_eq!(recount.wrong, []);
     assert_eq!(books.finished, 77, "four of them are purged");
     let count = |state| rows.iter().filter(|row| row.state == state).count() as u64;
     assert_eq!(count(State::Dead) + count(State::Parked), 28);
     assert_eq!(count(State::Sending), books.sending);
-    let letters =
-        handle.read_blocking(|store| tables::letters::letters(store, &LetterFilter::default()));
+    let letters = handle
+        .read(|store| tables::letters::letters(store, &LetterFilter::default()))
+        .wait();
     let letters = letters.expect("readable");
     let bytes = letters.iter().filter(|letter| letter.bytes.is_some());
     assert_eq!(
@@ -105,7 +113,9 @@ fn every_call_and_letter_of_it_is_understood_and_the_books_agree() {
     let by_hand = rows.iter().find_map(|row| row.record.by_hand_words());
     let words = "answered, 80 s of talk; the PBX reported: not answered";
     assert_eq!(by_hand.as_deref(), Some(words));
-    let notices = handle.read_blocking(|store| tables::outbox::notices(store, 100));
+    let notices = handle
+        .read(|store| tables::outbox::notices(store, 100))
+        .wait();
     let notices = notices.expect("readable");
     let told: BTreeSet<&str> = notices.iter().map(|notice| &*notice.state).collect();
     let wants = ["dead", "discarded", "parked", "released", "retried"];
@@ -117,35 +127,37 @@ fn every_call_and_letter_of_it_is_understood_and_the_books_agree() {
 fn what_stands_beside_the_calls_is_understood() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = opened(dir.path());
-    let read = handle.read_blocking(|store| {
-        assert_ne!(
-            tables::backfill::backfill(store)?,
-            Some(Backfill::default())
-        );
-        assert!(
-            tables::backfill::backfill(store)?.is_some()
-                && tables::shows::catalogue(store)?.is_some()
-        );
-        assert_eq!(
-            tables::meta::meta(store, "pbx-timezone")?.as_deref(),
-            Some("Asia/Tashkent")
-        );
-        assert!(
-            tables::meta::binding(store)?.company.is_some()
-                && tables::deliveries::hooked(store)?.is_some()
-        );
-        assert_eq!(tables::slots::slots(store)?.len(), 1);
-        assert!(tables::shows::leads_to_show(store)? <= 1);
-        let source = "file:///var/log/asterisk/cel-custom/Master.csv";
-        assert_eq!(
-            tables::positions::position(store, source)?.expect("one")["offset"],
-            52_428_800
-        );
-        let all = CallFilter::default();
-        let (internal, _) = tables::listed::listed_internal(store, &all, all.beginning())?;
-        assert_eq!(internal.len(), 1);
-        tables::open_calls::all_open_calls(store)
-    });
+    let read = handle
+        .read(|store| {
+            assert_ne!(
+                tables::backfill::backfill(store)?,
+                Some(Backfill::default())
+            );
+            assert!(
+                tables::backfill::backfill(store)?.is_some()
+                    && tables::shows::catalogue(store)?.is_some()
+            );
+            assert_eq!(
+                tables::meta::meta(store, "pbx-timezone")?.as_deref(),
+                Some("Asia/Tashkent")
+            );
+            assert!(
+                tables::meta::binding(store)?.company.is_some()
+                    && tables::deliveries::hooked(store)?.is_some()
+            );
+            assert_eq!(tables::slots::slots(store)?.len(), 1);
+            assert!(tables::shows::leads_to_show(store)? <= 1);
+            let source = "file:///var/log/asterisk/cel-custom/Master.csv";
+            assert_eq!(
+                tables::positions::position(store, source)?.expect("one")["offset"],
+                52_428_800
+            );
+            let all = CallFilter::default();
+            let (internal, _) = tables::listed::listed_internal(store, &all, all.beginning())?;
+            assert_eq!(internal.len(), 1);
+            tables::open_calls::all_open_calls(store)
+        })
+        .wait();
     let open = read.expect("readable");
     let [(pbx, key, snapshot)] = &open[..] else {
         panic!("{} open calls", open.len());

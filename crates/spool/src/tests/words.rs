@@ -4,6 +4,7 @@ use super::call::journal;
 use crate::folder::FILE;
 use crate::{Error, Op, Refused, RowId, Settings, State, open, tables};
 use callbridge_model::ExitCode as _;
+use callbridge_testkit::Wait as _;
 use std::path::PathBuf;
 
 /// Refusals at the door.
@@ -136,7 +137,8 @@ fn a_word_that_no_state_has_is_damage_and_not_guessed() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     handle
-        .write_blocking(vec![Op::Finish(Box::new(journal(1)))])
+        .write(vec![Op::Finish(Box::new(journal(1)))])
+        .wait()
         .expect("stored");
     guard.close();
     let db = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
@@ -144,8 +146,10 @@ fn a_word_that_no_state_has_is_damage_and_not_guessed() {
         .expect("torn");
     drop(db);
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
-    let row = handle.read_blocking(|store| tables::calls::row(store, RowId(1)));
+    let row = handle
+        .read(|store| tables::calls::row(store, RowId(1)))
+        .wait();
     assert!(matches!(row, Err(Error::Damaged { .. })), "{row:?}");
-    let counted = handle.read_blocking(tables::books::recount);
+    let counted = handle.read(tables::books::recount).wait();
     assert!(matches!(counted, Err(Error::Damaged { .. })), "{counted:?}");
 }
