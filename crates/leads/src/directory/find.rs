@@ -1,44 +1,12 @@
 //! A number looked up: who has it, who had it, and which lead that gives.
 
-use super::entry::{Life, Slot};
+use super::entry::Life;
 use super::fact::FactSource;
+use super::ledger::{LeadPhone, Ledger};
 use super::merges::{Root, root};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
-
-/// Where entries can be looked up by number.
-pub trait PhoneIndex {
-    /// Why they cannot be.
-    type Error;
-
-    /// Every row of a number, by lead.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Self::Error>;
-
-    /// How a lead stands; the default where nothing is known of it.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    fn life(&self, lead: LeadId) -> Result<Life, Self::Error>;
-}
-
-/// A number in one slot of a lead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeadPhone {
-    /// The lead.
-    pub lead: LeadId,
-    /// Where its phones stand.
-    pub slot: Slot,
-    /// It has the number since then, and what told it.
-    pub held: Option<(EpochSeconds, FactSource)>,
-    /// When the slot's contact gave the number up last.
-    pub gone: Option<EpochSeconds>,
-    /// How the lead stands.
-    pub life: Life,
-}
 
 /// How a lead stands to a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,13 +58,13 @@ impl Finding {
 /// Looks a number up.
 ///
 /// # Errors
-/// The shelf's.
-pub fn find<S: PhoneIndex>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error> {
-    let rows = shelf.lead_phones(phone)?;
+/// The ledger's.
+pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
+    let rows = ledger.lead_phones(phone)?;
     let known: BTreeMap<LeadId, Life> = rows.iter().map(|row| (row.lead, row.life)).collect();
     let life = |lead: LeadId| match known.get(&lead) {
         Some(life) => Ok(*life),
-        None => shelf.life(lead),
+        None => ledger.life(lead),
     };
     // Leads that have become one share what is known of their contacts.
     let mut families: BTreeMap<LeadId, Vec<(Root, &LeadPhone)>> = BTreeMap::new();

@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::fact::What;
+use super::ledger::Ledger;
 use super::news::LeadNews;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
@@ -10,30 +11,6 @@ use std::collections::BTreeSet;
 const LEADS_MAX: usize = 1_000;
 /// Phones told at most.
 const PHONES_MAX: usize = 10_000;
-
-/// Where entries are kept.
-pub trait Ledger {
-    /// Why they cannot be.
-    type Error;
-
-    /// What is known of a lead; an empty entry where nothing is.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    fn entry(&mut self, lead: LeadId) -> Result<Entry, Self::Error>;
-
-    /// Puts `new` in the place of `old`.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    fn put(&mut self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Self::Error>;
-
-    /// The leads that were merged into this one, so many of them at most.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    fn merged_into(&mut self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Self::Error>;
-}
 
 /// What was new.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +27,7 @@ pub enum Learned {
 ///
 /// # Errors
 /// The ledger's.
-pub fn learn<L: Ledger>(ledger: &mut L, news: &LeadNews) -> Result<Learned, L::Error> {
+pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error> {
     let mut changed = Changed::default();
     let old = ledger.entry(news.lead)?;
     let mut new = old.clone();
@@ -79,7 +56,7 @@ struct Changed {
 impl Changed {
     fn put<L: Ledger>(
         &mut self,
-        ledger: &mut L,
+        ledger: &L,
         lead: LeadId,
         old: &Entry,
         new: &Entry,
@@ -101,7 +78,7 @@ impl Changed {
         Ok(())
     }
 
-    fn finish<L: Ledger>(mut self, ledger: &mut L) -> Result<Learned, L::Error> {
+    fn finish<L: Ledger>(mut self, ledger: &L) -> Result<Learned, L::Error> {
         if !self.any {
             return Ok(Learned::Nothing);
         }

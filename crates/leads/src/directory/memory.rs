@@ -1,43 +1,47 @@
-//! A directory in memory.
+//! A directory in memory: for tests, where there are few entries.
 
 use super::entry::{Entry, Life, Slot};
-use super::find::{Finding, LeadPhone, PhoneIndex, find};
-use super::learn::{Learned, Ledger, learn};
+use super::find::{Finding, find};
+use super::learn::{Learned, learn};
+use super::ledger::{LeadPhone, Ledger};
 use super::merges::root;
 use super::news::LeadNews;
 use super::profile::LeadProfile;
 use callbridge_model::{LeadId, Phone};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// Entries by lead: for tests and the simulation, where there are few.
+/// Entries by lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remembered(BTreeMap<LeadId, Entry>);
+pub struct Remembered(RefCell<BTreeMap<LeadId, Entry>>);
 
 impl Remembered {
     /// Takes one piece of news in.
-    pub fn learn(&mut self, news: &LeadNews) -> Learned {
+    pub fn learn(&self, news: &LeadNews) -> Learned {
         let Ok(learned) = learn(self, news);
         learned
     }
 
     /// Some lead has this number, or had it when it ended.
     pub fn has(&self, phone: &Phone) -> bool {
-        self.0.values().any(|entry| entry.phones().contains(phone))
+        let entries = self.0.borrow();
+        entries.values().any(|entry| entry.phones().contains(phone))
     }
 
     /// Leads that are neither merged nor deleted.
     pub fn living(&self) -> u64 {
         let lives =
             |life: &Life| life.living.is_some() && !life.is_deleted() && life.merged.is_none();
-        self.0.values().filter(|entry| lives(&entry.life)).count() as u64
+        let entries = self.0.borrow();
+        entries.values().filter(|entry| lives(&entry.life)).count() as u64
     }
 
     /// What is shown of a lead, or of the one it was merged into.
     pub fn profile(&self, lead: LeadId) -> LeadProfile {
         let Ok(end) = root(lead, |lead| Ok::<_, Infallible>(self.life(lead)?.merged));
-        let entry = self.0.get(&end.lead).cloned();
-        entry.unwrap_or_default().profile()
+        let Ok(entry) = self.entry(end.lead);
+        entry.profile()
     }
 
     /// Who has this number.
@@ -50,28 +54,25 @@ impl Remembered {
 impl Ledger for Remembered {
     type Error = Infallible;
 
-    fn entry(&mut self, lead: LeadId) -> Result<Entry, Infallible> {
-        Ok(self.0.get(&lead).cloned().unwrap_or_default())
+    fn entry(&self, lead: LeadId) -> Result<Entry, Infallible> {
+        Ok(self.0.borrow().get(&lead).cloned().unwrap_or_default())
     }
 
-    fn put(&mut self, lead: LeadId, _: &Entry, new: &Entry) -> Result<(), Infallible> {
-        self.0.insert(lead, new.clone());
+    fn put(&self, lead: LeadId, _: &Entry, new: &Entry) -> Result<(), Infallible> {
+        self.0.borrow_mut().insert(lead, new.clone());
         Ok(())
     }
 
-    fn merged_into(&mut self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Infallible> {
+    fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Infallible> {
         let into = |entry: &Entry| entry.life.merged.is_some_and(|(_, into)| into == lead);
-        let leads = self.0.iter().filter(|(_, entry)| into(entry));
+        let entries = self.0.borrow();
+        let leads = entries.iter().filter(|(_, entry)| into(entry));
         Ok(leads.map(|(lead, _)| *lead).take(limit).collect())
     }
-}
-
-impl PhoneIndex for Remembered {
-    type Error = Infallible;
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Infallible> {
         let mut rows = Vec::new();
-        for (lead, entry) in &self.0 {
+        for (lead, entry) in self.0.borrow().iter() {
             let mut slots: BTreeMap<Slot, LeadPhone> = BTreeMap::new();
             let row = |slot: Slot| LeadPhone {
                 lead: *lead,
@@ -97,10 +98,6 @@ impl PhoneIndex for Remembered {
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Infallible> {
-        Ok(self
-            .0
-            .get(&lead)
-            .map(|entry| entry.life)
-            .unwrap_or_default())
+        Ok(self.entry(lead)?.life)
     }
 }

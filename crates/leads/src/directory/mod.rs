@@ -15,18 +15,21 @@
 //! | [`entry`] | all that is known of one lead, and what holds of two facts |
 //! | [`profile`] | name, responsible employee and stage |
 //! | [`merges`] | chains of merges, and loops cut |
-//! | [`mod@learn`] | news taken in, wherever entries are kept |
+//! | [`ledger`] | where entries are kept |
+//! | [`mod@learn`] | news taken in |
 //! | [`mod@find`] | a number looked up |
 //! | [`rows`] | rows of `lead/filter` read tolerantly |
 //! | [`backfill`] | which page is read next, and what it taught |
 //! | [`words`] | what was found, in words |
-//! | [`memory`] | a directory in memory, for tests and the simulation |
+//! | `memory` | a directory in memory, for tests |
 
 pub mod backfill;
 pub mod entry;
 pub mod fact;
 pub mod find;
 pub mod learn;
+pub mod ledger;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod merges;
 pub mod news;

@@ -40,7 +40,7 @@ fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
 /// Whatever their order: news told backwards, and twice, give the same.
 fn shown(history: &[LeadNews], id: i64) -> String {
     let update = |order: &mut dyn Iterator<Item = &LeadNews>| {
-        let mut directory = Remembered::default();
+        let directory = Remembered::default();
         order.for_each(|news| drop(directory.learn(news)));
         directory
     };
@@ -186,7 +186,7 @@ fn names_are_gone_with_the_lead() {
         event(1, 20, What::Deleted, snapshot("Deal", 15, "New")),
     ];
     assert_eq!(shown(&history, 1), "-, - -, -");
-    let mut directory = Remembered::default();
+    let directory = Remembered::default();
     history.iter().for_each(|news| drop(directory.learn(news)));
     assert!(!format!("{directory:?}").contains("Name("), "{directory:?}");
     history.push(event(1, 30, What::Assigned, snapshot("Deal 2", 16, "New")));
@@ -211,7 +211,7 @@ fn a_merge_keeps_the_survivors_and_forgets_the_others() {
     for id in [1, 2] {
         assert_eq!(shown(&history, id), "Boris, 16 Employee 16, Won");
     }
-    let mut directory = Remembered::default();
+    let directory = Remembered::default();
     history.iter().for_each(|news| drop(directory.learn(news)));
     assert!(!format!("{directory:?}").contains("EmployeeId(17)"));
 }
@@ -267,7 +267,7 @@ proptest! {
             (Just(all), Just(twice).prop_shuffle())
         }),
     ) {
-        let mut directory = Remembered::default();
+        let directory = Remembered::default();
         shuffled.iter().for_each(|news| drop(directory.learn(news)));
         let last = history.iter().rposition(|news| news.what == What::Deleted);
         let living = &history[last.map_or(0, |at| at + 1)..];

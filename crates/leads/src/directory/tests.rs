@@ -41,7 +41,7 @@ fn merged(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
 }
 
 fn source(history: &[LeadNews]) -> Remembered {
-    let mut directory = Remembered::default();
+    let directory = Remembered::default();
     for news in history {
         directory.learn(news);
     }
@@ -204,7 +204,7 @@ fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
         created(2, 11, 2),
         merged(2, 20, Some(2), &[1]),
     ];
-    let mut directory = source(&first);
+    let directory = source(&first);
     let set = |phones: &[i64]| Learned::Phones(phones.iter().map(|n| phone(*n)).collect());
     assert_eq!(directory.learn(&created(1, 10, 1)), Learned::Nothing);
     assert_eq!(
@@ -303,7 +303,7 @@ proptest! {
     fn a_number_changes_hands_only_when_it_is_named(
         history in prop::collection::vec(any_news(), 1..14),
     ) {
-        let mut directory = Remembered::default();
+        let directory = Remembered::default();
         for news in &history {
             let before: Vec<Finding> = (0..9).map(|n| directory.find(&phone(n))).collect();
             let learned = directory.learn(news);
@@ -322,7 +322,7 @@ proptest! {
 
 #[test]
 fn a_merge_of_a_lead_that_had_taken_in_one_which_gave_a_number_up_names_that_number() {
-    let mut directory = Remembered::default();
+    let directory = Remembered::default();
     directory.learn(&news(3, 0, What::PropertiesUpdated, Some(6)));
     directory.learn(&news(
         2,

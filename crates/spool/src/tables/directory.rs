@@ -4,8 +4,9 @@ use crate::db::count;
 use crate::{Db, Error, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
-use callbridge_leads::directory::find::{LeadPhone, PhoneIndex, find};
-use callbridge_leads::directory::learn::{self, Learned, Ledger};
+use callbridge_leads::directory::find::find;
+use callbridge_leads::directory::learn::{self, Learned};
+use callbridge_leads::directory::ledger::{LeadPhone, Ledger};
 use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
 use callbridge_leads::directory::{FactSource, Finding, LeadNews};
@@ -167,7 +168,7 @@ fn lead_phone(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
 /// Takes in what was told of a lead, and whether it was news; calls that may leave by it are
 /// remembered for [`Store::take_awaited`].
 pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
-    let phones = match learn::learn(&mut DirectoryTables(store), news)? {
+    let phones = match learn::learn::<Db>(store, news)? {
         Learned::Nothing => return Ok(false),
         Learned::Many => None,
         Learned::Phones(phones) => Some(phones),
@@ -200,23 +201,20 @@ fn is_awaited(db: &Db, phone: &Phone) -> Result<bool, Error> {
 /// The lead that is left of one that was merged, however often; `None` for a lead that was not
 /// merged, or whose survivor was deleted.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
-    let end = root(lead, |lead| {
-        Ok::<_, Error>(DirectoryTables(db).life(lead)?.merged)
-    })?;
-    let gone = end.lead == lead || DirectoryTables(db).life(end.lead)?.is_deleted();
+    let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
+    let gone = end.lead == lead || db.life(end.lead)?.is_deleted();
     Ok((!gone).then_some(end.lead))
 }
 
 /// Who has a number, and who had it.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
-    find(&DirectoryTables(db), phone)
+    find(db, phone)
 }
 
 /// What is shown of a lead, or of the one it was merged into.
 pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
-    let mut tables = DirectoryTables(db);
-    let end = root(lead, |lead| Ok::<_, Error>(tables.life(lead)?.merged))?;
-    Ok(tables.entry(end.lead)?.profile())
+    let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
+    Ok(db.entry(end.lead)?.profile())
 }
 
 /// The employees who are responsible for leads, and for how many each. All leads are read.
@@ -364,13 +362,11 @@ fn lives(life: &Life) -> i64 {
 }
 
 /// The directory as the pure functions over it see it.
-pub(crate) struct DirectoryTables<'a>(pub(crate) &'a Db);
-
-impl Ledger for DirectoryTables<'_> {
+impl Ledger for Db {
     type Error = Error;
 
-    fn entry(&mut self, lead: LeadId) -> Result<Entry, Error> {
-        let known = self.0.query_first(LEAD, [lead.get()], |row| {
+    fn entry(&self, lead: LeadId) -> Result<Entry, Error> {
+        let known = self.query_first(LEAD, [lead.get()], |row| {
             Ok((life_at(row, 0)?, profile_at(row, 5)?))
         })?;
         let (life, profile) = known.unwrap_or_default();
@@ -379,7 +375,7 @@ impl Ledger for DirectoryTables<'_> {
             profile,
             ..Entry::default()
         };
-        let rows: Vec<(i64, Slot, PhoneRow)> = self.0.query_all(
+        let rows: Vec<(i64, Slot, PhoneRow)> = self.query_all(
             "SELECT phone, slot, held, told, gone, name_at, name_rank, name
              FROM directory_phones WHERE lead = ?1",
             [lead.get()],
@@ -399,36 +395,30 @@ impl Ledger for DirectoryTables<'_> {
         Ok(entry)
     }
 
-    fn put(&mut self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Error> {
-        put_phones(self.0, lead.get(), &rows_of(old), &rows_of(new))?;
+    fn put(&self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Error> {
+        put_phones(self, lead.get(), &rows_of(old), &rows_of(new))?;
         if (old.life, &old.profile) != (new.life, &new.profile) {
-            put_lead(self.0, lead.get(), new)?;
-            grew(self.0, "leads", lives(&new.life) - lives(&old.life))?;
+            put_lead(self, lead.get(), new)?;
+            grew(self, "leads", lives(&new.life) - lives(&old.life))?;
         }
         Ok(())
     }
 
-    fn merged_into(&mut self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Error> {
-        let leads: Vec<i64> = self.0.values(
+    fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Error> {
+        let leads: Vec<i64> = self.values(
             "SELECT lead FROM directory_leads WHERE merged_into = ?1 LIMIT ?2",
             (lead.get(), count(limit)),
         )?;
         Ok(leads.into_iter().filter_map(LeadId::new).collect())
     }
-}
-
-impl PhoneIndex for DirectoryTables<'_> {
-    type Error = Error;
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
         let values = (phone.digits(), count(LEAD_PHONES_MAX));
-        self.0.query_known(LEAD_PHONES, values, lead_phone)
+        self.query_known(LEAD_PHONES, values, lead_phone)
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {
-        let life = self
-            .0
-            .query_first(LIFE, [lead.get()], |row| life_at(row, 0))?;
+        let life = self.query_first(LIFE, [lead.get()], |row| life_at(row, 0))?;
         Ok(life.unwrap_or_default())
     }
 }

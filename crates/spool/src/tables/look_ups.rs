@@ -5,7 +5,7 @@ use crate::db::Columns as _;
 use crate::lead_log::{DROPPED, TO_SURVIVOR};
 use crate::{Db, Done, Error, RowId, Step, Store};
 use callbridge_call::EventTime;
-use callbridge_leads::directory::find::PhoneIndex as _;
+use callbridge_leads::directory::ledger::Ledger as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::failed;
@@ -245,11 +245,7 @@ pub(crate) fn looked_up(
 
 /// A lead that the directory holds is there no more: its numbers lead nowhere.
 fn learn_missing(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    if directory::DirectoryTables(store)
-        .life(lead)?
-        .living
-        .is_some()
-    {
+    if store.life(lead)?.living.is_some() {
         let at = at.floor_seconds();
         let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Unchanged);
         directory::take_in(store, &news)?;

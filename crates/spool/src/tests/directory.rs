@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn the_tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
-        let (mut remembered, mut store) = (Remembered::default(), store());
+        let (remembered, mut store) = (Remembered::default(), store());
         for news in history {
             let known = remembered.clone();
             remembered.learn(&news);
