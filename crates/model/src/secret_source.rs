@@ -168,8 +168,7 @@ impl SecretPlace {
     pub fn fixed(&self) -> Option<Secret> {
         match self {
             Self::File(_) => None,
-            Self::Held(path, text) => secret_of(path, first_line(text.expose_secret())).ok(),
-            Self::Variable(secret) => Some(secret.clone()),
+            Self::Held(..) | Self::Variable(_) => self.read().ok(),
         }
     }
 
@@ -177,8 +176,9 @@ impl SecretPlace {
     pub fn read(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(secret) => Ok(secret.clone()),
-            Self::Held(path, text) => secret_of(path, first_line(text.expose_secret())),
-            Self::File(path) => secret_of(path, first_line(&text_of(path)?)),
+            Self::File(path) | Self::Held(path, _) => {
+                secret_of(path, first_line(self.text()?.expose_secret()))
+            }
         }
     }
 
@@ -210,12 +210,9 @@ impl SecretPlace {
 
     /// Reads several, a line each; empty lines count as none. At least one, at most [`LINES_MAX`].
     pub fn read_lines(&self) -> Result<Vec<Secret>, Error> {
-        let (path, text) = match self {
-            Self::Variable(secret) => (Path::new(""), secret.expose_secret().to_owned()),
-            Self::Held(path, text) => (path.as_path(), text.expose_secret().to_owned()),
-            Self::File(path) => (path.as_path(), text_of(path)?),
-        };
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let (path, text) = (self.file().unwrap_or(Path::new("")), self.text()?);
+        let lines = text.expose_secret().lines();
+        let lines = lines.filter(|line| !line.trim().is_empty());
         let secrets = lines.map(|line| secret_of(path, line));
         let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
         match secrets.len() {
