@@ -66,6 +66,20 @@ fn families() -> BTreeSet<String> {
     for &kind in FindingKind::ALL {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("cure.{}", kind.word()));
+        // All but these are told by a row of their own.
+        use FindingKind::{Employees, LeadDirectory, Lease, Lists, NoSource, Paused, Token};
+        let by_codes = [
+            Employees,
+            LeadDirectory,
+            Lease,
+            Lists,
+            NoSource,
+            Paused,
+            Token,
+        ];
+        if !by_codes.contains(&kind) {
+            keys.insert(format!("detail.{}", kind.word()));
+        }
     }
     let details = DETAILS.iter().chain(&PAUSES).chain(&FLEET_DETAILS);
     keys.extend(details.map(|code| format!("detail.{code}")));

@@ -113,7 +113,7 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
     if pause.reason == NO_DAEMON {
         let what = "no daemon runs: no call is received and none is sent";
         let run = status.command("run @FILE");
-        found.push(todo(FindingKind::NoDaemon, what, run).with("no_daemon", []));
+        found.push(todo(FindingKind::NoDaemon, what, run).with([]));
         return;
     }
     let what = format!("paused ({}): {}", pause.reason, pause.cure);
@@ -127,7 +127,7 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
     };
     let paused = todo(FindingKind::Paused, what, command);
     found.push(match PAUSES.iter().find(|it| **it == pause.reason) {
-        Some(reason) => paused.with(reason, []),
+        Some(reason) => paused.with_code(reason, []),
         None => paused,
     });
 }
@@ -150,7 +150,7 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
         };
         let words = source.why.clone().unwrap_or_default();
         let values = [source.name().to_owned(), words];
-        found.push(todo(kind, why(source), status.check()).with("source_down", values));
+        found.push(todo(kind, why(source), status.check()).with_code("source_down", values));
     }
 }
 
@@ -163,8 +163,7 @@ fn formats(status: &Status, found: &mut Vec<Todo>) {
         if let Some(why) = &source.why {
             let what = format!("source {}: {why}", source.name());
             let values = [source.name().to_owned(), why.clone()];
-            let found_format = todo(FindingKind::OtherFormat, what, status.check());
-            found.push(found_format.with("other_format", values));
+            found.push(todo(FindingKind::OtherFormat, what, status.check()).with(values));
         }
     }
 }
@@ -179,7 +178,7 @@ fn daemons(status: &Status, found: &mut Vec<Todo>) {
                 None => status.command("status"),
             };
             let values = [source.name().to_owned(), other.to_string()];
-            found.push(todo(FindingKind::OtherDaemon, what, command).with("other_daemon", values));
+            found.push(todo(FindingKind::OtherDaemon, what, command).with(values));
         }
     }
 }
@@ -202,7 +201,7 @@ fn trunks(status: &Status, found: &mut Vec<Todo>) {
         named.join(", ")
     );
     let values = [format!("{}{more}", named.join(", "))];
-    found.push(todo(FindingKind::NoTrunk, what, status.check()).with("no_trunk", values));
+    found.push(todo(FindingKind::NoTrunk, what, status.check()).with(values));
 }
 
 fn token(status: &Status, found: &mut Vec<Todo>) {
@@ -232,7 +231,7 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
             _ => ("", "", String::new()),
         };
         if !what.is_empty() {
-            found.push(todo(FindingKind::Token, what, command).with(code, []));
+            found.push(todo(FindingKind::Token, what, command).with_code(code, []));
         }
     }
     // A token by consent is renewed by itself, long before its end.
@@ -246,7 +245,7 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
             counted(days, "day", "days"),
         );
         let values = [days.to_string(), place.to_owned()];
-        found.push(todo(FindingKind::TokenEnds, what, status.check()).with("token_ends", values));
+        found.push(todo(FindingKind::TokenEnds, what, status.check()).with(values));
     }
 }
 
@@ -258,7 +257,7 @@ fn troubles(status: &Status, found: &mut Vec<Todo>) {
         );
         let command = status.command("status");
         let values = [trouble.why.clone()];
-        found.push(todo(FindingKind::CrmTrouble, what, command).with("crm_trouble", values));
+        found.push(todo(FindingKind::CrmTrouble, what, command).with(values));
     }
 }
 
@@ -284,7 +283,7 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     // The calls around it say whether any was lost.
     let command = status.command("calls --today");
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
-    found.push(todo(FindingKind::Gap, what, command).with("gap", values));
+    found.push(todo(FindingKind::Gap, what, command).with(values));
 }
 
 /// A stream that is not the one that was read. However short the span is in which messages may be
@@ -306,8 +305,7 @@ fn replaced(status: &Status, found: &mut Vec<Todo>) {
         );
         let command = status.command("calls --today");
         let values = [status.name_of(&gap.source).to_owned(), why.to_owned()];
-        let recreated = todo(FindingKind::StreamRecreated, what, command);
-        found.push(recreated.with("stream_recreated", values));
+        found.push(todo(FindingKind::StreamRecreated, what, command).with(values));
     }
 }
 
@@ -325,21 +323,21 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let what = format!("{letters}: {}", each.join(", "));
         let command = status.command("dead list");
         let values = [count.to_string()];
-        found.push(todo(FindingKind::DeadLetters, what, command).with("dead_letters", values));
+        found.push(todo(FindingKind::DeadLetters, what, command).with(values));
     }
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
         let what = format!("{calls} for a lead");
         let command = status.command("lead missing");
         let values = [no_lead.to_string()];
-        found.push(todo(FindingKind::NoLead, what, command).with("no_lead", values));
+        found.push(todo(FindingKind::NoLead, what, command).with(values));
     }
     if no_employee > 0 {
         let calls = counted(no_employee, "call waits", "calls wait");
         let what = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
         let values = [no_employee.to_string()];
-        found.push(todo(FindingKind::NoEmployee, what, command).with("no_employee", values));
+        found.push(todo(FindingKind::NoEmployee, what, command).with(values));
     }
 }
 
@@ -350,7 +348,7 @@ fn webhooks(status: &Status, found: &mut Vec<Todo>) {
     if webhooks.state == "no_secret" {
         let what = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";
-        found.push(todo(FindingKind::Webhooks, what, status.check()).with("webhooks", []));
+        found.push(todo(FindingKind::Webhooks, what, status.check()).with([]));
     }
 }
 
@@ -371,7 +369,7 @@ fn directory(status: &Status, found: &mut Vec<Todo>) {
         }
         Some(_) | None => return,
     };
-    found.push(todo(FindingKind::LeadDirectory, what, status.check()).with(code, values));
+    found.push(todo(FindingKind::LeadDirectory, what, status.check()).with_code(code, values));
 }
 
 fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
@@ -381,14 +379,15 @@ fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
     if fields.state == "off" {
         let why = fields.why.as_deref().unwrap_or("no reason is known");
         let what = format!("fields of leads are not written: {why}");
-        let off = todo(FindingKind::LeadFields, what, status.check());
-        found.push(off.with("lead_fields", [why.to_owned()]));
+        found.push(todo(FindingKind::LeadFields, what, status.check()).with([why.to_owned()]));
     }
     for field in fields.fields.iter().filter(|field| !field.ok) {
         let name = format!("--lead-field {}={}", field.name, field.id);
         let what = format!("{name}: {}", field.what);
         let values = [name, field.what.clone()];
-        found.push(todo(FindingKind::LeadFields, what, status.check()).with("lead_field", values));
+        found.push(
+            todo(FindingKind::LeadFields, what, status.check()).with_code("lead_field", values),
+        );
     }
 }
 
@@ -396,7 +395,7 @@ fn books(status: &Status, found: &mut Vec<Todo>) {
     if !status.books.balance() {
         let what = "the books do not add up: a fault of this program; report it with this";
         let command = status.command("status --json");
-        found.push(todo(FindingKind::Books, what, command).with("books", []));
+        found.push(todo(FindingKind::Books, what, command).with([]));
     }
 }
 

@@ -343,7 +343,7 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
         if let Some(why) = why {
             let what = format!("{what}: {why}");
             let words = todo(FindingKind::LastWords, what, status.check());
-            found.push(words.with(code, [why.clone()]));
+            found.push(words.with_code(code, [why.clone()]));
         }
     }
     let floods = fleet.table.iter().flat_map(|table| &table.floods);
@@ -356,7 +356,7 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
         );
         let values = [login.clone(), words.to_string()];
         let flood = todo(FindingKind::LastWords, what, status.check());
-        found.push(flood.with("last_words_flood", values));
+        found.push(flood.with_code("last_words_flood", values));
     }
 }
 
@@ -374,7 +374,8 @@ pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
         );
         let command = status.command("dead list --reason unreadable");
         let values = [login, count.to_string()];
-        found.push(todo(FindingKind::DeadLetters, what, command).with("letters_flood", values));
+        found
+            .push(todo(FindingKind::DeadLetters, what, command).with_code("letters_flood", values));
     }
 }
 
@@ -383,7 +384,7 @@ pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
     if let Some(why) = &status.untold_outcomes {
         let what = format!("results of calls are not written into their stream: {why}");
         let values = [why.clone()];
-        found.push(todo(FindingKind::Outcomes, what, status.check()).with("outcomes", values));
+        found.push(todo(FindingKind::Outcomes, what, status.check()).with(values));
     }
 }
 
@@ -421,7 +422,7 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
         silent.len().to_string(),
         format!("{}{more}", named.join(", ")),
     ];
-    found.push(todo(FindingKind::SilentCollector, what, command).with("silent_collector", values));
+    found.push(todo(FindingKind::SilentCollector, what, command).with(values));
 }
 
 #[cfg(test)]

@@ -122,8 +122,7 @@ pub(super) fn fields(status: &Status, found: &mut Vec<Todo>) {
         let compared = field.compared;
         let what = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
         let values = [flag, count.to_string(), compared.to_string()];
-        let shown = todo(FindingKind::FieldNotShown, what, status.check());
-        found.push(shown.with("field_not_shown", values));
+        found.push(todo(FindingKind::FieldNotShown, what, status.check()).with(values));
     }
 }
 
@@ -139,8 +138,7 @@ pub(super) fn foreign(status: &Status, found: &mut Vec<Todo>) {
              (journal=no)"
         );
         let values = [provider.clone(), calls.to_string()];
-        let doubled = todo(FindingKind::ForeignCalls, what, status.check());
-        found.push(doubled.with("foreign_calls", values));
+        found.push(todo(FindingKind::ForeignCalls, what, status.check()).with(values));
     }
 }
 

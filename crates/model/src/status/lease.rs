@@ -96,7 +96,7 @@ pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
         );
         let values = [lease.name.clone(), why.clone()];
         let unusable = todo(FindingKind::Lease, what, status.check());
-        found.push(unusable.with("lease_unusable", values));
+        found.push(unusable.with_code("lease_unusable", values));
     }
 }
 
@@ -123,7 +123,7 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
         );
         let values = [lease.name.clone(), because];
         let unable = todo(FindingKind::Lease, what, status.check());
-        found.push(unable.with("lease_unable", values));
+        found.push(unable.with_code("lease_unable", values));
     }
     let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
     let holds = |member: &&FleetMember| {
@@ -145,7 +145,7 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
         let command = "callbridge fleet --source URL (the stream of run)";
         let pause = word.pause.clone().unwrap_or_default();
         let unable = todo(FindingKind::Lease, what, command);
-        found.push(unable.with("lease_unable", [safe(&word.hostname), pause]));
+        found.push(unable.with_code("lease_unable", [safe(&word.hostname), pause]));
     }
 }
 

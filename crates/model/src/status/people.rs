@@ -174,7 +174,7 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
     });
     let all = unknown.chain(doubtful).chain(nobody);
     found.extend(all.map(|(code, what, values)| {
-        todo(FindingKind::Employees, what, status.check()).with(code, values)
+        todo(FindingKind::Employees, what, status.check()).with_code(code, values)
     }));
 }
 
@@ -194,6 +194,6 @@ pub(super) fn lists(status: &Status, found: &mut Vec<Todo>) {
                 ("list_rows", vec![list.file.clone(), bad.to_string(), each])
             }
         };
-        todo(FindingKind::Lists, what, status.check()).with(code, values)
+        todo(FindingKind::Lists, what, status.check()).with_code(code, values)
     }));
 }

@@ -58,7 +58,7 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Todo>) {
             let values = [source.name().to_owned(), (*what).to_owned()];
             let what = format!("{name}: {what}");
             let deaf = todo(FindingKind::NotHeard, what, status.check());
-            found.push(deaf.with("not_heard_why", values));
+            found.push(deaf.with_code("not_heard_why", values));
         } else if seconds >= SILENT_SECONDS {
             let what = format!(
                 "{name} is connected for {} and has received no event of a call: there were no \
@@ -66,12 +66,12 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Todo>) {
                 seconds_in_words(seconds.unsigned_abs())
             );
             let values = [source.name().to_owned()];
-            found.push(todo(FindingKind::NotHeard, what, status.check()).with("not_heard", values));
+            found.push(todo(FindingKind::NotHeard, what, status.check()).with(values));
         }
         if !lacks.is_empty() {
             let what = format!("{name}: {}", lacks.join("; "));
             let values = [source.name().to_owned(), lacks.join("; ")];
-            found.push(todo(FindingKind::Rights, what, status.check()).with("rights", values));
+            found.push(todo(FindingKind::Rights, what, status.check()).with(values));
         }
     }
 }

@@ -61,8 +61,7 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
                 channels(status)
             );
             let values = [trunk.name.clone(), others.to_string()];
-            let silent = todo(FindingKind::SilentTrunk, what, status.check());
-            found.push(silent.with("silent_trunk", values));
+            found.push(todo(FindingKind::SilentTrunk, what, status.check()).with(values));
         }
         let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
         if trunk.has_employees && unlisted && trunk.since.is_some_and(known) {
@@ -74,8 +73,7 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
                 extensions(status, ", of extensions (")
             );
             let values = [trunk.name.clone(), trunk.day_extensions.to_string()];
-            let silent = todo(FindingKind::SilentEmployees, what, status.check());
-            found.push(silent.with("silent_employees", values));
+            found.push(todo(FindingKind::SilentEmployees, what, status.check()).with(values));
         }
     }
 }
@@ -100,7 +98,7 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Todo>) {
         extensions(status, " (extensions "),
     );
     let values = [calls.to_string(), names.join(", ")];
-    found.push(todo(FindingKind::NoEmployees, what, status.check()).with("no_employees", values));
+    found.push(todo(FindingKind::NoEmployees, what, status.check()).with(values));
 }
 
 /// ` (over PJSIP/citty, SIP/10.0.0.7)`: channels of no trunk that came by in a day.

@@ -134,28 +134,21 @@ pub struct Todo {
 /// What is found, as a row of a table of texts and the values in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// One of [`DETAILS`]; empty where it comes from an older daemon.
+    /// The kind's word, or one of [`DETAILS`]; empty where it comes from an older daemon.
     pub code: &'static str,
     /// In the order of the row's marks.
     pub values: Vec<String>,
 }
 
-/// Every [`Detail::code`] there is, beside [`super::PAUSES`].
-pub const DETAILS: [&str; 42] = [
-    "books",
-    "crm_trouble",
-    "dead_letters",
+/// Every [`Detail::code`] there is, beside [`super::PAUSES`] and the words of kinds.
+pub const DETAILS: [&str; 19] = [
     "employee_doubtful",
     "employee_unknown",
     "employees_unmatched",
-    "field_not_shown",
-    "foreign_calls",
-    "gap",
     "last_words",
     "last_words_flood",
     "last_words_unread",
     "lead_field",
-    "lead_fields",
     "leads_barred",
     "leads_unread",
     "lease_unable",
@@ -164,35 +157,27 @@ pub const DETAILS: [&str; 42] = [
     "list_empty",
     "list_rows",
     "list_unused",
-    "no_daemon",
-    "no_employee",
-    "no_employees",
-    "no_lead",
-    "no_trunk",
-    "not_heard",
     "not_heard_why",
-    "other_daemon",
-    "other_format",
-    "outcomes",
-    "rights",
-    "silent_collector",
-    "silent_employees",
-    "silent_trunk",
     "source_down",
-    "stream_recreated",
     "token_consent",
-    "token_ends",
     "token_not_refreshed",
-    "webhooks",
 ];
 
 impl Todo {
-    pub(super) fn with(mut self, code: &'static str, values: impl Into<Vec<String>>) -> Self {
+    /// With values in the row of its kind.
+    pub(super) fn with(self, values: impl Into<Vec<String>>) -> Self {
+        let (code, values) = (self.kind.word(), values.into());
+        let detail = Detail { code, values };
+        Self { detail, ..self }
+    }
+
+    /// With values in a row of its own.
+    pub(super) fn with_code(self, code: &'static str, values: impl Into<Vec<String>>) -> Self {
         // The table of texts has a row for these alone.
         debug_assert!(DETAILS.contains(&code) || super::PAUSES.contains(&code));
         let values = values.into();
-        self.detail = Detail { code, values };
-        self
+        let detail = Detail { code, values };
+        Self { detail, ..self }
     }
 }
 
