@@ -194,6 +194,7 @@ fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reas
 }
 
 /// Who called and who answered, in the CRM's ids.
+#[derive(Default)]
 pub(crate) struct Who {
     pub(crate) lead_id: Option<LeadId>,
     /// Where it came from, in words.
@@ -218,11 +219,8 @@ pub(crate) fn who(
         });
         let no_lead = Some((Reason::NoLead, words));
         return Who {
-            lead_id: None,
-            lead_from: None,
-            employee_id: None,
             no_lead,
-            no_employee: None,
+            ..Who::default()
         };
     };
     let by_rules = || match people.lead_of(call, record.client_phone.as_ref(), trunk) {

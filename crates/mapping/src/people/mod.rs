@@ -80,14 +80,16 @@ impl People {
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let by_number = trunk.leads.iter().position(LeadRule::is_by_number);
         let (said, rest) = trunk.leads.split_at(by_number.unwrap_or(trunk.leads.len()));
-        let given = match says_a_lead(call, trunk) {
+        let ask = |rule| self.ask(rule, call, phone, trunk);
+        // The dialplan itself names a lead, by any rule of the trunk that reads it there.
+        let mut of_call = trunk.leads.iter().filter(|rule| !rule.is_by_number());
+        let given = match of_call.any(|rule| !matches!(ask(rule), LeadAnswer::None(_))) {
             true => None,
             false => self.given(phone),
         };
         let (unread, given): (Vec<_>, Vec<_>) = given
             .into_iter()
             .partition(|it| matches!(it, LeadAnswer::None(_)));
-        let ask = |rule| self.ask(rule, call, phone, trunk);
         let answers = said.iter().map(ask).chain(given);
         first_of(answers.chain(rest.iter().map(ask)).chain(unread), || {
             format!(
@@ -221,17 +223,6 @@ fn first_of(
         misses.push(unasked());
     }
     LeadAnswer::None(misses.join("; "))
-}
-
-/// The dialplan itself names a lead of this call, by any rule of the trunk that reads it there.
-fn says_a_lead(call: &FinishedCall, trunk: &Trunk) -> bool {
-    let said = trunk.leads.iter().map(|rule| match rule {
-        LeadRule::Variable(name) => variable(name, call),
-        LeadRule::UserField(pattern) => user_field(pattern, call),
-        LeadRule::Csv(_) | LeadRule::Directory => LeadAnswer::None(String::new()),
-    });
-    let mut said = said.filter(|answer| !matches!(answer, LeadAnswer::None(_)));
-    said.next().is_some()
 }
 
 fn variable(name: &str, call: &FinishedCall) -> LeadAnswer {

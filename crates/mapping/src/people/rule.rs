@@ -74,19 +74,17 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
     }
     let unknown = || format!("`{piece}` is not a lead rule; there are {FORMS}");
     let (kind, rest) = piece.split_once(':').ok_or_else(unknown)?;
-    if !matches!(kind, "var" | "userfield" | "csv") {
-        return Err(unknown());
-    }
-    if rest.is_empty() {
-        return Err(format!("nothing follows `{kind}:`; there are {FORMS}"));
-    }
     match kind {
+        "var" | "userfield" | "csv" if rest.is_empty() => {
+            Err(format!("nothing follows `{kind}:`; there are {FORMS}"))
+        }
         "var" if rest.len() > VARIABLE_NAME_BYTES_MAX => Err(format!(
             "`var:{rest}`: the name of a variable has at most {VARIABLE_NAME_BYTES_MAX} bytes"
         )),
         "var" => Ok(LeadRule::Variable(rest.to_owned())),
         "csv" => Ok(LeadRule::Csv(PathBuf::from(rest))),
-        _ => pattern(rest).map(LeadRule::UserField),
+        "userfield" => pattern(rest).map(LeadRule::UserField),
+        _ => Err(unknown()),
     }
 }
 
