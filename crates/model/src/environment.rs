@@ -13,8 +13,8 @@ pub const ETC: &str = "/etc/callbridge";
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,
-    /// Folders of credentials, and how the names of the service's begin.
-    stores: Vec<(PathBuf, String)>,
+    /// The folder of credentials, and how the names of the service's begin.
+    store: Option<(PathBuf, String)>,
 }
 
 impl Environment {
@@ -26,7 +26,7 @@ impl Environment {
         });
         Self {
             variables: named.collect(),
-            stores: Vec::new(),
+            store: None,
         }
     }
 
@@ -36,7 +36,7 @@ impl Environment {
             variables: pairs
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .into(),
-            stores: Vec::new(),
+            store: None,
         }
     }
 
@@ -48,7 +48,7 @@ impl Environment {
         let name = name.and_then(|name| name.strip_suffix(".flags"));
         if let (Some(name), Some(folder)) = (name, flags.parent()) {
             let beginning = format!("callbridge.{name}.");
-            self.stores = vec![(credstore(folder), beginning)];
+            self.store = Some((credstore(folder), beginning));
         }
         self
     }
@@ -62,11 +62,9 @@ impl Environment {
 
     /// The file of this credential in the store of the service whose flags were read.
     pub fn stored_credential(&self, name: &str) -> Option<PathBuf> {
-        let mut files = self
-            .stores
-            .iter()
-            .map(|(folder, beginning)| folder.join(format!("{beginning}{name}")));
-        files.find(|file| file.exists())
+        let (folder, beginning) = self.store.as_ref()?;
+        let file = folder.join(format!("{beginning}{name}"));
+        file.exists().then_some(file)
     }
 
     /// The names of all of them, in order.

@@ -87,7 +87,8 @@ pub struct Write {
 }
 
 /// What is to be done next for a lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum NextAction {
     /// Its values are to be written.
     Write,
@@ -97,11 +98,8 @@ pub enum NextAction {
 
 impl NextAction {
     /// The word stored.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Poll => "poll",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

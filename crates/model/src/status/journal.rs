@@ -12,6 +12,8 @@ const FOREIGN_MIN: u64 = 2;
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum SentField {
     /// How long they talked.
     #[default]
@@ -34,21 +36,12 @@ pub enum SentField {
 
 impl SentField {
     /// The word told and compared: `talk`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Talk => "talk",
-            Self::Phone => "phone",
-            Self::Extension => "extension",
-            Self::Employee => "employee",
-            Self::Direction => "direction",
-            Self::Answered => "answered",
-            Self::Start => "start",
-            Self::Duration => "duration",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// As a person calls it, and whether `--field` sets its name.
-    const fn words(self) -> (&'static str, bool) {
+    fn words(self) -> (&'static str, bool) {
         match self {
             Self::Talk => ("talk time", true),
             Self::Phone | Self::Extension => (self.word(), true),

@@ -25,8 +25,8 @@ pub struct ListFile {
 }
 
 impl ListFile {
-    /// What is wrong with it, in words.
-    fn fault(&self) -> Option<String> {
+    /// What is wrong with it: the code of its row in the table of texts, words, and values.
+    fn fault(&self) -> Option<(&'static str, String, Vec<String>)> {
         let Self {
             file, rows, bad, ..
         } = self;
@@ -38,8 +38,10 @@ impl ListFile {
                 }
                 None => "nothing of it is in force".to_owned(),
             };
+            let values = vec![file.clone(), why.clone()];
             let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(why);
-            return Some(format!("the list {file} cannot be used: {why}; {stays}"));
+            let what = format!("the list {file} cannot be used: {why}; {stays}");
+            return Some(("list_unused", what, values));
         }
         if *bad > 0 {
             let rows = super::verdict::counted(*bad, "row", "rows");
@@ -48,11 +50,11 @@ impl ListFile {
                 more => format!("; and {more} more"),
             };
             let each = self.faults.join("; ");
-            return Some(format!(
-                "{rows} of the list {file} cannot be used: {each}{more}"
-            ));
+            let what = format!("{rows} of the list {file} cannot be used: {each}{more}");
+            return Some(("list_rows", what, vec![file.clone(), bad.to_string(), each]));
         }
-        (*rows == 0).then(|| format!("the list {file} has no row"))
+        let empty = || format!("the list {file} has no row");
+        (*rows == 0).then(|| ("list_empty", empty(), vec![file.clone()]))
     }
 }
 
@@ -183,17 +185,8 @@ fn count(of: usize) -> u64 {
 }
 
 pub(super) fn lists(status: &Status, found: &mut Vec<Todo>) {
-    let faults = status.lists.iter();
-    let faults = faults.filter_map(|list| Some((list, list.fault()?)));
-    found.extend(faults.map(|(list, what)| {
-        let (code, values) = match (&list.why, list.bad) {
-            (Some(why), _) => ("list_unused", vec![list.file.clone(), why.clone()]),
-            (None, 0) => ("list_empty", vec![list.file.clone()]),
-            (None, bad) => {
-                let each = list.faults.join("; ");
-                ("list_rows", vec![list.file.clone(), bad.to_string(), each])
-            }
-        };
+    let faults = status.lists.iter().filter_map(ListFile::fault);
+    found.extend(faults.map(|(code, what, values)| {
         todo(FindingKind::Lists, what, status.check()).with_code(code, values)
     }));
 }
