@@ -39,7 +39,6 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     make_folder(dir)?;
     let lock = Lock::take(dir)?;
     let (held, seen) = make_private(&file)?;
-    let on_commit = settings.on_commit.clone();
     check_siblings(&file)?;
     let mut store = Store::over(connect(&file)?, &file, settings)?;
     let farewell = meta::meta(&store, CLEAN)?;
@@ -59,7 +58,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     identity::begin(&mut store, &Seen::of(&now))?;
     let state_dir = StateDir::new(&file, held, lock);
     let (handle, mut guard) =
-        start(store, Some(state_dir), on_commit).map_err(|error| not_writable(&file, &error))?;
+        start(store, Some(state_dir)).map_err(|error| not_writable(&file, &error))?;
     if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {
         let checked = handle.clone();
         let report = move |found| checked.set_integrity(found);

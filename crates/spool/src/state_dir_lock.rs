@@ -121,7 +121,7 @@ impl StateDir {
         std::fs::rename(&new, &self.file).map_err(wrong)?;
         files::sync_folder(&self.file)?;
         files::check_siblings(&self.file)?;
-        let mut store = Store::over(connect(&self.file)?, &self.file, store.settings())?;
+        let mut store = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?;
         identity::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
         self.held = made;
         tracing::error!(

@@ -137,10 +137,6 @@ impl Store {
         copied.map(drop).map_err(wrong)
     }
 
-    pub(super) fn settings(&self) -> Settings {
-        self.settings.clone()
-    }
-
     /// The books. `finished` is always the sum of the eight states.
     pub fn books(&self) -> Books {
         let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);

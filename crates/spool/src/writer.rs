@@ -4,9 +4,9 @@
 //! follow its commit. Reads run between groups, in the order asked, so a read sees every write
 //! asked for before it.
 
+use super::Error;
 use super::check::{Check, Integrity};
 use super::op::{Done, Op};
-use super::{CommitHook, Error};
 use crate::dispatch::prepare;
 use crate::state_dir_lock::StateDir;
 use crate::store::Store;
@@ -164,7 +164,6 @@ impl Drop for Guard {
 pub(super) fn start(
     store: Store,
     state_dir: Option<StateDir>,
-    on_commit: Option<CommitHook>,
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
     let (bump, changed) = watch::channel(0);
@@ -176,7 +175,6 @@ pub(super) fn start(
         bump,
         health: health.clone(),
         stop: Arc::clone(&stop),
-        on_commit,
         refused_at: None,
         state_dir,
     };
@@ -210,7 +208,6 @@ struct Writer {
     bump: watch::Sender<u64>,
     health: watch::Sender<Health>,
     stop: Arc<AtomicBool>,
-    on_commit: Option<CommitHook>,
     /// When a request was last refused for trouble that may pass.
     refused_at: Option<Instant>,
     /// `None` in memory. Let go last, when the file is closed.
@@ -280,7 +277,7 @@ impl Writer {
         };
         let stored = !empty && results.iter().any(Result::is_ok);
         self.report(stored, &results);
-        if !empty && let Some(hook) = &self.on_commit {
+        if !empty && let Some(hook) = &self.store.settings.on_commit {
             hook(began.elapsed());
         }
         if stored {

@@ -85,7 +85,7 @@ fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_
             break;
         }
     }
-    let (handle, guard) = start(store, None, None).expect("a thread");
+    let (handle, guard) = start(store, None).expect("a thread");
     let error = handle.write(vec![call(taken)]).wait().expect_err("full");
     assert_eq!(handle.health().trouble, Some(error.clone()));
     assert_eq!(handle.write(Vec::new()).wait(), Err(error.clone()));
@@ -107,7 +107,7 @@ fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_
 fn room_for_one_row_is_not_called_room_for_what_was_refused_a_moment_ago() {
     let (store, taken) = filled();
     store.limit_pages(85);
-    let (handle, guard) = start(store, None, None).expect("a thread");
+    let (handle, guard) = start(store, None).expect("a thread");
     let many = (taken..taken + 50).map(call).collect();
     let error = handle.write(many).wait().expect_err("no room for fifty");
     assert_eq!(handle.write(Vec::new()).wait(), Ok(Vec::new()));
