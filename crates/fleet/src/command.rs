@@ -127,7 +127,10 @@ async fn listen(
 ) -> Result<Option<tokio::task::JoinHandle<()>>, Error> {
     let Some(addr) = addr else { return Ok(None) };
     let listener = TcpListener::bind(addr).await;
-    let listener = listener.map_err(|source| Error::Listen { addr, source })?;
+    let listener = listener.map_err(|error| Error::Listen {
+        addr,
+        why: error.to_string(),
+    })?;
     tracing::info!(address = %listener.local_addr().unwrap_or(addr), "metrics of the fleet");
     let open = Open {
         name: "--listen",

@@ -33,15 +33,15 @@ pub enum Error {
     #[error("{0}")]
     Unhealthy(String),
     /// The address cannot be listened on.
-    #[error("--listen {addr}: cannot listen: {source}; choose another address")]
+    #[error("--listen {addr}: cannot listen: {why}; choose another address")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// Why.
-        source: io::Error,
+        /// In words, and no source: those are printed with their error.
+        why: String,
     },
     /// What was printed was not taken.
-    #[error("stdout: {0}")]
+    #[error("stdout")]
     Print(#[from] io::Error),
 }
 
