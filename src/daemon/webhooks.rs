@@ -5,9 +5,8 @@ use super::outward;
 use super::tasks::Tasks;
 use crate::config::{Config, Webhooks as Settings};
 use crate::{Failure, OrFail as _, build_time};
-use callbridge_mapping::Trunks;
+use callbridge_model::Code;
 use callbridge_model::status::Webhooks;
-use callbridge_model::{Code, Country};
 use callbridge_spool::Handle;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
@@ -55,14 +54,6 @@ pub(crate) fn is_open_to_readers(settings: &Settings) -> bool {
     settings.tls.is_none() && !settings.listen.ip().is_loopback()
 }
 
-/// Whose phones the CRM may write without a country's code: those of the trunks, where all are of
-/// one country.
-fn country(trunks: &Trunks) -> Option<Country> {
-    let mut all = trunks.iter().filter_map(|trunk| trunk.country);
-    let first = all.next()?;
-    all.all(|other| other == first).then_some(first)
-}
-
 /// Starts the receiver, where one is asked for.
 ///
 /// # Errors
@@ -108,7 +99,7 @@ pub(crate) async fn start(
         spool: spool.clone(),
         stream,
         secrets: Arc::clone(&secrets),
-        country: country(&config.rules.trunks),
+        country: config.rules.country,
         clock_right_from: build_time::right_from(),
         tally: Arc::clone(&shown.tally),
     });

@@ -80,10 +80,10 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
 /// Whose the CRM's numbers are where they name no country.
 fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
     let of_all = flags.country.as_deref().and_then(Country::parse);
-    let mut each = trunks.iter().map(|trunk| trunk.country);
+    let mut each = trunks.iter().filter_map(|trunk| trunk.country);
     of_all.or_else(|| {
-        let first = each.next()??;
-        each.all(|other| other == Some(first)).then_some(first)
+        let first = each.next()?;
+        each.all(|other| other == first).then_some(first)
     })
 }
 
@@ -128,5 +128,32 @@ fn known_pbxs(
     for (name, pbx) in named.filter(|(_, pbx)| !known(pbx)) {
         let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
         faults.add(&format!("--trunk {name}"), words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_crm_are_of_the_one_country_that_the_trunks_name() {
+        let of = |all: Option<&str>, texts: &[&str]| {
+            let parse = |text: &&str| flag::parse(text, &Trunk::default()).expect("a trunk");
+            let trunks = Trunks::new(texts.iter().map(parse).collect()).expect("no conflict");
+            let flags = TrunkFlags {
+                country: all.map(str::to_owned),
+                ..TrunkFlags::default()
+            };
+            country(&flags, &trunks)
+        };
+        let uz = Country::parse("UZ");
+        assert!(uz.is_some());
+        assert_eq!(of(None, &["a=SIP/a,country=UZ", "b=SIP/b"]), uz);
+        assert_eq!(
+            of(None, &["a=SIP/a,country=UZ", "b=SIP/b,country=KZ"]),
+            None
+        );
+        assert_eq!(of(Some("UZ"), &["a=SIP/a", "b=SIP/b,country=KZ"]), uz);
+        assert_eq!(of(None, &["a=SIP/a"]), None);
     }
 }

@@ -36,7 +36,7 @@ pub struct Rules {
     /// The same for single PBXs, by their id (`from=DATE` of a file).
     pub since: BTreeMap<String, EventTime>,
     /// Whose numbers have no country's code in what the CRM tells of leads: `--country`, or the one
-    /// country of all trunks.
+    /// country that the trunks name.
     pub country: Option<Country>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
