@@ -43,7 +43,7 @@ pub struct Answered {
     pub verdict: &'static str,
     /// What the service or the transport said, where it refused or failed.
     pub words: String,
-    /// What a sweep told of the calls it was about.
+    /// What a reconciliation told of the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
     /// The lead request, and its answer for whoever asked for it, with the token that it was asked
     /// with.

@@ -195,9 +195,9 @@ impl<'a> Choice<'a> {
         self.core.confirmation.page_strategy()
     }
 
-    /// A call that neither polls, which are refused, nor sweeps will ever tell of: it was left to
-    /// the polls before, or no page can be read and a webhook was waited for as long as a requestId
-    /// lives.
+    /// A call that neither polls, which are refused, nor reconciliations will ever tell of: it was
+    /// left to the polls before, or no page can be read and a webhook was waited for as long as a
+    /// requestId lives.
     fn unobservable(&self) -> Option<&'a Unconfirmed> {
         if !self.core.rights.polls_barred(self.now.boot) {
             return None;
@@ -247,7 +247,7 @@ impl<'a> Choice<'a> {
         self.pages().is_readable(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
-    /// The journal lets itself be swept, as far as is known.
+    /// The journal lets itself be reconciled, as far as is known.
     pub(super) fn may_reconcile(&self) -> bool {
         let fails = self.core.gate.troubles.fails(Part::Reconciliation);
         self.pages().is_on(self.now.wall) && !fails && !self.core.settings.dry_run
@@ -329,10 +329,10 @@ impl<'a> Choice<'a> {
             .saturating_sub(self.core.in_flight.polls())
     }
 
-    /// One sweep at a time.
+    /// One reconciliation at a time.
     fn reconcile_when_free(&self, open: Open) -> Option<Task> {
         let begins = !self.core.confirmation.reconciliation.is_running();
-        // where sweeps fail one goes out now and then, to see whether they still do
+        // where reconciliations fail one goes out now and then, to see whether they still do
         let on = self.pages().is_on(self.now.wall) && !self.core.settings.dry_run;
         let needs =
             self.core.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
@@ -354,7 +354,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// A sweep that pays even while calls wait, or what tells whether it would.
+    /// A reconciliation that pays even while calls wait, or what tells whether it would.
     fn reconcile_if_it_pays(&self, open: Open) -> Option<Task> {
         let probe = self.core.confirmation.probe.as_ref().filter(|_| open.polls);
         if let Some(probe) = probe.filter(|it| self.may_poll(it)) {
@@ -387,8 +387,8 @@ impl<'a> Choice<'a> {
         (!self.has_company(due)).then(|| poll(due))
     }
 
-    /// Others were accepted about when this call was: a sweep for all of them is cheaper than a
-    /// poll for each, and soon.
+    /// Others were accepted about when this call was: a reconciliation for all of them is cheaper
+    /// than a poll for each, and soon.
     fn has_company(&self, call: &Unconfirmed) -> bool {
         let young = call.age(self.now.wall) < TOGETHER && call.polls == 0;
         self.core.load.waiting >= u64::from(WORTH)

@@ -19,13 +19,13 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{FIRST_POLL, Hooked, IfAbsent, Op, RowId, Step, Unconfirmed};
 use std::time::Duration;
 
-/// Between two sweeps that both count a call as absent.
+/// Between two reconciliations that both count a call as absent.
 const APART: Duration = Duration::from_secs(60);
 
 /// How much longer than persisting lasts an unresolved call is looked for before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a sweep that could not begin is not tried again.
+/// How long a reconciliation that could not begin is not tried again.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is known of the ways to confirm calls.
@@ -35,9 +35,9 @@ pub(super) struct Confirmation {
     /// Calls that another may have sent.
     pub(super) search: PossiblySentSearch,
     webhooks: WebhookExpectation,
-    /// Its outcome tells whether the journal can be swept the way it was.
+    /// Its outcome tells whether the journal can be reconciled the way it was.
     pub(super) probe: Option<Unconfirmed>,
-    /// No sweep begins before.
+    /// No reconciliation begins before.
     pub(super) reconcile_from: Duration,
     pub(super) polled_last: bool,
     /// The latest acceptance of a call that is journaled.
@@ -86,7 +86,7 @@ impl Confirmation {
         self.page_strategy().is_readable(now.wall) || !self.webhooks_wait(now).is_zero()
     }
 
-    /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
+    /// On an idle line a reconciliation too early costs nothing; while calls wait it must pay.
     pub(super) fn confirmable_before(&self, now: Now, load: Load) -> EventTime {
         let age = if load.loaded {
             self.page_strategy().persisting
@@ -108,7 +108,7 @@ impl Confirmation {
         Op::step(row, step, now.wall)
     }
 
-    /// What the spool says of webhooks, and whether nothing but sweeps will do.
+    /// What the spool says of webhooks, and whether nothing but reconciliations will do.
     pub(super) fn update(&mut self, hooked: Option<Hooked>, only_pages: bool) {
         self.webhooks.seen(hooked);
         self.reconciliation.only_way = only_pages;
@@ -149,13 +149,13 @@ impl Confirmation {
         self.probe = None;
     }
 
-    /// The sweep's request was refused.
+    /// The reconciliation's request was refused.
     pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
         self.search.begin_anew();
         self.reconciliation.unswept(now.wall, bar);
     }
 
-    /// A poll found its call in the journal: what that says of the sweeps.
+    /// A poll found its call in the journal: what that says of the reconciliations.
     pub(super) fn polled(&mut self, now: Now, call: &Unconfirmed) {
         self.settled(now, call);
         self.reconciliation.polled(now.wall, call);
@@ -166,7 +166,8 @@ impl Confirmation {
         self.webhooks.asked_for(now.wall, call.age(now.wall));
     }
 
-    /// This call was answered: that tells why a sweep missed so much, where it is the probe.
+    /// This call was answered: that tells why a reconciliation missed so much, where it is the
+    /// probe.
     pub(super) fn answered(&mut self, now: Now, row: Option<RowId>, outcome: Outcome) {
         let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) else {
             return;
@@ -208,8 +209,8 @@ impl Confirmation {
         (steps, any)
     }
 
-    /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
-    /// is polled alone. An unresolved call cannot be polled.
+    /// A reconciliation did not show this call. That proves nothing: after two of them, a minute
+    /// apart, it is polled alone. An unresolved call cannot be polled.
     pub(super) fn absent(
         &self,
         now: Now,

@@ -48,8 +48,8 @@ impl Core {
         }
     }
 
-    /// An unresolved call that no sweep can find: sent again with its uuid, which makes no second
-    /// record (§4.5.4), or given up.
+    /// An unresolved call that no reconciliation can find: sent again with its uuid, which makes no
+    /// second record (§4.5.4), or given up.
     pub fn revive(&self, now: Now, call: &Unconfirmed) -> Step {
         let refused = self.rights.polls_barred(now.boot) && self.tokens.reads(now, &call.token);
         match refused && !self.confirmation.works_without_polls(now) {
@@ -120,7 +120,7 @@ impl Core {
     }
 
     fn reconcile(&mut self, now: Now, unconfirmed: Vec<Unconfirmed>) -> Option<Request> {
-        // while polls are refused nothing but a sweep finds a call, whatever its token
+        // while polls are refused nothing but a reconciliation finds a call, whatever its token
         let polls = !self.rights.polls_barred(now.boot);
         let tokens: Vec<TokenFingerprint> =
             self.tokens.living(now).filter(|_| polls).cloned().collect();

@@ -16,7 +16,7 @@ pub enum Outcome {
     Known,
     /// A page of the journal.
     Swept,
-    /// The journal cannot be swept.
+    /// The journal cannot be reconciled.
     Unswept,
     /// A dead letter.
     Dead,

@@ -96,13 +96,14 @@ pub enum Lane {
     Deadline,
     /// A call that happens now.
     Live,
-    /// A poll that waited too long, where no sweep will do.
+    /// A poll that waited too long, where no reconciliation will do.
     OldPoll,
-    /// A sweep that pays while calls wait, or the poll that tells whether sweeps work.
+    /// A reconciliation that pays while calls wait, or the poll that tells whether reconciliations
+    /// work.
     Reconcile,
     /// A call from before.
     Backlog,
-    /// A sweep or a poll, when nothing is to be submitted.
+    /// A reconciliation or a poll, when nothing is to be submitted.
     Confirm,
     /// Something about leads that should not wait for an idle line: one in ten seconds while calls
     /// wait, before them.
@@ -129,7 +130,7 @@ pub enum Task {
     Submit(RowId),
     /// To ask what became of this one.
     Poll(Box<Unconfirmed>),
-    /// To look which calls the journal holds; the next page where a sweep is running.
+    /// To look which calls the journal holds; the next page where a reconciliation is running.
     Reconcile {
         /// The first page of a new one.
         begins: bool,
@@ -160,7 +161,7 @@ impl Plan {
 pub struct About {
     /// The call to submit.
     pub row: Option<Row>,
-    /// The calls to sweep for.
+    /// The calls to reconcile.
     pub unconfirmed: Vec<Unconfirmed>,
     /// The calls that another may have sent: of which to look for the next, and how many were
     /// found.
@@ -177,7 +178,7 @@ pub enum Decision {
     /// Launch this.
     Send(Plan),
     /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
-    /// be swept: commit what [`super::Core::revive`] gives.
+    /// be reconciled: commit what [`super::Core::revive`] gives.
     Revive(Box<Unconfirmed>),
     /// Commit these, and ask again.
     Commit(Vec<Op>),

@@ -14,7 +14,7 @@ pub const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 /// How long a call that others were accepted with waits to be confirmed together with them.
 pub const TOGETHER: Duration = Duration::from_secs(5);
 
-/// From here on what is not confirmed is old: it is swept for even while calls wait to be
+/// From here on what is not confirmed is old: it is reconciled even while calls wait to be
 /// submitted, or polled in turns with them.
 pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 
@@ -52,7 +52,8 @@ pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -
     at.max(now.plus(Duration::from_secs(1)))
 }
 
-/// When a call is looked for again that a sweep did not show, so long after it was accepted.
+/// When a call is looked for again that a reconciliation did not show, so long after it was
+/// accepted.
 pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
     if idle && age < IDLE_FOR {
         return now.plus(IDLE);

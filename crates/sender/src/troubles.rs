@@ -1,4 +1,4 @@
-//! The troubles of the service's parts, each by itself: submissions, polls, sweeps and the
+//! The troubles of the service's parts, each by itself: submissions, polls, reconciliations and the
 //! token's record. What failed is proved by its own success; while nothing at all passes they are
 //! one trouble, and one request at a time looks whether it is over.
 

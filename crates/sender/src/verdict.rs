@@ -56,7 +56,7 @@ pub enum Verdict {
     Known(TokenInfo),
     /// A page of the journal.
     Swept(Page),
-    /// The journal cannot be swept this way.
+    /// The journal cannot be reconciled this way.
     Unswept {
         /// The service's words.
         why: String,
@@ -103,7 +103,7 @@ pub enum Verdict {
     },
 }
 
-/// Why a sweep was refused.
+/// Why a reconciliation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bar {
     /// A page is too large (`MAX`, §7.5).

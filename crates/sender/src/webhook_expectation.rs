@@ -1,5 +1,5 @@
 //! Webhooks that confirm calls (CALL_COMPLETED, §6.8) cost nothing: while they flow, polls and
-//! sweeps stand back for what has come too late to come.
+//! reconciliations stand back for what has come too late to come.
 
 use callbridge_call::EventTime;
 use callbridge_spool::{HELD_MAX, Hooked};

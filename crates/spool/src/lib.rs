@@ -137,7 +137,7 @@ pub const LETTERS_PAGE: usize = 500;
 pub const DUE_POLLS_MAX: usize = 8;
 /// Confirmable calls counted in one [`WorkQueue`].
 pub const CONFIRMABLE_MAX: u32 = 200;
-/// Calls that one sweep looks for.
+/// Calls that one reconciliation looks for.
 pub const RECONCILE_MAX: usize = 500;
 /// Deliveries of webhooks are known again for so long (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);

@@ -163,9 +163,9 @@ pub struct Unconfirmed {
     pub first_sent: EventTime,
     /// Polls so far.
     pub polls: u32,
-    /// When to look next, by poll or sweep.
+    /// When to look next, by poll or reconciliation.
     pub next_poll: EventTime,
-    /// Sweeps that did not show it, a minute apart at least.
+    /// Reconciliations that did not show it, a minute apart at least.
     pub absent: u32,
     /// When it was counted absent last.
     pub absent_at: Option<EventTime>,
@@ -206,7 +206,7 @@ pub struct QueueQuery {
     pub untried_first: bool,
 }
 
-/// Calls that a sweep of the journal should show by now.
+/// Calls that a reconciliation of the journal should show by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confirmable {
     /// How many, at most [`super::CONFIRMABLE_MAX`].
@@ -243,9 +243,9 @@ pub struct WorkQueue {
     /// Of each of these tokens the submitted call that was accepted first: its requestId ends
     /// first.
     pub oldest_submitted: Vec<Unconfirmed>,
-    /// Those that a sweep should show by now, unresolved calls among them.
+    /// Those that a reconciliation should show by now, unresolved calls among them.
     pub confirmable: Confirmable,
-    /// One of these tokens that two sweeps have missed and that is due for a poll.
+    /// One of these tokens that two reconciliations have missed and that is due for a poll.
     pub alone: Option<Unconfirmed>,
     /// An unresolved call that is due.
     pub unresolved: Option<Unconfirmed>,

@@ -1,5 +1,5 @@
-//! Sweeps: a page of the journal (`POST call-history/filter`, §4.5) confirms as many calls as it
-//! shows, for one request.
+//! Reconciliations: a page of the journal (`POST call-history/filter`, §4.5) confirms as many calls
+//! as it shows, for one request.
 //!
 //! ```text
 //!  sought (spool) ─▶ begin ─▶ page ─▶ heard ──▶ found: they are journaled
@@ -8,8 +8,8 @@
 //! absent
 //! ```
 //! Pages hold everybody's records. The order is not published (§4.7): the first page is read; where
-//! it shows none of ours, the last one, and from then on the end that showed some. A sweep never
-//! proves a failure.
+//! it shows none of ours, the last one, and from then on the end that showed some. A reconciliation
+//! never proves a failure.
 
 pub mod page_strategy;
 
@@ -22,29 +22,30 @@ use page_strategy::{End, PageStrategy, Range, unread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// On an idle line so many are cheaper to sweep than to poll.
+/// On an idle line so many are cheaper to reconcile than to poll.
 pub const WORTH: u32 = 3;
 
-/// Pages that one sweep reads at most.
+/// Pages that one reconciliation reads at most.
 const PAGES_MAX: usize = 12;
 
-/// Pages that one sweep reads at most while they show none of ours.
+/// Pages that one reconciliation reads at most while they show none of ours.
 const FRUITLESS_MAX: usize = 4;
 
-/// Answers that are no page, in a row, after which sweeps are left alone.
+/// Answers that are no page, in a row, after which reconciliations are left alone.
 const FAULTS_MAX: u32 = 3;
 
 /// Pages over which the yield is judged, and the least that a page must show.
 const YIELD: (u32, u32) = (4, 2);
 
-/// Calls that two sweeps missed although the journal held them, before another range is tried.
+/// Calls that two reconciliations missed although the journal held them, before another range is
+/// tried.
 const MISSED_MAX: u32 = 2;
 
 /// A call accepted this long after it was first sent was sent more than once: the journal may hold
 /// it since the first time.
 const ONE_TRY: Duration = Duration::from_secs(40);
 
-/// A sweep between its first page and its last.
+/// A reconciliation between its first page and its last.
 #[derive(Clone, Debug)]
 struct Running {
     targets: BTreeMap<CallUuid, ReconcileTarget>,
@@ -64,16 +65,16 @@ struct ReconcileTarget {
     call: Unconfirmed,
     /// It should have been written by now: if no page shows it, it is absent.
     confirmable: bool,
-    /// No token that lives can read its requestId: nothing but a sweep finds it.
+    /// No token that lives can read its requestId: nothing but a reconciliation finds it.
     unresolved: bool,
 }
 
-/// What the sweeps came to.
+/// What the reconciliations came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// The journal holds them.
     pub found: Vec<Unconfirmed>,
-    /// The sweep is over, and no page showed these.
+    /// The reconciliation is over, and no page showed these.
     pub absent: Vec<Unconfirmed>,
     /// Every page of the range was read.
     pub complete: bool,
@@ -84,7 +85,7 @@ pub struct Findings {
     pub probe: Option<Unconfirmed>,
 }
 
-/// All about sweeps.
+/// All about reconciliations.
 #[derive(Clone, Debug, Default)]
 pub struct JournalReconciliation {
     /// What is remembered.
@@ -113,12 +114,12 @@ impl JournalReconciliation {
         self.page_strategy.size.get() * 9 / 10
     }
 
-    /// Whether another page of the same sweep is wanted.
+    /// Whether another page of the same reconciliation is wanted.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// The call is looked for by the sweep that is running.
+    /// The call is looked for by the reconciliation that is running.
     pub fn seeks(&self, call: &Unconfirmed) -> bool {
         self.running
             .as_ref()
@@ -144,8 +145,8 @@ impl JournalReconciliation {
         self.faults = 0;
     }
 
-    /// The page to ask for: of the running sweep, or the first of a new one for these calls.
-    /// `None` when none of them was accepted before `confirmable_before` and is due.
+    /// The page to ask for: of the running reconciliation, or the first of a new one for these
+    /// calls. `None` when none of them was accepted before `confirmable_before` and is due.
     pub fn page(
         &mut self,
         now: EventTime,
@@ -218,7 +219,7 @@ impl JournalReconciliation {
     }
 
     /// A page came. `loaded`: calls wait to be submitted, so that few left over can wait for the
-    /// next sweep.
+    /// next reconciliation.
     pub fn on_page(&mut self, now: EventTime, page: &Page, loaded: bool) -> Findings {
         self.faults = 0;
         let Some(mut run) = self.running.take() else {
@@ -368,7 +369,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// The request failed, or its answer was no page. The sweep begins anew.
+    /// The request failed, or its answer was no page. The reconciliation begins anew.
     pub fn failed(&mut self, now: EventTime) {
         self.running = None;
         self.faults += 1;
@@ -378,7 +379,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// The request never left, or nothing can be said of it: the sweep begins anew.
+    /// The request never left, or nothing can be said of it: the reconciliation begins anew.
     pub fn dropped(&mut self) {
         self.running = None;
     }
@@ -429,8 +430,8 @@ impl JournalReconciliation {
     }
 }
 
-/// A sweep stops before the last page: few are left. Where the oldest stands first, those that
-/// should stand before what was found do not; else nobody knows, and all are looked for again.
+/// A reconciliation stops before the last page: few are left. Where the oldest stands first, those
+/// that should stand before what was found do not; else nobody knows, and all are looked for again.
 fn passed_by(run: Running, findings: &mut Findings) {
     let newest = findings.found.iter().map(|call| call.submitted_at).max();
     let in_order = is_oldest_first(&findings.found);

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long after a refusal or a poor yield sweeps are left alone.
+/// How long after a refusal or a poor yield reconciliations are left alone.
 pub const OFF: Duration = Duration::from_secs(3600);
 
 /// The least and the most that persisting is taken to last.
 const PERSISTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(120));
 
-/// What the range of a sweep begins with. Each is tried when the one before it misses calls that
-/// the journal is known to hold. The words are stored.
+/// What the range of a reconciliation begins with. Each is tried when the one before it misses
+/// calls that the journal is known to hold. The words are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Range {
@@ -86,7 +86,7 @@ pub struct PageStrategy {
     pub pages: u32,
     /// It has shown calls of ours this way.
     pub proven: bool,
-    /// Not to be swept before this moment.
+    /// Not to be reconciled before this moment.
     pub off_until: Option<EventTime>,
     /// But it can be read: what nothing else can find is looked for all the same.
     #[serde(default)]
@@ -111,7 +111,7 @@ impl Default for PageStrategy {
 }
 
 impl PageStrategy {
-    /// Whether the journal may be swept now. A moment further off than an hour was remembered
+    /// Whether the journal may be reconciled now. A moment further off than an hour was remembered
     /// before the clock was set back.
     pub fn is_on(&self, now: EventTime) -> bool {
         self.off_until
@@ -123,7 +123,7 @@ impl PageStrategy {
         self.is_on(now) || self.poor
     }
 
-    /// It cannot be swept: tried again in an hour.
+    /// It cannot be reconciled: tried again in an hour.
     pub fn off(&mut self, now: EventTime) {
         self.off_until = Some(now.plus(OFF));
         self.poor = false;

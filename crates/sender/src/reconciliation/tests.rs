@@ -102,7 +102,7 @@ impl Journal {
     }
 }
 
-/// What a whole sweep came to, and how many pages it read.
+/// What a whole reconciliation came to, and how many pages it read.
 fn sweep(
     reconciliation: &mut JournalReconciliation,
     journal: &Journal,

@@ -121,7 +121,8 @@ CREATE TABLE notices (
 ) STRICT;
 ";
 
-/// Confirmation by sweeps: what they did not show, and the unresolved calls they alone can find.
+/// Confirmation by reconciliations: what they did not show, and the unresolved calls they alone can
+/// find.
 const V2: &str = "
 ALTER TABLE calls ADD COLUMN first_sent INTEGER;                   -- as it is now
 ALTER TABLE calls ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;  -- while others passed

@@ -76,8 +76,9 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     Ok(head)
 }
 
-/// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
-/// first at the front; and those that this token cannot poll, however often they were missed.
+/// What a reconciliation looks for: submitted calls that no two reconciliations have missed, the
+/// one accepted first at the front; and those that this token cannot poll, however often they were
+/// missed.
 pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
