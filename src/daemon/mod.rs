@@ -243,8 +243,8 @@ impl Daemon {
         });
         let (seen, stopping) = (Arc::clone(&observer), tasks.stop());
         tasks.start(async move {
-            let ticks = || async { seen.status().await.ok() };
-            words.run(ticks, stopping).await;
+            let status = || async { seen.status().await.ok() };
+            words.run(status, stopping).await;
         });
         let daemon = Self {
             observer,

@@ -26,7 +26,7 @@ impl ServerEvent<'_> {
             let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
             id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
         };
-        let event = match &self.event {
+        let has_good_ids = match &self.event {
             PbxEvent::Channel(event) => event.ids().all(is_good),
             PbxEvent::Cdr(cdr) => {
                 let mut events = cdr.events.iter().flat_map(ChannelEvent::ids);
@@ -34,7 +34,7 @@ impl ServerEvent<'_> {
             }
             PbxEvent::Mark(_) => true,
         };
-        event && self.server.as_deref().is_none_or(is_good)
+        has_good_ids && self.server.as_deref().is_none_or(is_good)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// So many bytes are looked at.
-pub const CHECKED_MAX: usize = 256 << 10;
+pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
 /// Lines in which a banner is looked for.
 const BANNER_LINES: usize = 50;
@@ -43,7 +43,7 @@ impl Likeness {
     /// What the beginning of a source looks like, by trying each format; `None` if it is nothing
     /// known here.
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        let bytes = &bytes[..bytes.len().min(CHECKED_MAX)];
+        let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
         let counted = Format::ALL
             .iter()
             .map(|&format| (events(format, bytes), format));

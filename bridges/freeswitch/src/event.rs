@@ -228,8 +228,8 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
         Header::Caller,
     ];
     // The switch shows zeros where it was told no number.
-    let reported = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
-    let caller = callers.into_iter().find(reported);
+    let is_given = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
+    let caller = callers.into_iter().find(is_given);
     // Of a channel that is dialled, it is whatever number it is shown.
     let caller = caller.filter(|_| inbound);
     ChannelRef {

@@ -182,7 +182,12 @@ impl<'a> EventFields<'a> {
 
     /// Takes in a value that some rule reads, or one of the administrator's; `false` if no call
     /// depends on the event.
-    fn hear(&mut self, known: Option<Header>, variable: Option<Text<'a>>, value: Text<'a>) -> bool {
+    fn take_in(
+        &mut self,
+        known: Option<Header>,
+        variable: Option<Text<'a>>,
+        value: Text<'a>,
+    ) -> bool {
         if let Some(name) = variable.filter(|_| !value.is_empty()) {
             self.variables.push((name, value.clone()));
         }
@@ -240,7 +245,7 @@ pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a
         }
         let (text, repaired) = block::decoded(value);
         fields.repaired |= repaired;
-        if !fields.hear(known, variable.map(Cow::Borrowed), text) {
+        if !fields.take_in(known, variable.map(Cow::Borrowed), text) {
             return Ok(None);
         }
     }
@@ -290,7 +295,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
                 Cow::Borrowed(key) => Cow::Borrowed(&key[VARIABLE.len()..]),
                 Cow::Owned(_) => Cow::Owned(name.to_owned()),
             });
-            if !self.fields.hear(known, variable, text) {
+            if !self.fields.take_in(known, variable, text) {
                 *self.needless = true;
                 return Err(A::Error::custom(""));
             }

@@ -60,11 +60,11 @@ impl Splitter {
         let mut done = 0;
         loop {
             let rest = &bytes[done..];
-            let classify = match self.astray {
+            let sighting = match self.astray {
                 Some(_) => self.search(rest, at_end),
                 None => self.classify(rest, at_end),
             };
-            match classify {
+            match sighting {
                 Sighting::Skip(used) => done += used,
                 Sighting::Wait(used) => return FrameStep::More { used: done + used },
                 Sighting::TooLong { bytes, used } => {

@@ -205,8 +205,8 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     line.push(b'\n');
     // One that takes no more of the question may have said why.
     let wrote = write.write_all(&line).await;
-    let closed_or_reply = read.fill_buf().await.map(|reply| !reply.is_empty());
-    match closed_or_reply {
+    let has_reply = read.fill_buf().await.map(|reply| !reply.is_empty());
+    match has_reply {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
             from: RepliesFrom::Daemon {
                 lines: read.lines(),

@@ -387,7 +387,7 @@ fn an_event_of_our_own_login_follows_its_call_and_a_forged_one_is_ignored_and_co
         panic!("{:?}", batch.ops)
     };
     let arrived = START.plus(Duration::from_secs(6));
-    assert_eq!((delivery.at, delivery.is_redelivered), (arrived, false));
+    assert_eq!((delivery.at, delivery.service_retries), (arrived, false));
     let leads = LeadId::new(4001).into_iter().collect();
     let uuid = callbridge_model::CallUuid(uuid.parse().expect("a uuid"));
     let shown = None;

@@ -175,11 +175,11 @@ impl Answer {
         let Some(trunk) = question.trunk(trunks) else {
             return Self::no(Why::NoTrunk);
         };
-        let heard = RawNumber {
+        let raw = RawNumber {
             text: question.phone.clone(),
             from_dial_string: false,
         };
-        let Some(phone) = normalise(&heard, trunk.country, trunk.strip.as_deref()) else {
+        let Some(phone) = normalise(&raw, trunk.country, trunk.strip.as_deref()) else {
             return Self::no(Why::NoNumber);
         };
         let lead = match people.lead_of_phone(&phone, trunk) {

@@ -355,9 +355,9 @@ impl Work {
 
     /// Stores a new pair, however long the disk takes: the old one is worth nothing any more.
     async fn insist(&mut self, lock: &Lock, connection: &Connection) {
-        let mut updates = false;
+        let mut logged = false;
         while let Err(error) = self.store(lock, connection).await {
-            if !std::mem::replace(&mut updates, true) {
+            if !std::mem::replace(&mut logged, true) {
                 error!(%error, "the new pair is not stored yet; it is not used before it is");
             }
             self.failure = Some(format!("the new token cannot be stored: {error}"));

@@ -61,10 +61,10 @@ impl Appeared {
             return Ok(None);
         };
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        let (mut through, mut seen, mut found) = (seen, BTreeSet::new(), Vec::new());
+        let (mut through, mut known, mut found) = (seen, BTreeSet::new(), Vec::new());
         for id in self.last.iter().skip(skip).take(limit) {
             through += 1;
-            if seen.insert(*id) {
+            if known.insert(*id) {
                 found.extend(read(*id)?);
             }
         }

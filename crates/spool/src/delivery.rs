@@ -85,7 +85,7 @@ impl Delivery {
             })?,
             company: message.company.clone(),
             at,
-            is_redelivered: false,
+            service_retries: false,
             news: event,
         })
     }

@@ -245,7 +245,7 @@ pub struct Delivery {
     pub at: EventTime,
     /// The service sends it again where it is not taken; a stream does not, and what comes from
     /// there before the company is known waits for that.
-    pub is_redelivered: bool,
+    pub service_retries: bool,
     /// What it tells.
     pub news: WebhookEvent,
 }

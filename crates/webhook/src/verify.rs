@@ -121,7 +121,7 @@ pub fn judge_proved(
             signature: headers.signature.bytes(),
             company: event.company,
             at: bench.now,
-            is_redelivered: true,
+            service_retries: true,
             news,
         }),
         binds: whose == Whose::Unbound,

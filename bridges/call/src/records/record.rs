@@ -176,10 +176,8 @@ impl Record {
     /// The id it belongs under: its linkedid, else its unique id, else one made of what it is
     /// known by.
     pub(super) fn id(&self) -> Option<UniqueId> {
-        let reported = [&self.linkedid, &self.uniqueid];
-        reported
-            .into_iter()
-            .find_map(|id| UniqueId::new(id.as_str()))
+        let ids = [&self.linkedid, &self.uniqueid];
+        ids.into_iter().find_map(|id| UniqueId::new(id.as_str()))
     }
 
     /// Made of channel, start and destination, for a record without any id.

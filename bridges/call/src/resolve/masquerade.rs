@@ -125,8 +125,8 @@ impl<'a> ChannelOccupancy<'a> {
             legs[who].facts.push(fact);
         }
         // The names themselves change places.
-        for (kind, seen) in self.leg.texts().into_iter().enumerate().skip(1) {
-            for stamped in seen.iter() {
+        for (kind, texts) in self.leg.texts().into_iter().enumerate().skip(1) {
+            for stamped in texts.iter() {
                 let leg = &mut legs[self.who(stamped.at)];
                 leg.texts_mut()[kind].note(stamped.at, &stamped.text);
             }
@@ -173,8 +173,8 @@ fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize,
                 all.push((fact.at, i, to.as_str()));
             }
         }
-        let seen = occupancy.leg.names.iter();
-        all.extend(seen.map(|name| (name.at, i, name.text.as_str())));
+        let names = occupancy.leg.names.iter();
+        all.extend(names.map(|name| (name.at, i, name.text.as_str())));
     }
     all.sort_by_key(|&(at, ..)| at);
     all

@@ -4,7 +4,7 @@
 //! The one module of this crate that reads files.
 
 use callbridge_call::EventTime;
-use callbridge_formats::likeness::{CHECKED_MAX, Likeness};
+use callbridge_formats::likeness::{Likeness, SAMPLE_BYTES_MAX};
 use callbridge_formats::{Format, MESSAGE_BYTES_MAX};
 use callbridge_model::plain_file;
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ pub fn format_of(path: &Path, usual: Format) -> Format {
 
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = CHECKED_MAX as u64;
+    let most = SAMPLE_BYTES_MAX as u64;
     plain_file::open_named(path)?
         .take(most)
         .read_to_end(&mut bytes)?;

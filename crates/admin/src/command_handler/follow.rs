@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// One who follows is told at most this often.
-const LOG_EVERY: Duration = Duration::from_millis(500);
+const UPDATE_EVERY: Duration = Duration::from_millis(500);
 
 /// Tells of each thing that came after `seen`, and of each that comes.
 ///
@@ -47,7 +47,7 @@ where
             }
             seen = after;
         }
-        tokio::time::sleep(LOG_EVERY).await;
+        tokio::time::sleep(UPDATE_EVERY).await;
         if changed.changed().await.is_err() {
             return Ok(()); // the daemon ends
         }

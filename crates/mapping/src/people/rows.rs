@@ -253,8 +253,8 @@ mod tests {
             cell: cell.to_owned(),
             words: "is wrong".to_owned(),
         };
-        let describe = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
-        insta::assert_snapshot!(describe.join("\n"), @r"
+        let masked = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
+        insta::assert_snapshot!(masked.join("\n"), @r"
         line 3: `+··· ·· ···-00-01` is wrong
         line 3: `101` is wrong
         line 3: `x` is wrong

@@ -47,7 +47,7 @@ pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
 
 pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
     match meta::binding(store)?.fits_their_company(&delivery.company) {
-        Fit::Unbound if delivery.is_redelivered => return Ok(Delivered::CompanyUnknown),
+        Fit::Unbound if delivery.service_retries => return Ok(Delivered::CompanyUnknown),
         Fit::Unbound => return waiting::keep(store, delivery),
         Fit::Other => return Ok(Delivered::OtherCompany),
         Fit::Same => {}

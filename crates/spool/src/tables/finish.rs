@@ -104,9 +104,9 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 
 /// Another call under a known uuid. If it came before, it is a repeat of that letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    for is_duplicate in known(store, new, "twin")? {
-        if is_duplicate.is(new) {
-            return repeated(store, Some(is_duplicate.row));
+    for candidate in known(store, new, "twin")? {
+        if candidate.is(new) {
+            return repeated(store, Some(candidate.row));
         }
     }
     let message = format!(

@@ -420,7 +420,7 @@ pub const ACTS: &[Act] = &[
                 signature: signature("a lead"),
                 company: "c".into(),
                 at: sent,
-                is_redelivered: true,
+                service_retries: true,
                 news: learn,
             }))],
         );
@@ -435,7 +435,7 @@ pub const ACTS: &[Act] = &[
                     signature: signature(event),
                     company: "c".into(),
                     at: sent,
-                    is_redelivered: true,
+                    service_retries: true,
                     news: WebhookEvent::Completed {
                         uuid: row.uuid,
                         leads: Vec::new(),

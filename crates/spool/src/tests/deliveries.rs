@@ -36,7 +36,7 @@ fn event(name: &str, n: u32, seconds: i64) -> Delivery {
         signature: signature(&format!("{name} {seconds}")),
         company: "77".into(),
         at: at(seconds),
-        is_redelivered: true,
+        service_retries: true,
         news: WebhookEvent::Completed {
             uuid: journal(n).judged.record.uuid.expect("a uuid"),
             leads: vec![LeadId::new(4001).expect("an id")],

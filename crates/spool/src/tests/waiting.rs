@@ -37,7 +37,7 @@ fn event(name: &str, news: WebhookEvent) -> Delivery {
         signature: signature(name),
         company: "77".into(),
         at: at(30),
-        is_redelivered: false,
+        service_retries: false,
         news,
     }
 }
