@@ -178,6 +178,19 @@ mod tests {
         assert!(conf.is_deafened() && !ManagerConf::default().is_deafened());
         assert!(conf.timed && conf.variables.contains("LEAD_ID"));
         assert!(!format!("{conf:?}").contains("hunter2"));
+        write(
+            "templates.conf",
+            "[readers](!)\nread = call,agent\neventfilter = ^Event: Newchannel\n\
+             [bridge](readers)\nsecret = hunter2\n[second](readers)\nread = system\n",
+        );
+        let path_of_templates = folder.path().join("templates.conf");
+        let of = |user| ManagerConf::read(&path_of_templates, user, 5038).expect("the account");
+        let (bridge, second) = (of("bridge"), of("second"));
+        assert!(bridge.receives("agent") && bridge.filters.len() == 1);
+        assert!(
+            second.receives("system") && !second.receives("agent"),
+            "its own counts"
+        );
         // Another PBX on another port, and an account of another.
         assert_eq!(ManagerConf::read(&path, "bridge", 5039), None);
         assert_eq!(ManagerConf::read(&path, "other", 5038), None);
