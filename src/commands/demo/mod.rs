@@ -149,10 +149,11 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status,
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
         ticks.tick().await;
+        // The books first: what they call settled is settled in the rows shown with them.
+        let status = daemon.observer.status().await?;
         let rows: Vec<Row> = spool
             .read(|store| tables::calls::oldest(store, SHOWN_MAX))
             .await?;
-        let status = daemon.observer.status().await?;
         let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
         view.update(&rows, &status, ends - passed)?;
         let all = status.books.finished >= CALLS && status.books.internal >= 1;
