@@ -38,7 +38,7 @@ pub fn decoded(format: Format, bytes: &[u8]) {
             assert!(named, "an event of no channel: {event:?}");
         }
         now = now.plus(Duration::from_millis(1));
-        assembler.on_answer(&received.event, now);
+        assembler.on_event(&received.event, now);
     }
     finish(&mut assembler, now);
 }

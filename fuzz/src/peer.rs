@@ -2,7 +2,7 @@
 
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
 use callbridge_formats::{Format, Frame, Framer};
-use callbridge_freeswitch::dialogue::{Dialogue, Heard};
+use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::QUESTIONS;
 
@@ -22,13 +22,13 @@ pub fn manager(bytes: &[u8]) {
     // A banner has no empty line behind it: the transport gives it alone.
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (banner, rest) = bytes.split_at(end.unwrap_or(0));
-    obey(login.on_answer(banner));
+    obey(login.on_frame(banner));
     framer.push(rest);
     while let Some(frame) = framer.next() {
         let Frame::Message(frame) = frame else {
             continue;
         };
-        obey(login.on_answer(frame));
+        obey(login.on_frame(frame));
         if !login.is_open() {
             continue;
         }
@@ -38,11 +38,11 @@ pub fn manager(bytes: &[u8]) {
             let _ = survey.ask(&mut login);
             survey
         });
-        survey.on_answer(frame);
+        survey.on_frame(frame);
     }
     if let Some(survey) = survey {
         let answered = survey.is_answered() && survey.is_echoed();
-        let _ = (answered, survey.is_settled(), survey.may_hear_more());
+        let _ = (answered, survey.is_settled(), survey.may_receive_more());
         let _ = survey.account();
     }
 }
@@ -108,7 +108,7 @@ fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
         let FrameRead::Frame(frame) = read else {
             continue;
         };
-        match dialogue.on_answer(frame) {
+        match dialogue.on_frame(frame) {
             FrameMeaning::Answer(answer) => survey.on_answer(answer),
             FrameMeaning::Refused(refusal) => assert!(!refusal.to_string().contains(SECRET)),
             _ => {}

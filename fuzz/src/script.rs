@@ -196,7 +196,7 @@ impl Script {
                 }
             }
             let Some(told) = step.told(at) else { continue };
-            let received = assembler.on_answer(&told, now);
+            let received = assembler.on_event(&told, now);
             let customer = matches!(step.channel % 8, 0 | 1) && !step.name_alone;
             if received && customer && matches!(step.what, What::Born(_)) {
                 born.insert(id(step.channel));
