@@ -95,10 +95,12 @@ impl Intake {
         gaps
     }
 
-    /// How long the file that tells of this source's gaps may take; `None` without one.
+    /// How long the file that tells of this source's gaps may take; `None` without one, and for a
+    /// stream of calls: those are other daemons' calls, which no file of this PBX holds.
     fn patience_of(&self, shown: &str) -> Option<Duration> {
-        let source = self.sources.iter().find(|it| it.settings.shown == shown)?;
-        let files = self.files_of(&source.settings.pbx);
+        let mut sources = self.sources.iter().map(|it| &it.settings);
+        let source = sources.find(|it| it.shown == shown && !it.is_stream_of_calls())?;
+        let files = self.files_of(&source.pbx);
         let is_late = |format: Format| format.only_cdrs() || format.carries_whole_calls();
         let patience = files.map(|file| match is_late(file.settings.format) {
             true => Patience::CDR.second,
