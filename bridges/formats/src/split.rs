@@ -197,6 +197,11 @@ fn before_cr(body: &[u8], end: usize) -> usize {
     }
 }
 
+/// Ends a field: which of them a file uses shows only when its records are read.
+const fn is_delimiter(byte: u8) -> bool {
+    matches!(byte, b',' | b';' | b'\t')
+}
+
 /// No quote is open at the end of the line: it is a record, as nearly every line is. Only the
 /// quotes are looked at.
 fn is_whole(line: &[u8]) -> bool {
@@ -206,7 +211,7 @@ fn is_whole(line: &[u8]) -> bool {
         match quoted {
             true if line.get(from) == Some(&b'"') => from += 1,
             true => quoted = false,
-            false => quoted = at == 0 || line[at - 1] == b',',
+            false => quoted = at == 0 || is_delimiter(line[at - 1]),
         }
     }
     !quoted
@@ -238,7 +243,8 @@ fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<Mess
             (b'"', false) if field_starts => quoted = true,
             (b'"', true) => match body.get(at + 1) {
                 Some(b'"') => at += 1,
-                Some(b',' | b'\r' | b'\n') | None => quoted = false,
+                Some(b'\r' | b'\n') | None => quoted = false,
+                Some(&next) if is_delimiter(next) => quoted = false,
                 Some(_) => match first.filter(|&first| first < at) {
                     Some(first) => return torn(first),
                     None => quoted = false,
@@ -253,7 +259,7 @@ fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<Mess
             }
             _ => {}
         }
-        field_starts = body[at] == b',' && !quoted;
+        field_starts = is_delimiter(body[at]) && !quoted;
         at += 1;
     }
     match (first, quoted) {
@@ -275,9 +281,19 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",a\r\n]{0,24}\n?") {
+        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",;a\r\n]{0,24}\n?") {
             let body = text.as_bytes();
             prop_assert_eq!(record(body, 0, false, true), found(body));
+        }
+    }
+
+    #[test]
+    fn a_line_end_in_quotes_ends_no_record_whatever_stands_between_its_fields() {
+        for delimiter in [",", ";", "\t"] {
+            let first = ["\"1\"", "two", "\"a\nb\"", "\"\""].join(delimiter);
+            let body = format!("{first}\n\"2\"{delimiter}\n");
+            let end = Some((first.len(), first.len() + 1));
+            assert_eq!(record(body.as_bytes(), 0, false, false), end, "{body}");
         }
     }
 }
