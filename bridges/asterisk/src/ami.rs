@@ -33,7 +33,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     }
 }
 
-/// Of all responses only an accepted login says something about the stream.
+/// Decodes a response: an accepted login is the only one that says something about the stream.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
         return Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);

@@ -63,17 +63,18 @@ struct Read<'a> {
     one: ChannelRef<'a>,
     /// The second: the one dialled, linked, transferred to.
     two: ChannelRef<'a>,
-    /// What the event says beside: a new name, a dial string, a room.
+    /// Third value of the event: a new name, a dial string or status, a room.
     word: Text<'a>,
-    /// It says that something ended: `SubEvent: End`, `Bridgestate: Unlink`.
+    /// Set when the event reports an end: `SubEvent: End`, `Bridgestate: Unlink`.
     ends: bool,
-    /// It is told in the words of Asterisk 12 and later, which tell of it by other events, too.
+    /// Set for events in the form of Asterisk 12 and later, which reports the same by other events,
+    /// too.
     new: bool,
     /// Variables, and the name of the channel that has them.
     variables: Vec<(String, Text<'a>)>,
 }
 
-/// What the event tells; `None` if nothing that a call depends on.
+/// Turns the pairs into a channel event; `None` if no call depends on it.
 pub(crate) fn decode<'a>(
     old: Old,
     pairs: impl RawPairs<'a>,
@@ -90,7 +91,7 @@ pub(crate) fn decode<'a>(
     named.then(|| ChannelEvent::new(at, Origin::Channel, channel, kind))
 }
 
-/// Where a value goes.
+/// Destination in `Read` of a key's value.
 #[derive(Clone, Copy)]
 enum Target {
     Channel,
@@ -102,7 +103,7 @@ enum Target {
     OtherNumber,
     Word,
     Room,
-    /// It ends something if the value is this.
+    /// `ends` is set if the value is this, compared without case.
     EndsBy(&'static [u8]),
     New,
 }
@@ -175,7 +176,8 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
     }
 }
 
-/// `PJSIP/city-00000048` rather than `SIP/city/998901110001`.
+/// Returns `true` for the name of a channel, `PJSIP/city-00000048`, rather than of an interface,
+/// `SIP/city/998901110001`.
 fn has_suffix(name: &str) -> bool {
     let name = name.strip_suffix(";1").unwrap_or(name);
     let suffix = name.rsplit_once('-').map_or("", |(_, suffix)| suffix);

@@ -8,7 +8,7 @@ use crate::repair::Scratch;
 use crate::text::{JsonText, same};
 use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, Unreadable};
 
-/// What later frames of a connection need.
+/// Knowledge from earlier frames of a connection that later ones need.
 #[derive(Debug, Default)]
 pub(crate) struct FrameContext {
     names: Names,
@@ -88,7 +88,7 @@ fn decode_collected<'a>(
     }
 }
 
-/// Of all responses only an accepted login says something about the stream.
+/// Returns `true` for an accepted login, the only response that says something about the stream.
 fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
     let has = |name: &[u8], words: &str| {
         pairs

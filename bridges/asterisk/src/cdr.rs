@@ -82,7 +82,7 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
     }
 }
 
-/// What calls need of a record.
+/// Fields of a record that calls depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Timestamp,

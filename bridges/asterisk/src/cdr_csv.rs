@@ -17,7 +17,7 @@ use crate::cdr_time::is_time;
 use crate::csv_record::CsvRecord;
 use callbridge_call::{Decoded, Unreadable};
 
-/// What each writer puts first.
+/// The first columns that each writer puts into a row, in order.
 const CDR_CSV: &str = "accountcode,src,dst,dcontext,clid,channel,dstchannel,lastapp,lastdata,start,\
                        answer,end,duration,billsec,disposition,amaflags";
 const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastdata,start,answer,\
@@ -91,7 +91,8 @@ impl CdrRows {
         custom.then(|| self.cdr_custom.clone())
     }
 
-    /// Whether start, answer, end, duration and billed seconds stand from this column on.
+    /// Returns `true` when start, answer, end, duration and billed seconds stand from this column
+    /// on.
     fn times_stand_at(&self, start: usize) -> bool {
         let text = |at| self.record.text(at);
         let whole = |at: usize| text(at).trim().parse::<u32>().is_ok();
@@ -151,7 +152,7 @@ fn named(name: &str) -> Option<Field> {
     cdr::field(plain.as_bytes())
 }
 
-/// `1536293101.12458`, `pbx1-1536293101.12458`
+/// Returns `true` for an id as Asterisk makes it: `1536293101.12458`, `pbx1-1536293101.12458`.
 fn is_uniqueid(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);

@@ -25,7 +25,7 @@ pub(crate) struct CdrClock {
     zone: Option<TimeZone>,
     /// Learned from the first records of channels.
     walls: Vec<Wall>,
-    /// Of these, the one that tells the record at hand.
+    /// Index in `walls` of the PBX whose record is at hand.
     wall: usize,
     /// The channel of the last record: its next record tells no birth.
     last: String,
@@ -189,8 +189,8 @@ impl CdrClock {
     }
 }
 
-/// How far the local time of a channel's first record is ahead of UTC; `None` where it does not
-/// begin with its channel.
+/// Returns the seconds by which the local time of a channel's first record is ahead of UTC, in
+/// whole quarter hours; `None` where it does not begin with its channel.
 fn offset(local: DateTime, born: i64) -> Option<i64> {
     let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
     let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
@@ -215,7 +215,7 @@ fn moments(zone: &TimeZone, local: DateTime) -> Option<Vec<i64>> {
     Some(both)
 }
 
-/// Whether a text can be a record's time.
+/// Returns `true` when a text can be a record's time: of 2000 or later, with a zone or without.
 pub(crate) fn is_time(text: &str) -> bool {
     written(text).is_some()
 }

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 pub(crate) struct CelRow<'a> {
     /// An absolute time told beside the row (`Timestamp`).
     pub at: Option<EventTime>,
-    /// `CHAN_START`, `HANGUP`…
+    /// Name of the event: `CHAN_START`, `HANGUP`…
     pub event: Text<'a>,
     /// The row's own time, in whatever form `cel.conf` gives it.
     pub time: Text<'a>,
@@ -42,7 +42,7 @@ impl Default for Extra<'_> {
     }
 }
 
-/// What events take from `Extra`.
+/// Members of `Extra` that events are made of.
 #[derive(Default)]
 struct ExtraFields<'a> {
     bridge: Text<'a>,
@@ -96,7 +96,7 @@ impl<'a> CelRow<'a> {
         !self.peer.is_empty() && self.peer != self.channel.name
     }
 
-    /// What the row tells.
+    /// Turns the row into an event; `Kind::Seen` where it reports no more than a living channel.
     pub(crate) fn into_event(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
         let by_clock = || clock.at(&self.time, &self.channel.uniqueid, starts);
@@ -161,7 +161,7 @@ impl<'a> CelRow<'a> {
         ChannelEvent::new(at, Origin::Cel, channel, kind)
     }
 
-    /// What the row tells; a row that names no channel is unreadable.
+    /// Turns the row into an event; a row that names no channel is unreadable.
     pub(crate) fn decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
         let event = self.into_event(clock);
         if !event.channel.is_named() {
@@ -322,7 +322,7 @@ impl Field {
 }
 
 impl<'a> Extra<'a> {
-    /// There is something in it.
+    /// Returns `true` when the member is neither missing nor empty.
     fn is_given(&self) -> bool {
         match self {
             Self::Text(text) => !text.is_empty(),
@@ -330,7 +330,7 @@ impl<'a> Extra<'a> {
         }
     }
 
-    /// There is a text in it that is no object, as Asterisk wrote it before 12.
+    /// Returns `true` for a text that is no object, as Asterisk wrote it before 12.
     fn is_plain(&self) -> bool {
         matches!(self, Self::Text(text) if !text.is_empty() && !text.starts_with('{'))
     }

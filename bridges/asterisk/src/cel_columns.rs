@@ -6,13 +6,13 @@ use crate::csv_record::CsvRecord;
 use callbridge_call::UniqueId;
 use std::str::FromStr;
 
-/// What ties a row to its call.
+/// Columns that tie a row to its channel and its call.
 const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
 
 /// Fewer columns make no CEL row.
 pub(crate) const COLUMNS_MIN: usize = 5;
 
-/// What the columns of a CEL file hold, in order; `None` where no call depends on it.
+/// Fields in the columns of a CEL file, in order; `None` for a column that no call depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns(Vec<Option<Field>>);
 
@@ -42,7 +42,7 @@ const KNOWN: [&str; 6] = [
 ];
 
 impl Default for Columns {
-    /// Asterisk's sample mapping.
+    /// Returns the columns of Asterisk's sample mapping.
     fn default() -> Self {
         Self::listed(KNOWN[0])
     }
@@ -113,7 +113,8 @@ impl Columns {
         by_ids.or_else(|| known().find(|columns| columns.fit_in_number(record)))
     }
 
-    /// Whether the record holds in these columns what they should.
+    /// Returns `true` when the record has an event's name, a channel and two unique ids in these
+    /// columns.
     pub(crate) fn fit(&self, record: &CsvRecord) -> bool {
         let text = |column| self.text(record, column);
         is_event(text(Field::Event))
@@ -121,7 +122,8 @@ impl Columns {
             && IDS.into_iter().all(|id| is_id(text(id)))
     }
 
-    /// Whether it holds them although its ids tell nothing.
+    /// Returns `true` when the record has as many columns, and all of that but for the form of its
+    /// ids.
     fn fit_in_number(&self, record: &CsvRecord) -> bool {
         let text = |column| self.text(record, column);
         record.len() == self.0.len()
@@ -134,7 +136,7 @@ impl Columns {
         self.place(column).map_or("", |at| record.text(at))
     }
 
-    /// Where a column stands.
+    /// Returns the index of a column; `None` where the file lacks it.
     pub(crate) fn place(&self, column: Field) -> Option<usize> {
         self.0.iter().position(|&other| other == Some(column))
     }
@@ -146,7 +148,7 @@ impl Columns {
     }
 }
 
-/// Of several columns of a kind the first counts: FreePBX's table has an empty `channel` after
+/// Leaves each field the first of its columns: FreePBX's table has an empty `channel` after
 /// `channame`.
 fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
     let mut each: Vec<Option<Field>> = Vec::new();
@@ -156,7 +158,7 @@ fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>>
     each
 }
 
-/// `CHAN_START`, `OF_A_LATER_RELEASE`
+/// Returns `true` for a text in the form of an event's name: `CHAN_START`, `OF_A_LATER_RELEASE`.
 pub(crate) fn is_event(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'0'..=b'9');
     text.starts_with(|first: char| first.is_ascii_uppercase()) && text.bytes().all(is_name)

@@ -13,7 +13,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// Zones lie whole quarter hours from UTC.
 const QUARTER_HOUR_SEC: i64 = 900;
-/// What clocks are changed by in spring and autumn, nearly everywhere.
+/// Step by which clocks are changed in spring and autumn, nearly everywhere.
 const HOUR_SEC: i64 = 3600;
 /// No zone lies farther from UTC.
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
@@ -37,7 +37,7 @@ pub(crate) struct CelClock {
     server: String,
 }
 
-/// What is known of one PBX's clock on the wall.
+/// State learned about the wall clock of one PBX.
 #[derive(Clone, Debug, Default)]
 struct Wall {
     server: String,
@@ -49,12 +49,12 @@ struct Wall {
     latest: Option<i64>,
 }
 
-/// Whose row it is, as far as its time can depend on it.
+/// Facts of a row's channel that the row's time can depend on.
 #[derive(Clone, Copy, Debug)]
 struct RowIdentity {
     /// The epoch in the channel's unique id.
     born: Option<i64>,
-    /// It is the row of the channel's birth.
+    /// Set for the row of the channel's birth.
     starts: bool,
 }
 
@@ -99,8 +99,8 @@ impl CelClock {
         Some(at)
     }
 
-    /// Where the clock of the PBX with this system name stands; past the limit, the last one's
-    /// place is taken.
+    /// Returns the index of the clock of the PBX with this system name; past the limit, the last
+    /// one's place is taken.
     fn wall(&mut self, system: &str) -> usize {
         let same = |wall: &Wall| wall.system == system && wall.server == self.server;
         if let Some(known) = self.walls.iter().position(same) {
@@ -153,7 +153,7 @@ impl Wall {
     }
 }
 
-/// Of two readings the one nearer to the channel's birth.
+/// Returns the one of two readings that is nearer to the channel's birth.
 fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateTime {
     let (Some(other), Some(born)) = (other, born) else {
         return local;

@@ -122,7 +122,7 @@ impl CsvRecord {
         &self.bytes
     }
 
-    /// How many fields it has.
+    /// Number of fields in the record that was read last.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }

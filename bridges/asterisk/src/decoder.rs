@@ -10,7 +10,7 @@ use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::{Decoded, PbxEvent, Unreadable};
 use std::collections::BTreeSet;
 
-/// What Asterisk, or a gateway beside it, writes; names and traits of all formats stand in
+/// Formats that Asterisk, or a gateway beside it, writes; names and traits of all formats stand in
 /// `callbridge-formats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AsteriskFormat {
@@ -18,11 +18,11 @@ pub enum AsteriskFormat {
     Ami,
     /// AMI as JSON: amiws's envelope, or an event as one flat object.
     AmiJson,
-    /// Rows of `cel_custom`.
+    /// CSV rows of channel event logging, as `cel_custom` or a database's export writes them.
     CelCsv,
-    /// Message bodies of asterisk-cel-amqp.
+    /// Message bodies of asterisk-cel-amqp, JSON objects.
     CelAmqp,
-    /// Message bodies of asterisk-cdr-amqp.
+    /// Message bodies of asterisk-cdr-amqp, JSON objects.
     CdrAmqp,
     /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
     CdrCsv,
@@ -33,7 +33,7 @@ pub enum AsteriskFormat {
 /// Bytes of a variable's name, as Asterisk has them at most.
 pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
-/// What an [`AsteriskDecoder`] has to know of a source beside its format.
+/// Settings of a source that an [`AsteriskDecoder`] needs beside its format.
 #[derive(Clone, Debug, Default)]
 pub struct DecoderSettings {
     /// The zone of times that the PBX writes without one (`--pbx-timezone`). Without it the

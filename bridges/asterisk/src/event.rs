@@ -12,21 +12,21 @@ use callbridge_call::{
 };
 use std::time::Duration;
 
-/// What is read out of an event. An event without a rule is skipped after its name: none of
-/// `VarSet`, `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`… says anything that
-/// the events below do not say as well.
+/// The way in which an event's pairs are read. An event without a rule is skipped after its name:
+/// none of `VarSet`, `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`… says
+/// anything that the events below do not say as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// One channel, told plainly.
+    /// The keys describe one channel, without a prefix.
     Plain(Plain),
-    /// One channel dials another.
+    /// A channel dials another, whose keys begin with `Dest`.
     Dial {
         begins: bool,
     },
     /// Channels of several calls come together: what the keys of the event's main channel begin
     /// with, then those of all that come to it.
     Joined(&'static [u8], &'static [&'static [u8]]),
-    /// As AMI 1.x tells it.
+    /// An event that only AMI 1.x has, or has in another form.
     Old(Old),
     Cel,
     Cdr,
@@ -148,7 +148,7 @@ pub(crate) fn decode<'a>(
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// How long the PBX had been up when it said that it is.
+/// Adds to `FullyBooted` the time since the start of the PBX (`Uptime`), where the event has it.
 fn with_uptime<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     match mark {
         Mark::FullyBooted { .. } => {

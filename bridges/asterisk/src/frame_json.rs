@@ -12,12 +12,12 @@ use std::borrow::Cow;
 /// Room for the pairs of a dial event.
 const PAIRS: usize = 32;
 
-/// What a frame holds.
+/// Content of one frame, as far as rules read it.
 #[derive(Debug, Default)]
 pub(crate) struct Collected<'a> {
     pub server: Option<Text<'a>>,
-    /// As AMI would write them: an array is a repeated key, an object under `ChanVariable`
-    /// (Wazo) the variables by name.
+    /// Keys and values as AMI would write them: an array is a repeated key, an object under
+    /// `ChanVariable` (Wazo) the variables by name.
     pub pairs: Vec<(&'a str, Text<'a>)>,
     pub head: Head,
     /// The message stands in `data`; what stands beside it is the envelope's.
@@ -26,14 +26,14 @@ pub(crate) struct Collected<'a> {
     of_gateway: bool,
     /// `name` of the envelope: on Wazo's bus the event's, which `data` may lack.
     pub name: Option<Text<'a>>,
-    /// `timestamp` of the envelope.
+    /// Member `timestamp` of the envelope.
     pub timestamp: Text<'a>,
 }
 
-/// What the message is.
+/// Kind of the message in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// It names neither an event nor a response.
+    /// The message names neither an event nor a response.
     #[default]
     Nothing,
     Event(Rule),
@@ -56,13 +56,13 @@ impl<'a> Collected<'a> {
         (whole.is_ok() || collected.head == Head::Needless).then_some(collected)
     }
 
-    /// In the envelope of Wazo's bus.
+    /// Returns `true` for a message in the envelope of Wazo's bus.
     pub(crate) fn is_of_bus(&self) -> bool {
         let needless = self.head == Head::Needless && !self.of_gateway;
         self.enveloped && (self.name.is_some() || needless)
     }
 
-    /// What the envelope's name says.
+    /// Returns the head that the envelope's `name` stands for.
     fn named(&self) -> Head {
         let rule = |name: &Text<'_>| rule(name.as_bytes()).map_or(Head::Needless, Head::Event);
         self.name.as_ref().map_or(Head::Nothing, rule)

@@ -53,7 +53,8 @@ const fn short(name: &[u8]) -> u64 {
     }
 }
 
-/// Whether `name` is `other`, compared without case. `other` is four to sixteen letters long.
+/// Returns `true` when `name` is `other`, compared without case. `other` is four to sixteen letters
+/// long.
 #[inline]
 pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
     name.len() == other.len() && head(name) == head(other) && tail(name) == tail(other)
@@ -88,7 +89,7 @@ pub(crate) fn of(name: &[u8]) -> Key {
     key.unwrap_or(Key::Other)
 }
 
-/// Before Asterisk 12: `ChanVariable(PJSIP/x): a=b`.
+/// Recognises a variable's key of Asterisk before 12: `ChanVariable(PJSIP/x): a=b`.
 #[inline]
 fn old_variable(name: &[u8]) -> Option<Key> {
     let (start, rest) = name.split_at_checked(12)?;

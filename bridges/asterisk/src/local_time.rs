@@ -5,13 +5,13 @@ use callbridge_call::EventTime;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 
-/// What a text says of a moment.
+/// A moment as the text gives it, with or without a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// When it was.
+    /// The moment itself: an epoch, or a time with an offset.
     Absolute(EventTime),
-    /// What the clock on the PBX's wall showed; a day and a month that can be read both ways
-    /// give the second reading as well.
+    /// The time that the clock on the PBX's wall showed; a day and a month that can be read both
+    /// ways give the second reading as well.
     Local(DateTime, Option<DateTime>),
 }
 

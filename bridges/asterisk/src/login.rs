@@ -30,7 +30,7 @@ const CLASSES_AT_LOGIN: &str = "system";
 /// The event of our own that shows that events come at all.
 const OWN_EVENT: &str = "CallbridgeHears";
 
-/// How the dialogue may go.
+/// Choices of a transport in the dialogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The secret itself may be sent to a PBX that knows no `Challenge`: on TLS and on loopback.
@@ -39,12 +39,12 @@ pub struct Settings {
     pub filter: bool,
 }
 
-/// What a frame asks of the transport.
+/// The transport's next step, after a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing: read on.
+    /// Nothing is to be sent or passed on: read on.
     Wait,
-    /// Send this.
+    /// The transport has to send these bytes.
     Send(Outgoing),
     /// The login was accepted. This frame and all that follow are for the decoder, too.
     LoggedIn {
@@ -53,11 +53,11 @@ pub enum Action {
     },
     /// The connection is of no use.
     Failed(LoginError),
-    /// Not of the dialogue: for the decoder.
+    /// The frame is not of the dialogue: for the decoder.
     Pass,
 }
 
-/// Why a login cannot succeed.
+/// A reason for which no login can succeed, with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// `Authentication failed`, in the PBX's words.
@@ -69,7 +69,7 @@ pub enum LoginError {
          clear over a network: use amis:// or a PBX on loopback"
     )]
     PlainNotAllowed(String),
-    /// Something else listens there.
+    /// Another server than Asterisk's manager listens there; the first 80 bytes of its first line.
     #[error("the peer is not an Asterisk manager: it says {0:?} instead of … Call Manager/x.y")]
     PeerIsNotAmi(String),
     /// Some filters were taken and some were not: only part of the events would come.
@@ -101,13 +101,13 @@ pub struct Login {
     filters: Filters,
 }
 
-/// What became of the filters.
+/// Account of the filters' actions and of the answers to them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filters {
     /// The numbers of their actions.
     first: u64,
     last: u64,
-    /// Answers still to come.
+    /// Number of answers still to come.
     left: u64,
     taken: u64,
     denied: u64,
@@ -136,7 +136,7 @@ impl Login {
         &self.banner
     }
 
-    /// The login was accepted.
+    /// Returns `true` from the accepted login on, until the dialogue fails.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
@@ -263,7 +263,7 @@ impl Login {
         self.asks(&[("Action", "CoreShowChannels")])
     }
 
-    /// The farewell.
+    /// Makes the farewell, the action `Logoff`.
     pub fn logoff(&mut self) -> Outgoing {
         self.action(&[("Action", "Logoff")])
     }
@@ -310,12 +310,12 @@ fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Whether an event is one of our own, as [`Login::event`] has it made.
+/// Returns `true` for an event of our own, as [`Login::event`] has it made.
 pub(crate) fn is_own_event(pairs: &Pairs<'_>) -> bool {
     pairs.get("UserEvent") == Some(OWN_EVENT.as_bytes())
 }
 
-/// What our action ids begin with.
+/// Prefix of our action ids; the action's number follows.
 const OURS: &str = "callbridge-";
 
 /// `Key`: the hash of challenge and secret, in lower-case hex.

@@ -11,7 +11,7 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// The pairs of `message`.
+    /// Iterates over the pairs of `message`, which need not be whole.
     pub const fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }

@@ -34,7 +34,7 @@ impl Scratch {
     }
 }
 
-/// What the text must go on with.
+/// The part of JSON that the text must go on with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Key,
@@ -216,7 +216,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(1)
 }
 
-/// The number of `u00e9`.
+/// Returns the number of `u00e9`; `None` without four hexadecimal digits.
 fn unit(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"u")?.get(..4)?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {

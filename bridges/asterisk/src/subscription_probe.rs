@@ -18,14 +18,14 @@ const NO_PROOF: [&[u8]; 2] = [b"Cdr", b"UserEvent"];
 /// Channels kept of one list.
 const CHANNELS_MAX: usize = 20_000;
 
-/// What the account of a line may not do or hear.
+/// A right that the account of a line turns out to lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MissingRight {
     /// Calls: so many channels were born, and none was heard.
     Calls(usize),
     /// The start and stop of the PBX, and whatever else `read` leaves out.
     System,
-    /// Which channels live (`CoreShowChannels`).
+    /// The list of live channels (`CoreShowChannels`).
     List,
     /// Nothing: no event came through the filter, so the line is read without one.
     Filter,
@@ -34,18 +34,18 @@ pub enum MissingRight {
     Echo,
 }
 
-/// What a frame was.
+/// Conclusions drawn from one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFinding {
     /// An answer to a question of ours alone, and nothing for the decoder.
     pub ours: bool,
-    /// What it shows to be lacking, once each.
+    /// A right that the frame shows to be lacking, once each.
     pub missing: Option<MissingRight>,
-    /// It shows that events come: one of our own is back, and births are watched. Once.
+    /// Set once, when events are shown to come: one of our own is back, and births are watched.
     pub events_flow: bool,
 }
 
-/// One line.
+/// Proof, for one line, that the subscription works.
 #[derive(Debug, Default)]
 pub struct SubscriptionProbe {
     /// AMI 1.x does not tell all that later releases do.
@@ -75,13 +75,13 @@ struct Births {
     born: usize,
 }
 
-/// What became of the event of our own.
+/// State of the event of our own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Echo {
-    /// It was not sent, was refused, or came back.
+    /// The event was not sent, was refused, or came back.
     #[default]
     Settled,
-    /// It was sent under this id.
+    /// The event was sent under this action id, and no answer came yet.
     Asked(String),
     /// The PBX says that it was sent, and so often it was looked for since.
     Missing(u8),
@@ -91,7 +91,7 @@ enum Echo {
 const LOOKS: u8 = 2;
 
 impl SubscriptionProbe {
-    /// Of a line whose PBX began with this banner.
+    /// Makes the probe of a line whose PBX began with this banner.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next();
         Self {
@@ -107,7 +107,8 @@ impl SubscriptionProbe {
         outgoing
     }
 
-    /// From time to time: the event of our own was sent and has not come back. Said once.
+    /// Returns `true`, once, when the event of our own was sent and has not come back; to be called
+    /// with each ping.
     pub fn misses_own_event(&mut self) -> bool {
         if let Echo::Missing(looks) = &mut self.echo
             && !self.proved
@@ -125,8 +126,8 @@ impl SubscriptionProbe {
         outgoing
     }
 
-    /// From time to time: asks for the channels again, unless calls are heard. What was born up to
-    /// the last time should have been heard by now.
+    /// Asks for the channels again, unless events of calls came; to be called with each ping. An
+    /// event of what was born up to the last time should have come by now.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
         if self.proved || self.reported || !self.births.listed || self.own.is_some() {
             return (None, None);
@@ -184,7 +185,8 @@ impl SubscriptionProbe {
         matches!(self.echo, Echo::Asked(_))
     }
 
-    /// Whether it is the event of our own, or the answer to it.
+    /// Takes in the event of our own and the answer to its action; returns `false` for any other
+    /// frame.
     fn take_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
             (self.echo, self.back) = (Echo::Settled, true);
@@ -205,7 +207,8 @@ impl SubscriptionProbe {
         answered
     }
 
-    /// What is asked comes after all that follows a login.
+    /// Takes in the answer to a request for the channels. A request is answered after all that
+    /// follows a login, `FullyBooted` included.
     fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         let says = |key: &str, word: &[u8]| {
             let value = pairs.get(key);

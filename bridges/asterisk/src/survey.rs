@@ -21,8 +21,8 @@ use callbridge_call::framing::Outgoing;
 pub use facts::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::BTreeSet;
 
-/// What is asked beside the list of commands and the channels. Of endpoints each list is told whole
-/// of its technology.
+/// Actions asked beside the list of commands and the channels. Of endpoints each list holds all of
+/// its technology.
 const QUESTIONS: [(&str, Question); 8] = [
     ("UserEvent", Question::Echo),
     ("CoreSettings", Question::Settings),
@@ -38,10 +38,10 @@ pub(crate) const ENDPOINTS_MAX: usize = 20_000;
 /// Channels kept of one list.
 const CHANNELS_MAX: usize = 20_000;
 
-/// Whether the account hears calls.
+/// Evidence that the account receives events of calls, or does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallProof {
-    /// Nothing proves it.
+    /// No evidence so far, either way.
     #[default]
     None,
     /// An event of a channel was heard.
@@ -50,24 +50,24 @@ pub enum CallProof {
     Unheard(usize),
 }
 
-/// What is known.
+/// Findings about a manager account and its PBX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// AMI's version, as the banner has it: `11.0.0`.
     pub version: String,
     /// The PBX's release, as it calls itself: `11.25.3`; `None` where it does not say.
     pub release: Option<String>,
-    /// Its queues; `None` where it was not asked, which it is before Asterisk 12.
+    /// Number of the PBX's queues; `None` where it was not asked, as from Asterisk 12 on.
     pub queues: Option<usize>,
     /// Actions that it may do; `None` where the PBX did not say.
     pub actions: Option<BTreeSet<String>>,
-    /// What it says of its endpoints.
+    /// Endpoints of the PBX, with the facts that it reports of each.
     pub endpoints: EndpointList,
     /// `FullyBooted` came, which whoever may read `system` hears after the login.
     pub booted: bool,
     /// Our own event came back; `None` where it may not be sent.
     pub echoed: Option<bool>,
-    /// Whether events of calls come to it.
+    /// Evidence that events of calls come over the line.
     pub calls: CallProof,
     /// Channels in the last list; `None` where it was refused.
     pub channels: Option<usize>,
@@ -86,7 +86,7 @@ impl Account {
     }
 }
 
-/// The asking.
+/// Questions and answers on one line, up to the findings.
 #[derive(Debug)]
 pub struct Survey {
     account: Account,
@@ -123,13 +123,13 @@ impl Survey {
         }
     }
 
-    /// The first question.
+    /// Asks the first question: the actions that the account may do.
     pub fn begin(&mut self, login: &mut Login) -> Outgoing {
         self.asks(login, "ListCommands", Question::Commands)
     }
 
-    /// What else to ask, once the first is answered: only what the account may do. Where the PBX
-    /// did not say, the answer to each tells.
+    /// Asks all else, once the first question is answered: only what the account may do. Where the
+    /// PBX did not say, the answer to each shows.
     pub fn ask(&mut self, login: &mut Login) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
         for (action, asked) in QUESTIONS {
@@ -151,7 +151,8 @@ impl Survey {
             .then(|| self.asks(login, action, Question::Channels))
     }
 
-    /// Whether it may be asked. What is said of no action is asked, but for an event of our own.
+    /// Returns `true` when an action may be asked. All are where the PBX listed none, but for an
+    /// event of our own.
     fn may(&self, action: &str) -> bool {
         match &self.account.actions {
             Some(actions) => actions.contains(&action.to_ascii_lowercase()),
@@ -182,17 +183,18 @@ impl Survey {
         waiting.all(|(_, asked)| *asked != Question::Echo)
     }
 
-    /// That it hears channels is proved, or that it does not.
+    /// Returns `true` once there is proof that the account receives events of channels, or that it
+    /// does not.
     pub fn is_settled(&self) -> bool {
         self.account.calls != CallProof::None
     }
 
-    /// Whether more may be heard by waiting: channels live, and none was heard.
+    /// Returns `true` when waiting may bring proof: channels live, and no event of one came yet.
     pub fn may_receive_more(&self) -> bool {
         self.account.channels.is_some_and(|live| live > 0) && !self.is_settled()
     }
 
-    /// Takes a frame.
+    /// Takes in a frame that came after the login.
     pub fn on_frame(&mut self, frame: &[u8]) {
         let pairs = Pairs::new(frame);
         let id = pairs.get("ActionID").map(text);
@@ -325,7 +327,7 @@ impl Survey {
         }
     }
 
-    /// What is known by now.
+    /// Ends the survey, and returns the findings so far.
     pub fn account(self) -> Account {
         self.account
     }

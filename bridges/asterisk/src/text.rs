@@ -95,7 +95,7 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     Cow::Owned(plain)
 }
 
-/// What an escaped character stands for.
+/// Returns the character that an escape stands for; `None` where it is no escape.
 const fn meaning(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\x07',

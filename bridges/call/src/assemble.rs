@@ -33,7 +33,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct Assembler {
     settings: Settings,
-    /// What was ignored or set right so far.
+    /// Counts of what was ignored or set right so far.
     pub counts: AssemblyCounts,
     calls: OpenCalls,
     early: EarlyCdrs,
@@ -52,36 +52,36 @@ pub struct Assembler {
     cel_bridges: bool,
 }
 
-/// How far the stream of events has come.
+/// Progress of the stream of events.
 #[derive(Debug, Default)]
 struct Stream {
     /// The time of its last event. Of a batch in reverse order it goes back, so that no call is
     /// taken for over before its beginning was heard.
     at: Option<EventTime>,
-    /// When that event arrived.
+    /// Arrival of that event, by our own clock.
     at_arrived: Option<EventTime>,
     /// The latest arrival of anything.
     arrived: Option<EventTime>,
-    /// What the arrival of its events says.
+    /// Meaning of the arrival of its events.
     timing: Timing,
 }
 
-/// What the arrival of events says of when they happened.
+/// Meaning of the arrival of events for the time at which they happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Their source keeps what nobody took, as a broker does: they may arrive long after they
-    /// happened, so that their own times alone count, and a call that was told as it happened may
-    /// end as one of a backlog.
+    /// Set where the source keeps what nobody took, as a broker does: events may arrive long after
+    /// they happened, so that their own times alone count, and a call that was reported as it
+    /// happened may end as one of a backlog.
     pub kept: bool,
-    /// Those without a time of their own come out of a file, where their arrival says nothing: this
-    /// says only what came before what, and about when at the earliest. How long things lasted
-    /// cannot be told then, and a call with such an event is incomplete. `None`: their arrival says
-    /// when they happened.
+    /// Stand-in time for events without one of their own that come out of a file, where their
+    /// arrival says nothing: it gives only what came before what, and about when at the earliest.
+    /// How long things lasted is unknown then, and a call with such an event is incomplete. `None`:
+    /// the arrival says when they happened.
     pub order: Option<EventTime>,
 }
 
 impl Assembler {
-    /// No calls yet.
+    /// Makes an assembler that knows no call yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -102,7 +102,7 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// What the arrival of events says from here on.
+    /// Sets the meaning of arrival for the events from here on.
     pub fn timing(&mut self, timing: Timing) {
         self.stream.timing = timing;
     }
@@ -396,13 +396,13 @@ impl Assembler {
         self.calls.forget_finished();
     }
 
-    /// Whether this unique id or linkedid is part of an open call.
+    /// Returns `true` when this unique id or linkedid is part of an open call.
     pub fn knows(&self, id: &str) -> bool {
         self.calls.knows(id).is_some()
     }
 
-    /// Whether an event told of a channel, linkedid or channel name like this; of finished calls,
-    /// as long as they are remembered here.
+    /// Returns `true` when an event named a channel, linkedid or channel name like this; of
+    /// finished calls, as long as they are remembered here.
     pub fn has_seen(&self, id: &str) -> bool {
         !id.is_empty()
             && (self.knows(id) || self.calls.has_finished(id) || self.calls.names.has(id))
@@ -413,13 +413,13 @@ impl Assembler {
         self.stream.at
     }
 
-    /// How many calls are open; scraps that wait for their beginning are none.
+    /// Number of open calls; scraps that wait for their beginning are none.
     pub fn open_calls(&self) -> usize {
         self.calls.len() - self.settling.scraps
     }
 }
 
-/// How far apart two moments are.
+/// Returns the distance of two moments, whichever is the earlier.
 fn apart(a: EventTime, b: EventTime) -> Duration {
     a.since(b).max(b.since(a))
 }

@@ -5,7 +5,7 @@ use crate::units::{EventTime, Extension, Linkedid, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Who began the call, seen from the company.
+/// The side that began the call, seen from the company.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Direction {
@@ -13,12 +13,12 @@ pub enum Direction {
     Inbound,
     /// The company called out over a trunk.
     Outbound,
-    /// No trunk took part.
+    /// A call in which no trunk took part.
     Internal,
 }
 
 impl Direction {
-    /// As the CRM and all JSON write it.
+    /// Returns the direction as the CRM and all JSON write it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Inbound => "INBOUND",
@@ -46,8 +46,8 @@ pub struct FinishedCall {
     pub trunk: Option<String>,
     /// The customer's number as the PBX wrote it, not yet normalised.
     pub number: Option<RawNumber>,
-    /// Where the PBX itself called the customer first and no event tells the number that it
-    /// dialled: the one that the channel shows. It may be the company's own, and is the customer's
+    /// Number that the customer's channel shows, where the PBX itself called the customer first and
+    /// no event has the number that it dialled. It may be the company's own, and is the customer's
     /// only where a lead has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_number: Option<RawNumber>,
@@ -58,11 +58,11 @@ pub struct FinishedCall {
     pub employee: Option<Extension>,
     /// Each extension that came to be connected with the customer, in that order.
     pub employees_in_order: Vec<Extension>,
-    /// The first event's time.
+    /// Time of the call's first event.
     pub started: EventTime,
     /// The hang-up of the last customer leg.
     pub ended: EventTime,
-    /// How long a customer leg was connected with another real party.
+    /// Time for which a customer leg was connected with another real party.
     pub talk: Duration,
     /// Channel variables, one entry a name: the root leg's value where it has one.
     pub variables: Vec<Variable>,
@@ -70,29 +70,30 @@ pub struct FinishedCall {
     pub userfields: Vec<String>,
     /// The facts are not complete; `None` when they are.
     pub incomplete: Option<String>,
-    /// Told by CDRs alone.
+    /// Set where CDRs alone report the call.
     pub estimate: bool,
     /// The call's first event arrived within 5 s of its own time: it happens now, it is not read
     /// from a backlog.
     pub live: bool,
     /// Clock trouble, clamps and other things that were set right, in words, for the log.
     pub remarks: Vec<String>,
-    /// Which event decided which value.
+    /// Events that decided the values, for `explain`.
     pub why: Vec<Because>,
-    /// What happened in it; `None` where no channel events told of it.
+    /// Moments of the call's channels, to be drawn; `None` where the call came whole, as a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// What the channels that carried an outside number and belong to no trunk have in common:
+    /// Common prefixes of the channels that carried an outside number and belong to no trunk:
     /// `PJSIP/citty`, each once. A trunk that no flag names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
-    /// What the call says of itself where it came whole, as a message; `None` where it was
+    /// Ids that the message names, where the call came whole, as one; `None` where it was
     /// assembled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<GivenIds>,
 }
 
-/// Whom a call that came whole is put down to, as its message says. It goes before every rule.
+/// Lead and employee that a call which came whole is put down to, by its message. They go before
+/// every rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenIds {
     /// The CRM's number of the lead; positive.
@@ -104,7 +105,8 @@ pub struct GivenIds {
 /// A number, and where it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawNumber {
-    /// As the PBX wrote it: `+998901110001`, `998901110001@city`'s `998901110001`, `9998901110001`.
+    /// The number as the PBX wrote it: `+998901110001`, `998901110001@city`'s `998901110001`,
+    /// `9998901110001`.
     pub text: String,
     /// Read from a dial string, so that no dial prefix stands before it if it is valid as it is.
     pub from_dial_string: bool,
@@ -120,7 +122,7 @@ impl RawNumber {
     }
 }
 
-/// Whether a text is a number that a customer can dial: `s`, `start` and the name of a line are
+/// Returns `true` for a number that a customer can dial: `s`, `start` and the name of a line are
 /// none.
 pub fn is_did(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or(text);
@@ -130,9 +132,9 @@ pub fn is_did(text: &str) -> bool {
 /// A channel variable of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// `LEAD_ID`
+    /// Name of the variable: `LEAD_ID`, for example.
     pub name: String,
-    /// Its values: one, or several where two legs of equal rank disagree. Never empty.
+    /// Values of the variable: one, or several where two legs of equal rank disagree. Never empty.
     pub values: Vec<String>,
 }
 
@@ -145,11 +147,11 @@ pub struct Because {
     pub at: EventTime,
     /// Channel of the deciding event.
     pub channel: String,
-    /// In words: `Newchannel in state Ring on trunk city`.
+    /// The reason in words: `came in on trunk city: created in state Ring`.
     pub words: String,
 }
 
-/// Which event or record decided each value of a call.
+/// Events and records that decided a call's values, as they are gathered.
 #[derive(Debug, Default)]
 pub(crate) struct Grounds(pub(crate) Vec<Because>);
 

@@ -7,18 +7,18 @@ use std::fmt;
 /// Bytes of an id. Asterisk's own have at most 150, a bridge's 36.
 const ID_BYTES_MAX: usize = 256;
 
-/// What a message tells, and whose message it is.
+/// An event, with the server whose message it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEvent<'a> {
     /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus: one connection may carry
     /// several PBXs.
     pub server: Option<Text<'a>>,
-    /// What it tells.
+    /// The event, as far as calls depend on it.
     pub event: PbxEvent<'a>,
 }
 
 impl ServerEvent<'_> {
-    /// Whether each id that calls are known by can be one.
+    /// Returns `true` when each id that calls are known by can be one.
     // Built for speed with the decoder that asks it: this crate is built for size as well.
     #[inline]
     pub fn has_good_ids(&self) -> bool {
@@ -43,11 +43,11 @@ impl ServerEvent<'_> {
 pub struct ReportedCall {
     /// The PBX that it was made at: its message says that.
     pub pbx: String,
-    /// The call.
+    /// The call, with the ids that its message names in `given`.
     pub call: FinishedCall,
 }
 
-/// Why a message is no finished call.
+/// The reason why a message is no finished call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongCall {
     /// The PBX that it names, where it names one that can be.
@@ -64,7 +64,7 @@ impl fmt::Display for WrongCall {
     }
 }
 
-/// What became of one message.
+/// Outcome of the decoding of one message.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
@@ -73,7 +73,7 @@ impl fmt::Display for WrongCall {
 pub enum Decoded<'a> {
     /// Something a call can depend on.
     Event {
-        /// What was told.
+        /// The event, with the server that its message names.
         received: ServerEvent<'a>,
         /// Bad bytes, escapes or a cut end were set right: to be counted.
         repaired: bool,
@@ -87,7 +87,7 @@ pub enum Decoded<'a> {
 }
 
 impl<'a> Decoded<'a> {
-    /// What a message told that names no server.
+    /// Makes the outcome of a message that names no server.
     #[inline]
     pub fn of(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
         match event {
@@ -103,7 +103,7 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Why nothing could be made of a message.
+/// A reason why nothing could be made of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Unreadable {
     /// No `Key: Value` pair names an event or a response.
@@ -112,7 +112,7 @@ pub enum Unreadable {
     /// An event of a channel without the channel's name and unique id.
     #[error("the event names no channel")]
     NoChannel,
-    /// Not JSON, and not to be mended into an object with an event.
+    /// The message is not JSON, and not to be mended into an object with an event.
     #[error("the message is not a JSON object, even after repair")]
     NotJson,
     /// Fewer columns than a CEL row needs.

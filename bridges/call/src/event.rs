@@ -31,8 +31,9 @@ pub enum PbxEvent<'a> {
 }
 
 impl PbxEvent<'_> {
-    /// Where an event without a time of its own stands among those of its file: after the `last`
-    /// one, and not before its channel was made, which the unique id tells. `None` for all else.
+    /// Returns the stand-in time of an event without one of its own among those of its file: after
+    /// the `last` one, and not before its channel was made, which the unique id shows. `None` for
+    /// all else.
     pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
         const STEP: Duration = Duration::from_micros(1);
         let PbxEvent::Channel(event) = self else {
@@ -52,7 +53,7 @@ impl PbxEvent<'_> {
 pub enum Mark {
     /// The PBX is up (`FullyBooted`); it says so when it has booted, and after each login.
     FullyBooted {
-        /// How long it has been up (`Uptime`), where told.
+        /// Time since the start of the PBX (`Uptime`), where it is given.
         uptime: Option<Duration>,
     },
     /// A login was accepted: the stream begins (anew) here.
@@ -65,18 +66,18 @@ pub enum Mark {
     /// The PBX is another process than before; it tells so some time after its start, and what
     /// came since was heard.
     Restarted {
-        /// When it was started, by its own clock, where told.
+        /// Start of the new process, by its own clock, where it is given.
         began: Option<EventTime>,
     },
     /// A process of the PBX says, as it does every few seconds, that it lives.
     Alive {
-        /// Which one ([`ChannelRef::process`]).
+        /// Number of the process, as in [`ChannelRef::process`].
         process: u64,
-        /// When it said so, by its own clock.
+        /// Time of the message, by the process's own clock.
         at: EventTime,
-        /// Where it counts its events: which one this is.
+        /// Number of the message among the process's events, where it counts them.
         stamp: Option<EventStamp>,
-        /// When it was started, by its own clock, where told.
+        /// Start of the process, by its own clock, where it is given.
         began: Option<EventTime>,
     },
 }
@@ -88,18 +89,18 @@ pub enum Mark {
 pub struct EventStamp {
     /// Greater than those of all events before.
     pub number: u64,
-    /// When it was told, which may be some time after what it tells of.
+    /// Time at which the event was sent, which may be some time after it happened.
     pub at: EventTime,
 }
 
-/// Which of Asterisk's two vocabularies told an event. Both may tell of the same thing.
+/// The one of Asterisk's two vocabularies that an event came in. Both may report the same thing.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub enum Origin {
     /// AMI's own channel, bridge and dial events.
     Channel,
-    /// Channel event logging.
+    /// Channel event logging (CEL), by whatever way.
     Cel,
 }
 
@@ -108,16 +109,16 @@ pub enum Origin {
 pub struct ChannelEvent<'a> {
     /// The PBX's own time of it; `None` where the message carries none.
     pub at: Option<EventTime>,
-    /// Who told it.
+    /// The vocabulary that the event came in.
     pub origin: Origin,
     /// The channel it happened to. Of a dialling, the channel that is dialled.
     pub channel: ChannelRef<'a>,
-    /// What happened.
+    /// The thing that happened, with its details.
     pub kind: Kind<'a>,
 }
 
 impl<'a> ChannelEvent<'a> {
-    /// This happened to this channel, as this vocabulary tells it.
+    /// Makes an event of its four parts.
     #[inline]
     pub fn new(
         at: Option<EventTime>,
@@ -160,7 +161,7 @@ impl<'a> ChannelEvent<'a> {
 /// A channel as one message describes it. Unknown texts are empty (`<unknown>` is, too).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelRef<'a> {
-    /// `PJSIP/city-0000004f`
+    /// Name of the channel: `PJSIP/city-0000004f`.
     pub name: Text<'a>,
     /// `1795151317.146`; empty where the source told the name alone.
     pub uniqueid: Text<'a>,
@@ -170,7 +171,7 @@ pub struct ChannelRef<'a> {
     pub caller_number: Text<'a>,
     /// `Exten`; what was dialled on a channel of FreeSWITCH that came in, at its birth.
     pub exten: Text<'a>,
-    /// `Context`
+    /// Context of the dialplan that the channel is in (`Context`).
     pub context: Text<'a>,
     /// Channel variables, in the order told, without the empty ones.
     pub variables: Vec<(Text<'a>, Text<'a>)>,
@@ -181,12 +182,13 @@ pub struct ChannelRef<'a> {
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
-    /// Which process of the PBX it is a channel of, where its messages name one: with a process
-    /// its channels end.
+    /// Number of the PBX's process that the channel belongs to, where its messages name one: with a
+    /// process its channels end.
     pub process: Option<u64>,
-    /// Where that process counts its events: which one this is.
+    /// Number of the event in that process, where it counts its events.
     pub stamp: Option<EventStamp>,
-    /// What the PBX says of it beside its name, where the name does not say what it is.
+    /// Traits that the PBX reports beside the name, where the name does not say what the channel
+    /// is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
 }
 
@@ -199,18 +201,18 @@ impl<'a> ChannelRef<'a> {
         }
     }
 
-    /// Its name or its unique id is told.
+    /// Returns `true` when the channel's name or its unique id is known.
     #[inline]
     pub fn is_named(&self) -> bool {
         !self.name.is_empty() || !self.uniqueid.is_empty()
     }
 }
 
-/// What a PBX says of a channel whose name says neither whose telephone nor which trunk it is.
-/// Unknown texts are empty.
+/// Traits of a channel whose name says neither whose telephone nor which trunk it is. Unknown texts
+/// are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTraits<'a> {
-    /// It came into the PBX; else the PBX dialled it.
+    /// Set when the channel came into the PBX; else the PBX dialled it.
     pub inbound: bool,
     /// The gateway it was dialled over, or came in from.
     pub gateway: Text<'a>,
@@ -224,16 +226,17 @@ pub struct ChannelTraits<'a> {
     pub dialled: Text<'a>,
     /// Nothing can have happened to it before that was not told.
     pub fresh: bool,
-    /// It is over, and was linked with one other in all its life: with whom
+    /// Set when the channel is over, and was linked with one other in all its life, which
     /// [`linked`](Self::linked) names.
     pub sole: bool,
     /// The PBX lists it among those that are up.
     pub listed: bool,
-    /// When it was made.
+    /// Time at which the channel was made.
     pub created: Option<EventTime>,
-    /// When it answered; `None` as long as it has not.
+    /// Time at which the channel answered; `None` as long as it has not.
     pub answered: Option<EventTime>,
-    /// When its last link began, and with which channel, as the PBX says after it.
+    /// Beginning of the channel's last link, and the unique id of the other, as the PBX reports
+    /// them after it.
     pub linked: Option<(EventTime, Text<'a>)>,
 }
 
@@ -242,7 +245,7 @@ pub struct ChannelTraits<'a> {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub enum ChannelState {
-    /// `Down`, `Rsrvd`
+    /// The channel is idle or reserved: `Down`, `Rsrvd`.
     Down,
     /// `Ring`: a call comes in on this channel.
     Ring,
@@ -250,16 +253,16 @@ pub enum ChannelState {
     PreRing,
     /// `Ringing`, `Dialing`, `Dialing Offhook`: this channel is being called.
     Ringing,
-    /// `Up`
+    /// The channel was answered: `Up`.
     Up,
     /// Told in other words, or not at all (CEL has no state).
     Unknown,
 }
 
-/// What happened to the channel.
+/// The thing that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
-    /// `Newchannel`, `CHAN_START`
+    /// The channel was made: `Newchannel`, CEL `CHAN_START`.
     Born {
         /// The state it was born in.
         state: ChannelState,
@@ -280,17 +283,17 @@ pub enum Kind<'a> {
     DialEnd {
         /// The channel that dialled; `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// `ANSWER`, `BUSY`, `CANCEL`…
+        /// Outcome of the dialling: `ANSWER`, `BUSY`, `CANCEL`…
         status: Text<'a>,
     },
     /// CEL `APP_START`: the channel runs an application (`Dial`, `Queue`…).
     App {
-        /// `Dial`
+        /// Name of the application, such as `Dial`.
         name: Text<'a>,
-        /// `PJSIP/998901110001@city,20,tT`
+        /// Arguments of the application: `PJSIP/998901110001@city,20,tT`.
         data: Text<'a>,
     },
-    /// `BridgeEnter`, `BRIDGE_ENTER`
+    /// The channel came into a bridge: `BridgeEnter`, CEL `BRIDGE_ENTER`.
     BridgeEnter {
         /// The bridge's id; where CEL does not tell it, [`UNNAMED`] and the names of the channels
         /// that are in it already, as far as those are told, separated by commas.
@@ -298,11 +301,11 @@ pub enum Kind<'a> {
         /// `simple_bridge`, `softmix`, `holding_bridge`…; empty if not told.
         technology: Text<'a>,
     },
-    /// `BridgeLeave`, `BRIDGE_EXIT`
+    /// The channel left a bridge: `BridgeLeave`, CEL `BRIDGE_EXIT`.
     BridgeLeave {
         /// The bridge's id; [`UNNAMED`] where CEL does not tell it.
         bridge: Text<'a>,
-        /// As of [`Kind::BridgeEnter`].
+        /// Technology of the bridge, as of [`Kind::BridgeEnter`].
         technology: Text<'a>,
     },
     /// Two calls become one by more than a bridge: pickup, transfer (`Pickup`, `AttendedTransfer`,
@@ -318,15 +321,16 @@ pub enum Kind<'a> {
         /// The other one; its unique id is empty where the source tells the name alone.
         with: Box<ChannelRef<'a>>,
     },
-    /// They hear each other no more (`Bridgestate: Unlink`, `Unlink`, `BRIDGE_END`).
+    /// The channel and another hear each other no more (`Bridgestate: Unlink`, `Unlink`,
+    /// `BRIDGE_END`).
     Unlinked {
-        /// As of [`Kind::Linked`].
+        /// The other channel, as of [`Kind::Linked`].
         with: Box<ChannelRef<'a>>,
     },
     /// The channel leaves whom it hears alone to speak with a third, and comes back; the PBX tells
     /// of no other end of their bridge.
     Consults {
-        /// It leaves; else it is back.
+        /// Set when the channel leaves; else it is back.
         begins: bool,
     },
     /// Whoever has this channel hands a call that they have on another over to whom they dial here,
@@ -339,15 +343,15 @@ pub enum Kind<'a> {
     /// The channel goes on under another name (`Rename`, `Masquerade`). Before Asterisk 12 a
     /// masquerade moves names, and with them the telephones, from one unique id to another.
     Renamed {
-        /// `SIP/101-0000002a`, `SIP/101-0000002a<ZOMBIE>`
+        /// The new name: `SIP/101-0000002a`, `SIP/101-0000002a<ZOMBIE>`.
         to: Text<'a>,
         /// The unique id that had the name up to now; empty from a decoder, for only the
         /// assembler knows.
         holder: Text<'a>,
     },
-    /// `Hangup`, CEL `HANGUP`
+    /// The channel hung up: `Hangup`, CEL `HANGUP`.
     Hangup {
-        /// Q.850 cause, where told.
+        /// Q.850 cause of the hang-up, where it is given.
         cause: Option<u16>,
     },
     /// CEL `CHAN_END`: the channel is gone (it may come before `HANGUP`).
@@ -381,7 +385,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// As of [`Kind::other`].
+    /// Returns the channel of [`Kind::other`], to be changed.
     pub fn other_mut(&mut self) -> Option<&mut ChannelRef<'a>> {
         match self {
             Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref_mut(),
@@ -390,7 +394,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// It tells who hears whom.
+    /// Returns `true` for a kind that says who hears whom.
     pub const fn is_of_bridge(&self) -> bool {
         matches!(
             self,
@@ -408,51 +412,50 @@ impl<'a> Kind<'a> {
 pub struct Cdr<'a> {
     /// The PBX's own time of the message, not of the call.
     pub at: Option<EventTime>,
-    /// `uniqueid`; may be empty.
+    /// Column `uniqueid`, the id of the record's channel; may be empty.
     pub uniqueid: Text<'a>,
     /// `linkedid`, where mapped; may be empty.
     pub linkedid: Text<'a>,
-    /// `channel`
+    /// Column `channel`: the name of the channel that the record is of.
     pub channel: Text<'a>,
-    /// `dstchannel`; may be empty.
+    /// Column `dstchannel`: the name of the second channel; may be empty.
     pub dest_channel: Text<'a>,
-    /// `src`
+    /// Column `src`: the number of the caller.
     pub source: Text<'a>,
-    /// `dst`
+    /// Column `dst`: the extension at which the dialplan was last.
     pub destination: Text<'a>,
     /// `did`, where the dialplan keeps the number that was dialled (FreePBX does).
     pub did: Text<'a>,
-    /// `dcontext`
+    /// Column `dcontext`: the context of that extension.
     pub context: Text<'a>,
-    /// `lastapp`
+    /// Column `lastapp`: the application that ran last.
     pub last_app: Text<'a>,
-    /// `lastdata`
+    /// Column `lastdata`: the arguments of that application.
     pub last_data: Text<'a>,
     /// `start`, as written (local time without a zone, or ISO 8601).
     pub start: Text<'a>,
     /// `answer`, as written; empty when unanswered.
     pub answer: Text<'a>,
-    /// `end`, as written.
+    /// Column `end`, as the PBX wrote it.
     pub end: Text<'a>,
-    /// `duration`, in seconds.
+    /// Column `duration`: seconds from start to end.
     pub duration_sec: Option<u32>,
-    /// `billsec`, in seconds.
+    /// Column `billsec`: seconds from the answer to the end.
     pub billable_sec: Option<u32>,
     /// `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or others to come.
     pub disposition: Text<'a>,
-    /// `userfield`
+    /// Column `userfield`: text that the dialplan sets.
     pub userfield: Text<'a>,
-    /// `clid`: `"Anna" <998901110001>`
+    /// Column `clid`, the caller's name and number: `"Anna" <998901110001>`.
     pub caller_id: Text<'a>,
-    /// `start` made absolute.
+    /// Beginning of the record: `start` made absolute.
     pub started_at: Option<EventTime>,
     /// `answer` made absolute; `None` when unanswered.
     pub answered_at: Option<EventTime>,
-    /// `end` made absolute.
+    /// End of the record: `end` made absolute.
     pub ended_at: Option<EventTime>,
     /// Nothing tells the zone of its local times: they were taken for UTC.
     pub zoneless: bool,
-    /// Of a record that tells of one channel alone: what it tells, as events; empty of one that
-    /// tells of a path between two.
+    /// Events of the one channel that the record is of; empty of a record of a path between two.
     pub events: Vec<ChannelEvent<'a>>,
 }

@@ -6,26 +6,26 @@ use std::fmt;
 /// A message longer than this is not kept: it is stepped over to the next, and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What the bytes at hand hold. Indexes count from their first byte.
+/// Result of one step of a splitter over the bytes at hand. Indexes count from their first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStep {
-    /// One message is whole.
+    /// The bytes hold a whole message.
     Message {
-        /// Where it begins.
+        /// Index of the message's first byte.
         from: usize,
-        /// Where it ends, without what closed it.
+        /// Index behind the message's last byte, without what closed it.
         to: usize,
         /// So many bytes are done with.
         used: usize,
     },
     /// The end of a message longer than [`MESSAGE_BYTES_MAX`].
     TooLong {
-        /// How long it was.
+        /// Length of the message, in bytes.
         bytes: u64,
         /// So many bytes are done with.
         used: usize,
     },
-    /// No message is whole.
+    /// The bytes hold no whole message.
     More {
         /// So many bytes can be forgotten.
         used: usize,
@@ -46,12 +46,12 @@ impl FrameStep {
 pub struct Outgoing(Vec<u8>);
 
 impl Outgoing {
-    /// These bytes.
+    /// Wraps bytes that are ready to be sent.
     pub const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// What goes over the line.
+    /// Returns the bytes that go over the line.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -74,7 +74,7 @@ impl fmt::Debug for Outgoing {
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
-    /// `bytes[start..end]` waits.
+    /// Bounds of the bytes that wait: `bytes[start..end]`.
     start: usize,
     end: usize,
 }
@@ -106,18 +106,18 @@ impl ReadBuffer {
         self.filled(piece.len());
     }
 
-    /// What waits.
+    /// Returns the bytes that came in and were not taken yet.
     #[inline]
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// How many bytes wait.
+    /// Number of bytes that were not taken yet.
     pub const fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Nothing waits.
+    /// Returns `true` when no byte waits.
     pub const fn is_empty(&self) -> bool {
         self.start == self.end
     }

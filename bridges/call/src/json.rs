@@ -10,14 +10,14 @@ use std::fmt;
 /// Members of an object, in order, with every repeated key.
 pub type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
 
-/// A value.
+/// A value of JSON, of whatever type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Json<'a> {
     /// A text; a number or a boolean in the words of JSON; nothing of null.
     Text(Text<'a>),
-    /// Its elements.
+    /// Elements of an array, in order.
     Array(Vec<Json<'a>>),
-    /// Its members.
+    /// Members of an object, in order.
     Object(Members<'a>),
 }
 
@@ -60,25 +60,25 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// What is made of a value, with no form between.
+/// A way of reading a value, with no form between the bytes and what is made of it.
 pub trait ReadValue<'de>: Sized {
-    /// It.
+    /// The type that a value is read to.
     type Value;
 
     /// A text; a number or a boolean in the words of JSON; nothing of null.
     fn text(self, text: Text<'de>) -> Self::Value;
 
-    /// A list of these.
+    /// Makes a value of an array with these elements.
     fn array(self, elements: Vec<Json<'de>>) -> Self::Value;
 
-    /// An object.
+    /// Makes a value of an object, whose members it reads from `map`.
     ///
     /// # Errors
     /// Whatever ends the reading.
     fn object<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error>;
 }
 
-/// All of it, kept.
+/// Reader that keeps a value whole, as [`Json`].
 pub struct Whole;
 
 impl<'de> ReadValue<'de> for Whole {

@@ -26,12 +26,13 @@ use std::time::Duration;
 /// Calls held at most, of each account; the one held longest is decided as if its time were over.
 const HELD_MAX: usize = 10_000;
 
-/// How long is waited for what.
+/// Times for which a call is held, by the account that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// For the second account to tell of a call that the primary may have missed something of.
+    /// Time in which the second account may report a call of which the primary may have missed
+    /// something.
     pub second: Duration,
-    /// For the primary to tell of a call that the second account alone has told of.
+    /// Time in which the primary may report a call that the second account alone has reported.
     pub primary: Duration,
 }
 
@@ -48,36 +49,36 @@ impl Patience {
     };
 }
 
-/// What is known of a unique id beside what is held here.
+/// State of a unique id beside what is held here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Knowledge {
-    /// Nothing.
+    /// No call with this id is known.
     Unknown,
     /// The primary has it in an open call; `doubt`: something of it may have been missed.
     Open {
         /// Something of it may have been missed.
         doubt: bool,
     },
-    /// It is part of a finished call; `incomplete`: of one that may still be corrected.
+    /// The id is part of a finished call; `incomplete`: of one that may still be corrected.
     Finished {
-        /// That call waits as an incomplete one, and nobody has sent it.
+        /// Set when that call waits as an incomplete one, and nobody has sent it.
         incomplete: bool,
-        /// That incomplete call, for what it knows and the new account cannot know stays.
+        /// The incomplete call itself, for what it knows and the new account cannot know stays.
         call: Option<Box<FinishedCall>>,
     },
 }
 
-/// What is to be done.
+/// A decision that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// This call is finished. It may be a better account of an incomplete one.
+    /// The call is finished. It may be a better account of an incomplete one.
     Finish(Box<FinishedCall>),
     /// The second account told the end of a call that the primary still has open: it is to be
     /// [ended](crate::Assembler::end_unheard) by this id.
     End(UniqueId),
 }
 
-/// Whose account a held call is.
+/// The account that a held call is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum By {
     Primary,
@@ -88,7 +89,7 @@ enum By {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct HeldCall {
     by: By,
-    /// When it came, by our own clock.
+    /// Time at which the call came, by our own clock.
     since: EventTime,
     call: FinishedCall,
 }
@@ -112,7 +113,7 @@ fn share(a: &FinishedCall, b: &FinishedCall) -> bool {
 }
 
 impl Reconciler {
-    /// Nothing held.
+    /// Makes a reconciler that holds no call.
     pub fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -269,7 +270,7 @@ impl Reconciler {
             .then(|| Second::Finish(Box::new(call.clone())))
     }
 
-    /// When something held can be decided by the time alone.
+    /// Returns the moment at which something held can be decided by the time alone.
     pub fn next_deadline(&self) -> Option<EventTime> {
         let at = |held: &HeldCall| match held.by {
             By::Primary => held.since.plus(self.patience.second),
@@ -278,7 +279,7 @@ impl Reconciler {
         self.held.values().map(at).min()
     }
 
-    /// What is held, or is no more, since the last take.
+    /// Returns the calls that were held, or are held no more, since the last take.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let held = &self.held;
         self.changes.take(|key| held.get(&key).and_then(bytes))
@@ -296,7 +297,7 @@ impl Reconciler {
     }
 }
 
-/// What becomes of a call of the second account.
+/// Decision on a call of the second account.
 enum Second {
     Finish(Box<FinishedCall>),
     End(UniqueId),

@@ -72,7 +72,8 @@ pub struct Folder {
     stream_arrived: Option<EventTime>,
     /// The PBX tells channel events as well, and has told them up to here.
     events: Option<EventTime>,
-    /// When a call was told minutes after its end first, and whether it was again since.
+    /// Arrival of the first call that came minutes after its end; `batches`: another did so since,
+    /// in a later batch.
     batch: Option<EventTime>,
     batches: bool,
 }
@@ -139,7 +140,7 @@ impl Folder {
         }
     }
 
-    /// When a group is folded by our own clock, if nothing else is heard.
+    /// Returns the moment at which a group is folded by our own clock, if nothing else is received.
     fn due(&self, group: &Group) -> EventTime {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
@@ -164,14 +165,15 @@ impl Folder {
         self.settings.cdr_wait.unwrap_or(self.settings.settle)
     }
 
-    /// What has no trunk is no customer's call yet: it can be the beginning of one.
+    /// Returns `true` for a group to which more may come. One without a trunk is no customer's call
+    /// yet: it can be the beginning of one.
     fn awaits(&self, group: &Group) -> bool {
         let events = self.events;
         let unheard = events.is_some_and(|until| until < group.end().plus(LIVE));
         unheard || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 
-    /// When the next group is folded if nothing else is heard.
+    /// Returns the moment at which the next group is folded if nothing else is received.
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.groups.iter().map(|(_, group)| self.due(group)).min()
     }
@@ -261,7 +263,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether a record with this unique id or linkedid waits to be folded.
+    /// Returns `true` when a record with this unique id or linkedid waits to be folded.
     pub fn knows(&self, id: &str) -> bool {
         self.groups.knows(id)
     }

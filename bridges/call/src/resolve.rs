@@ -46,20 +46,20 @@ pub(crate) use split::Sets;
 /// Times of arrival say nothing of when events happened that lay in a file.
 const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";
 
-/// Why a call is resolved now.
+/// The reason for which a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
     /// All its channels have hung up.
     HungUp,
     /// The recording is over, and the channels still up have nobody left to talk with.
     Unheard,
-    /// It was open longer than a call may be.
+    /// The call was open longer than one may be.
     TooLong,
     /// Too many calls were open, and nothing was heard of this one for the longest time.
     TooMany,
-    /// It, or all calls together, took too much memory, and none took more than it.
+    /// The call, or all calls together, took too much memory, and none took more than this one.
     TooLarge,
-    /// Its end was missed: another account told of it, or nothing does.
+    /// The end of the call was missed: another account reports it, or nothing does.
     Missed,
 }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 /// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
 pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// What the assembler has to know about the PBX and its administrator's wishes.
+/// Facts of the PBX and settings of its administrator that the assembler needs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The trunks.
+    /// Endpoints of the PBX's trunks.
     pub endpoints: Endpoints,
     /// A call is finished when all its channels have hung up and this long no new one came.
     pub settle: Duration,
-    /// How long calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaiting_cdr) wait for
-    /// one with a user field; `None`: not at all.
+    /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaiting_cdr)
+    /// wait for one with a user field; `None`: not at all.
     pub cdr_wait: Option<Duration>,
     /// CDRs come by a way of their own. Of a backlog, the one way may be read long before the
     /// other, so that times of events do not tell that a CDR should have come by now.
@@ -33,7 +33,7 @@ pub struct Settings {
     /// Another account tells what was missed (`--catch-up`): a call of which anything may have been
     /// missed is incomplete, and waits for that account.
     pub caught_up: bool,
-    /// What is told is history: whenever it arrives, event times alone count.
+    /// Set where the events are history: whenever they arrive, their own times alone count.
     pub history: bool,
 }
 
@@ -49,7 +49,7 @@ impl Settings {
         self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
     }
 
-    /// As of [`Settings::default`], with these trunks.
+    /// Makes the settings of [`Settings::default`], with these trunks.
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
             endpoints,

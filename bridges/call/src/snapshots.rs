@@ -19,17 +19,16 @@ pub struct OpenChange {
 #[derive(Debug, thiserror::Error)]
 #[error("the open call {key} cannot be restored: {source}")]
 pub struct Error {
-    /// The call's number.
+    /// Number of the call, as in [`OpenChange::key`].
     key: u64,
-    /// What is wrong with the bytes.
     source: serde_json::Error,
 }
 
-/// Which of the things held are not as they were last given out.
+/// Keys of the things held that are not as they were last given out.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     changed: BTreeSet<u64>,
-    /// What was given out, and was still held then.
+    /// Keys of what was given out, and was still held then.
     published: BTreeSet<u64>,
 }
 
@@ -47,7 +46,7 @@ impl Changes {
         }
     }
 
-    /// What changed or went since the last take; `held` gives the bytes of what is held.
+    /// Returns what changed or went since the last take; `held` gives the bytes of what is held.
     pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
         let mut changes = Vec::new();
         for key in std::mem::take(&mut self.changed) {
@@ -78,7 +77,7 @@ impl Changes {
     }
 }
 
-/// What is held as bytes: texts, numbers and lists of them, which always serialize.
+/// Serializes what is held: texts, numbers and lists of them, which always can be.
 pub(crate) fn bytes(held: &impl Serialize) -> Option<Vec<u8>> {
     serde_json::to_vec(held).ok()
 }

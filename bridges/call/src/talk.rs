@@ -13,27 +13,28 @@ pub(crate) const ANSWERED_FROM: Duration = Duration::from_millis(500);
 /// The customer's connections. Channels are told as indices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Talk {
-    /// How long the customer was connected with somebody.
+    /// Time for which the customer was connected with somebody.
     pub(crate) total: Duration,
-    /// When that began first, and ended last, and the channel connected first.
+    /// Beginning of the first connection, with its channel; in `last`, the end of the last one.
     pub(crate) first: Option<(EventTime, usize)>,
     pub(crate) last: Option<EventTime>,
     /// Each time somebody became connected with the customer: when, and which channel; of those
     /// of one moment first who was gone at once.
     pub(crate) began: Vec<(EventTime, usize)>,
-    /// From when until when which channel was connected with the customer.
+    /// Each span in which a channel was connected with the customer: its beginning, its end, and
+    /// the channel.
     pub(crate) spans: Vec<(EventTime, EventTime, usize)>,
-    /// It cannot be said how long.
+    /// Set when the lengths are not known.
     pub(crate) untimed: bool,
 }
 
 impl Talk {
-    /// There was talk of half a second or more; where no times were told, any.
+    /// Returns `true` for talk of half a second or more; where no times are known, for any.
     pub(crate) fn is_answer(&self) -> bool {
         self.would_answer(self.total)
     }
 
-    /// Whether talk of this length is enough to be an answer.
+    /// Returns `true` when talk of this length is enough to be an answer.
     pub(crate) fn would_answer(&self, talk: Duration) -> bool {
         talk >= ANSWERED_FROM || self.untimed && talk > Duration::ZERO
     }
@@ -77,7 +78,7 @@ impl Talk {
         order
     }
 
-    /// What is drawn of it: the talks with channels that have a number in the timeline.
+    /// Returns the talks to be drawn: those with channels that have a number in the timeline.
     pub(crate) fn drawn(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
         let talk = self.spans.iter().filter_map(|&(from, to, channel)| {
             let with = *number.get(&channel)?;
@@ -99,7 +100,8 @@ impl Talk {
         self.began.sort_by_cached_key(|it| (it.0, stays(it)));
     }
 
-    /// These channels are connected with the customer in this span; `latest` is each one's last.
+    /// Notes that these channels are connected with the customer in this span; `latest` is each
+    /// one's last.
     fn connect(
         &mut self,
         (from, to): (EventTime, EventTime),

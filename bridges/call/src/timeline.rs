@@ -16,13 +16,13 @@ pub const TEXT_BYTES_MAX: usize = 120;
 /// The channels of one call and what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// In the order they were made.
+    /// Channels in the order in which they were made.
     #[serde(rename = "c")]
     pub channels: Vec<Channel>,
     /// Ids of the bridges, in the order they were entered.
     #[serde(rename = "b", default, skip_serializing_if = "Vec::is_empty")]
     pub bridges: Vec<String>,
-    /// When the customer was connected with which channel, by beginning.
+    /// Spans in which the customer was connected with a channel, by beginning.
     #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
     pub talk: Vec<TalkSpan>,
     /// Channels and entries for which there was no room.
@@ -30,31 +30,31 @@ pub struct Timeline {
     pub left_out: u32,
 }
 
-/// One channel.
+/// One channel of the call, over all its life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Its unique id.
+    /// Unique id of the channel.
     #[serde(rename = "i")]
     pub id: UniqueId,
-    /// `PJSIP/city-0000004f`
+    /// Name of the channel: `PJSIP/city-0000004f`.
     #[serde(rename = "n")]
     pub name: String,
-    /// Whose it is.
+    /// Role of whoever is at the channel.
     #[serde(rename = "p")]
     pub party: Role,
-    /// How it came to be.
+    /// Way in which the channel came to be.
     #[serde(rename = "w")]
     pub way: Way,
-    /// The event that says so, in words: `born in state Ring`.
+    /// The event that says so, in words: `created in state Ring`.
     #[serde(rename = "h")]
     pub how: String,
-    /// Its first sign of life.
+    /// Time of the channel's first sign of life.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// Its hang-up, or its last sign of life.
+    /// Time of the channel's hang-up, or of its last sign of life.
     #[serde(rename = "t")]
     pub to: EventTime,
-    /// What happened to it, by time; a hang-up that was heard is the last.
+    /// Moments of the channel, by time; a hang-up that was received is the last.
     #[serde(rename = "m", default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
     /// The bridges that it was in, by time.
@@ -63,14 +63,14 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Its hang-up was heard.
+    /// Returns `true` when the channel's hang-up was received.
     pub fn hung_up(&self) -> bool {
         let last = self.moments.last();
         last.is_some_and(|moment| matches!(moment.what, MomentKind::HungUp { .. }))
     }
 }
 
-/// Whose channel it is.
+/// Role that a channel has in the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// The customer's, on this trunk (none for an internal call's first telephone).
@@ -83,12 +83,12 @@ pub enum Role {
     /// A telephone's inside the company.
     #[serde(rename = "e")]
     Extension(String),
-    /// Nobody's: the PBX's own.
+    /// Nobody's: a channel of the PBX's own.
     #[serde(rename = "p")]
     Plumbing,
 }
 
-/// How a channel came to be.
+/// Way in which a channel came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     /// Somebody called in on it.
@@ -102,41 +102,41 @@ pub enum Way {
 /// Something that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// When.
+    /// Time at which the thing happened.
     #[serde(rename = "a")]
     pub at: EventTime,
-    /// What.
+    /// The thing that happened, with its details.
     #[serde(rename = "w")]
     pub what: MomentKind,
 }
 
-/// What happened to it.
+/// The thing that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MomentKind {
-    /// It was dialled.
+    /// The channel was dialled, by another or by the PBX.
     #[serde(rename = "d")]
     Dialled {
         /// By the channel of this number in [`Timeline::channels`]; `None` where nobody did, or
         /// it is not among them.
         #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
         by: Option<u16>,
-        /// `998901110001@city`
+        /// Dial string: `998901110001@city`; empty where it is not known.
         #[serde(rename = "s", default, skip_serializing_if = "String::is_empty")]
         string: String,
     },
-    /// It rings.
+    /// The channel rings: somebody is called on it.
     #[serde(rename = "r")]
     Rings,
-    /// It was picked up.
+    /// The channel was picked up.
     #[serde(rename = "u")]
     Up,
     /// Dialling it ended: `ANSWER`, `BUSY`, `CANCEL`…; empty where that was not told.
     #[serde(rename = "e")]
     DialEnded(String),
-    /// It hung up, for this Q.850 cause.
+    /// The channel hung up, for this Q.850 cause.
     #[serde(rename = "h")]
     HungUp {
-        /// Where told.
+        /// The cause's number; `None` where it is not known.
         #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
         cause: Option<u16>,
     },
@@ -145,16 +145,16 @@ pub enum MomentKind {
 /// Time spent in one bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stay {
-    /// When it entered.
+    /// Time at which the channel entered.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// When it left.
+    /// Time at which the channel left.
     #[serde(rename = "t")]
     pub to: EventTime,
     /// The bridge's number in [`Timeline::bridges`].
     #[serde(rename = "b")]
     pub bridge: u16,
-    /// In a holding bridge nobody hears anybody: a parking lot, music, a queue.
+    /// Set for a holding bridge, in which nobody hears anybody: a parking lot, music, a queue.
     #[serde(rename = "h", default, skip_serializing_if = "std::ops::Not::not")]
     pub holding: bool,
 }
@@ -162,10 +162,10 @@ pub struct Stay {
 /// Time in which the customer was connected with another real party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TalkSpan {
-    /// When it began.
+    /// Time at which the talk began.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// When it ended.
+    /// Time at which the talk ended.
     #[serde(rename = "t")]
     pub to: EventTime,
     /// The other party's number in [`Timeline::channels`].

@@ -72,12 +72,12 @@ impl TrunkEndpoint {
         self
     }
 
-    /// The trunk's name.
+    /// Returns the trunk's name, as its flag gives it.
     pub fn trunk(&self) -> &str {
         &self.trunk
     }
 
-    /// The endpoint as written.
+    /// Returns the endpoint as it was written.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
@@ -87,7 +87,7 @@ impl TrunkEndpoint {
         self.awaits_cdr
     }
 
-    /// Whether the channel called `name` is one of this trunk's.
+    /// Returns `true` when the channel called `name` is one of this trunk's.
     pub fn matches(&self, name: &str) -> bool {
         let name = alive(name);
         if is_one_of(&PLUMBING, technology(name)) || is_pseudo(name) {
@@ -112,18 +112,18 @@ pub struct Endpoints(Vec<TrunkEndpoint>);
      long and can match one channel: make one of them more exact"
 )]
 pub struct Conflict {
-    /// The first endpoint.
+    /// The first of the two endpoints.
     pub first: String,
-    /// Its trunk.
+    /// Trunk of the first endpoint.
     pub first_trunk: String,
-    /// The second endpoint.
+    /// The second of the two endpoints.
     pub second: String,
-    /// Its trunk.
+    /// Trunk of the second endpoint.
     pub second_trunk: String,
 }
 
 impl Endpoints {
-    /// These trunks.
+    /// Takes the trunks of one PBX, each with its endpoints.
     ///
     /// # Errors
     /// When two equally long endpoints can match one channel.
@@ -158,7 +158,7 @@ impl Endpoints {
     }
 }
 
-/// What a channel is, by its name.
+/// The part that a channel can have in a call, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Party<'a> {
     /// A line to the world outside.
@@ -192,7 +192,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// What a timeline calls it.
+    /// Returns the role that the party has in a timeline.
     pub(crate) fn role(&self, is_customer: bool) -> Role {
         match self {
             _ if is_customer => Role::Customer(self.trunk().map(str::to_owned)),
@@ -204,7 +204,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// What the channel called `name` is.
+/// Returns the part that the channel called `name` can have in a call.
 pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     if let Some(endpoint) = endpoints.of(name) {
         return Party::Trunk(endpoint);
@@ -219,8 +219,9 @@ pub fn extension(name: &str) -> Option<Extension> {
     (!device.is_empty()).then(|| Extension::new(device))
 }
 
-/// What all channels of a telephone or trunk have in common: `PJSIP/city` of
-/// `PJSIP/city-0000004f`, `DAHDI/i1` of `DAHDI/i1/998901110001-3`. `None` for plumbing.
+/// Returns the text that the names of all channels of a telephone or trunk have in common:
+/// `PJSIP/city` of `PJSIP/city-0000004f`, `DAHDI/i1` of `DAHDI/i1/998901110001-3`. `None` for
+/// plumbing.
 pub fn prefix(name: &str) -> Option<String> {
     let (tech, device) = device(name)?;
     (!device.is_empty()).then(|| format!("{tech}/{device}"))
@@ -257,7 +258,7 @@ fn is_pseudo(name: &str) -> bool {
     device.starts_with("pseudo") && is_line(name)
 }
 
-/// Whether a name of letters is one of these, in whatever case.
+/// Returns `true` when a name of letters is one of these, in whatever case.
 pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|it| it.eq_ignore_ascii_case(name))
 }
@@ -293,8 +294,8 @@ fn alive(name: &str) -> &str {
     name.split_once('<').map_or(name, |(name, _)| name)
 }
 
-/// Whether the name, after an endpoint of `end` bytes, is over, goes on with `/`, or with the
-/// suffix that its technology writes.
+/// Returns `true` when the name, after an endpoint of `end` bytes, is over, goes on with `/`, or
+/// with the suffix that its technology writes.
 fn goes_on(name: &str, end: usize) -> bool {
     let rest = &name[end..];
     match rest.as_bytes().first() {
@@ -304,8 +305,8 @@ fn goes_on(name: &str, end: usize) -> bool {
     }
 }
 
-/// Whether `text` is what a technology puts behind the last dash: 8 hex digits (PJSIP, SIP; IAX2
-/// also a call number of up to 5 digits), and for others any run of hex digits.
+/// Returns `true` for the text that a technology puts behind the last dash: 8 hex digits (PJSIP,
+/// SIP; IAX2 also a call number of up to 5 digits), and for others any run of hex digits.
 fn is_suffix(tech: &str, text: &str) -> bool {
     let hex = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     match tech.to_ascii_uppercase().as_str() {
@@ -322,12 +323,12 @@ fn is_suffix(tech: &str, text: &str) -> bool {
     }
 }
 
-/// Where in the name an endpoint could end.
+/// Iterates over the offsets in the name at which an endpoint could end.
 fn ends(name: &str) -> impl Iterator<Item = usize> {
     (0..=name.len()).filter(|&end| name.is_char_boundary(end) && goes_on(name, end))
 }
 
-/// Whether `text` is `pattern`, in which `*` stands for any text.
+/// Returns `true` when `text` is `pattern`, in which `*` stands for any text.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
@@ -350,7 +351,7 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Whether one text exists that both patterns match.
+/// Returns `true` when one text exists that both patterns match.
 fn overlap(a: &[u8], b: &[u8]) -> bool {
     // reach[j]: some text matches both what was read of a and the first j characters of b.
     let mut reach = vec![false; b.len() + 1];

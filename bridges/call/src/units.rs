@@ -23,7 +23,7 @@ impl EventTime {
         Self(seconds.saturating_mul(1_000_000))
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn micros(self) -> i64 {
         self.0
     }
@@ -33,12 +33,12 @@ impl EventTime {
         EpochSeconds(self.0.div_euclid(1_000_000))
     }
 
-    /// How long after `earlier` this moment is; zero when it is not after it.
+    /// Returns the time from `earlier` to this moment; zero when it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// This moment moved on by `by`; saturates.
+    /// Returns the moment later by `by`; saturates.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
         Self(
@@ -47,7 +47,7 @@ impl EventTime {
         )
     }
 
-    /// This moment moved back by `by`; saturates.
+    /// Returns the moment earlier by `by`; saturates.
     #[must_use]
     pub fn minus(self, by: Duration) -> Self {
         Self(
@@ -75,7 +75,7 @@ impl fmt::Display for EventTime {
 pub struct EpochSeconds(i64);
 
 impl EpochSeconds {
-    /// From whole seconds since the epoch.
+    /// A moment from whole seconds since the epoch.
     pub const fn new(seconds: i64) -> Self {
         Self(seconds)
     }
@@ -170,7 +170,7 @@ impl Extension {
         Self(text.into())
     }
 
-    /// The extension's name.
+    /// Returns the extension's name: `101`, for example.
     pub fn as_str(&self) -> &str {
         &self.0
     }

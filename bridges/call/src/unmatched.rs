@@ -6,16 +6,16 @@ use crate::trunk::{LineTraits, OUTSIDE_DIGITS_MIN, digits, is_outside, is_sip, p
 /// Prefixes named of one call.
 const PREFIXES_MAX: usize = 8;
 
-/// Which way the number came or went.
+/// The way in which a channel carried a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
-    /// Its caller called in on the channel.
+    /// The number's owner called in on the channel.
     In,
-    /// It stood in the dial string of the channel.
+    /// The number stood in the dial string of the channel.
     Out,
 }
 
-/// What the channels of one call that belong to no trunk have carried.
+/// Prefixes of the channels of one call that belong to no trunk and carried an outside number.
 #[derive(Debug, Default)]
 pub(crate) struct Unmatched(Vec<String>);
 
@@ -49,7 +49,7 @@ impl Unmatched {
         }
     }
 
-    /// `PJSIP/citty` each, once.
+    /// Returns the prefixes, each once: `PJSIP/citty`.
     pub(crate) fn prefixes(self) -> Vec<String> {
         self.0
     }

@@ -3,7 +3,7 @@
 use callbridge_asterisk::AsteriskFormat;
 use std::str::FromStr;
 
-/// What the bytes of a source are.
+/// Formats of the bytes that a source gives.
 ///
 /// | format | name | on a stream or in a file | carries channel variables | time |
 /// |---|---|---|---|---|
@@ -36,12 +36,12 @@ pub enum Format {
     Ami,
     /// AMI as JSON: amiws's envelope, or an event as one flat object.
     AmiJson,
-    /// Rows of `cel_custom`.
+    /// CSV rows of channel event logging, as `cel_custom` or a database's export writes them.
     CelCsv,
-    /// Message bodies of asterisk-cel-amqp.
+    /// Message bodies of asterisk-cel-amqp, JSON objects.
     #[strum(serialize = "asterisk-cel")]
     CelAmqp,
-    /// Message bodies of asterisk-cdr-amqp.
+    /// Message bodies of asterisk-cdr-amqp, JSON objects.
     #[strum(serialize = "asterisk-cdr")]
     CdrAmqp,
     /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
@@ -56,7 +56,7 @@ pub enum Format {
     Call,
 }
 
-/// How messages are told apart on a stream or in a file.
+/// Rule by which messages are separated on a stream or in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Framing {
     /// A message ends at an empty line.
@@ -78,7 +78,7 @@ impl Format {
         self.into()
     }
 
-    /// How its messages are told apart.
+    /// Returns the rule by which the format's messages are separated.
     pub const fn framing(self) -> Framing {
         match self {
             Self::Ami => Framing::EmptyLine,
@@ -88,7 +88,7 @@ impl Format {
         }
     }
 
-    /// As the crate that reads Asterisk's formats calls it; `None` for those of others.
+    /// Returns the format of the crate that reads Asterisk's; `None` for those of others.
     pub(crate) const fn of_asterisk(self) -> Option<AsteriskFormat> {
         Some(match self {
             Self::Ami => AsteriskFormat::Ami,
@@ -102,7 +102,8 @@ impl Format {
         })
     }
 
-    /// It can carry channel variables, so that a `var:` lead rule can be met.
+    /// Returns `true` when the format can carry channel variables, so that a `var:` lead rule can
+    /// be met.
     pub const fn has_variables(self) -> bool {
         !matches!(
             self,
@@ -115,12 +116,12 @@ impl Format {
         matches!(self, Self::CelCsv | Self::CelAmqp)
     }
 
-    /// Its records may come as a folder of files, each of them whole.
+    /// Returns `true` when the format's records may come as a folder of files, each of them whole.
     pub const fn is_a_file_each(self) -> bool {
         matches!(self, Self::FreeswitchCdr)
     }
 
-    /// It tells of calls by CDRs alone.
+    /// Returns `true` when the format reports calls by CDRs alone.
     pub const fn only_cdrs(self) -> bool {
         matches!(self, Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr)
     }

@@ -4,14 +4,14 @@ use crate::format::Format;
 use crate::split::FormatSplitter;
 use callbridge_call::framing::{FrameStep, ReadBuffer};
 
-/// What a [`Framer`] gives out.
+/// A piece that a [`Framer`] or [`Frames`] gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// One message, without the empty line or line end that closed it. Never empty.
     Message(&'a [u8]),
     /// A message longer than [`callbridge_call::framing::MESSAGE_BYTES_MAX`], thrown away.
     TooLong {
-        /// How long it was.
+        /// Length of the message, in bytes.
         bytes: u64,
     },
 }
@@ -42,7 +42,7 @@ impl Framer {
         }
     }
 
-    /// Where the stream is read into.
+    /// Returns the buffer that the stream is read into.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer
     }
@@ -58,13 +58,14 @@ impl Framer {
         self.advance(false)
     }
 
-    /// What stands after the last whole message, when no more will come in. To be called until
-    /// it gives `None`.
+    /// Takes the message that has no end, when no more will come in. To be called until it gives
+    /// `None`.
     pub fn finish(&mut self) -> Option<Frame<'_>> {
         self.advance(true)
     }
 
-    /// How many bytes of the stream were given out or stepped over: a file is read on from here.
+    /// Offset up to which the stream was given out or stepped over, in bytes: a file is read on
+    /// from here.
     pub const fn position(&self) -> u64 {
         self.position
     }
@@ -90,7 +91,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// The messages of `bytes`.
+    /// Iterates over the messages of `bytes`, the last of which may lack its end.
     pub fn new(format: Format, bytes: &'a [u8]) -> Self {
         Self {
             splitter: FormatSplitter::new(format.framing()),

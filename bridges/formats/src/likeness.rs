@@ -15,7 +15,7 @@ pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 /// Lines in which a banner is looked for.
 const BANNER_LINES: usize = 50;
 
-/// What bytes look like.
+/// The format that bytes are most likely in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Likeness {
     /// The format that reads them; `None` if they are known and not read.
@@ -31,7 +31,7 @@ impl fmt::Display for Likeness {
 }
 
 impl Likeness {
-    /// What it looks like, and what to give instead: the name of the flag stands before the
+    /// Names the format, and the one to give instead: the name of the flag stands before the
     /// format's.
     pub fn with_advice(&self, flag: &str) -> String {
         match self.format {
@@ -40,8 +40,8 @@ impl Likeness {
         }
     }
 
-    /// What the beginning of a source looks like, by trying each format; `None` if it is nothing
-    /// known here.
+    /// Recognises the beginning of a source by trying each format; `None` if it is nothing known
+    /// here.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
         let counted = Format::ALL
@@ -69,7 +69,7 @@ impl Likeness {
     }
 }
 
-/// How many messages tell something.
+/// Counts the messages that decode to an event or a call.
 fn events(format: Format, bytes: &[u8]) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     Frames::new(format, bytes)
@@ -83,7 +83,7 @@ fn events(format: Format, bytes: &[u8]) -> usize {
         .count()
 }
 
-/// Which AMI: its banner says so, else the events do.
+/// Names the version of AMI, by its banner or else by its events.
 fn ami(bytes: &[u8]) -> String {
     let banner = bytes
         .split(|&byte| byte == b'\n')
@@ -127,7 +127,8 @@ fn asterisk(version: &str) -> Option<String> {
     })
 }
 
-/// What is known by sight, and not read.
+/// Recognises by their marks formats that are not read here, and events of FreeSWITCH without a
+/// call in them.
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
     let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
     // Most of its events tell of no call.
@@ -151,14 +152,14 @@ fn foreign(bytes: &[u8]) -> Option<Likeness> {
     Some(Likeness { format: None, what })
 }
 
-/// What bytes are to a format.
+/// Outcome of reading bytes in the format that they are said to be in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatFit {
-    /// There is nothing in them.
+    /// The bytes are none, or white space alone.
     Empty,
     /// Something in them tells of calls.
     Reads {
-        /// How many events.
+        /// Number of events and finished calls.
         events: u64,
         /// The latest time among them.
         last: Option<EventTime>,
@@ -169,12 +170,12 @@ pub enum FormatFit {
     Quiet,
     /// Another format's, or what is not read here.
     Other(Likeness),
-    /// Of no format known here.
+    /// The bytes are of no format known here.
     Unknown,
 }
 
 impl FormatFit {
-    /// What these bytes are to `format`.
+    /// Decodes the bytes as `format`, and where nothing comes of it tries all others.
     pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let mut decoder = Decoder::new(format, settings);
         let (mut events, mut skipped, mut last) = (0, 0_u64, None);
@@ -215,7 +216,8 @@ impl FormatFit {
     }
 }
 
-/// Whether CEL tells who talked with whom.
+/// Channels that answered, against the bridges that CEL reports: without these nobody knows who
+/// talked with whom.
 #[derive(Default)]
 struct AnsweredChannels {
     bridges: bool,

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr2, memmem};
 /// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
 const RECORD_LINES_MAX: usize = 16;
 
-/// Where a message ends: its last byte's index plus one, and where the next begins.
+/// End of a message: the index behind its last byte, and the one at which the next begins.
 type MessageEnd = (usize, usize);
 
 /// Finds the messages of one format.
@@ -111,7 +111,7 @@ impl Splitter {
         }
     }
 
-    /// How many bytes before a message are empty lines.
+    /// Counts the bytes of empty lines before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
         match bytes.first() {

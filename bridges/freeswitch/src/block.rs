@@ -48,7 +48,7 @@ pub(crate) fn value_of<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     found.map(|(_, value)| value)
 }
 
-/// Where the block's empty line is, and where what follows it begins.
+/// Returns the index at which the block's last line ends, and the one behind its empty line.
 pub(crate) fn end_of_block(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let found = memmem::find(&bytes[from..], b"\n\n")?;
     Some((from + found, from + found + 2))

@@ -43,7 +43,7 @@ const AT_BIRTH: [(Header, &str); 17] = [
     (Header::Originator, "originator"),
     (Header::OtherId, "originator"),
 ];
-/// And by what stands in its first profile, before any transfer.
+/// The headers that stand in the leg's first profile, before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [
     (Header::Ani, "ani"),
     (Header::Destination, "destination_number"),
@@ -105,7 +105,7 @@ impl<'f> Variables<'f> {
         micros(&self.get(name))
     }
 
-    /// Those that are kept.
+    /// Returns the variables that are wanted and not empty.
     fn kept(&self, wanted: Option<&BTreeSet<String>>) -> Vec<(Text<'static>, Text<'static>)> {
         let all = self.raw.iter();
         let kept = all.filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(*name)));
@@ -130,13 +130,13 @@ struct LegFile<'f> {
     created: EventTime,
     answered: Option<EventTime>,
     ended: EventTime,
-    /// Whose it was before any transfer.
+    /// Caller profile of the leg before any transfer.
     first: &'f Value,
     connected: Vec<Connected>,
-    /// When each of its profiles was over.
+    /// Times at which the leg left its profiles, by transfer or hang-up.
     left: Vec<EventTime>,
-    /// When it ran an application that says something: the room it came into; else it consulted
-    /// somebody.
+    /// Times at which the leg ran an application that says something, with the room it came into;
+    /// `None` where it consulted somebody.
     ran: Vec<(EventTime, Option<String>)>,
     dialled: Vec<Dialled>,
 }
@@ -191,7 +191,7 @@ impl<'f> LegFile<'f> {
         })
     }
 
-    /// What an event would have told of it at its birth.
+    /// Builds the event that the switch would have sent at the leg's birth.
     fn birth(&self, wanted: Option<&BTreeSet<String>>) -> ChannelEvent<'static> {
         let mut fields = EventFields::new();
         fields.variables = self.variables.kept(wanted);
@@ -275,13 +275,13 @@ fn time(profile: &Value, name: &str) -> Option<EventTime> {
     micros(profile["times"][name].as_str().unwrap_or_default())
 }
 
-/// When the leg left this profile.
+/// Returns the time at which the leg left this profile, by transfer or hang-up.
 fn over(profile: &Value) -> Option<EventTime> {
     time(profile, "transfer_time").or_else(|| time(profile, "hangup_time"))
 }
 
-/// Whom the leg was connected with in this profile: the one that its variables name, else the one
-/// that answered it, else the one that dialled it.
+/// Returns the span of the profile's bridge with the other leg: the one that the variables name,
+/// else the one that answered it, else the one that dialled it.
 fn connected(profile: &Value, named: &str) -> Option<Connected> {
     let from = time(profile, "bridged_time")?;
     let to = over(profile);

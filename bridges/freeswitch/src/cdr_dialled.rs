@@ -19,8 +19,8 @@ pub(crate) struct Dialled {
 }
 
 impl Dialled {
-    /// What is told of it where it writes no file of its own: that it was dialled by this channel,
-    /// and that it was there until `ended` at most.
+    /// Returns the events of a leg that writes no file of its own: dialled by this channel, and
+    /// there until `ended` at most.
     pub(crate) fn events(
         self,
         by: &ChannelRef<'static>,

@@ -76,7 +76,7 @@ impl Decoder {
     }
 }
 
-/// What is told, if each id in it can be one.
+/// Passes on what was decoded, if each id in it can be one.
 fn good(decoded: Decoded<'_>) -> Decoded<'_> {
     match &decoded {
         Decoded::Event { received, .. } if !received.has_good_ids() => {

@@ -4,7 +4,7 @@
 //! ```text
 //! ◀ auth/request
 //! ▶ auth SECRET                       there is no other way: the secret crosses the line
-//! ◀ command/reply +OK accepted        Heard::LoggedIn
+//! ◀ command/reply +OK accepted        FrameMeaning::LoggedIn
 //! ▶ event json CHANNEL_CREATE …       what a call can depend on (`subscription`)
 //! ▶ api uptime ms                     a switch that began later knows nothing of older calls
 //! ▶ api show channels as json         which channels live, and then of each, a few at a time:
@@ -36,28 +36,28 @@ const ASKED_MAX: usize = 32;
 /// An event that is longer is not kept.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// Why a line cannot be used.
+/// A reason for which a line cannot be used, with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketRefusal {
-    /// `-ERR invalid`
+    /// The switch refused the password: `-ERR invalid`.
     #[error(
         "the switch refused the password; give the one of event_socket.conf.xml (param password)"
     )]
     Password,
-    /// `text/rude-rejection`
+    /// The switch lets nobody in from our address: `text/rude-rejection`.
     #[error(
         "the switch lets no one in from this address; name it in an ACL and give that to the event \
          socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in \
          event_socket.conf.xml, then `reload mod_event_socket`"
     )]
     Address,
-    /// The subscription was refused.
+    /// The switch refused the subscription to its events.
     #[error("the switch refused the subscription ({said}); load mod_event_socket anew")]
     Subscription {
-        /// Its words.
+        /// The switch's words, from `Reply-Text`.
         said: String,
     },
-    /// Something else listens there.
+    /// Another server than FreeSWITCH listens there.
     #[error(
         "the peer is not an event socket of FreeSWITCH: it says {line:?}; check the port, \
              8021"
@@ -71,10 +71,10 @@ pub enum SocketRefusal {
     BadSecret,
 }
 
-/// What a frame means to the transport.
+/// Meaning of a frame for the transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameMeaning<'a> {
-    /// Nothing: read on.
+    /// Nothing is to be done: read on.
     Nothing,
     /// The login was accepted; what is heard from here on is told anew.
     LoggedIn,
@@ -82,12 +82,12 @@ pub enum FrameMeaning<'a> {
     Listening,
     /// The switch has been up for so long; said before the first event.
     UpFor(Duration),
-    /// For the decoder: an event, or a channel of the list.
+    /// The frame is for the decoder: an event, or a channel of the list.
     Message {
         /// The event as it came.
         bytes: &'a [u8],
-        /// It is the first of another process of the switch: all that went on on the line before
-        /// is over.
+        /// Set on the first event of another process of the switch: all that went on on the line
+        /// before is over.
         restarted: bool,
         /// The list of live channels ends with it.
         last_of_list: bool,
@@ -96,9 +96,9 @@ pub enum FrameMeaning<'a> {
     ListEnd,
     /// The list shows that events were missed. Its channels follow.
     Missed {
-        /// What it shows.
+        /// Numbers of channels that the events missed, in words.
         words: String,
-        /// There are none: the list ends here.
+        /// Set when no channel follows: the list ends here.
         list_ends: bool,
     },
     /// The answer to the next question of a survey.
@@ -128,7 +128,7 @@ enum SocketQuestion {
     Ping,
     Channels,
     Channel,
-    /// One of a survey.
+    /// A question of a survey; its answer is passed on.
     Other,
 }
 
@@ -195,7 +195,7 @@ impl Dialogue {
         self.core.as_deref()
     }
 
-    /// What is to be sent next, if anything; to be asked after each frame.
+    /// Takes the bytes that are to be sent next, if any; to be called after each frame.
     pub fn to_send(&mut self) -> Outgoing {
         std::mem::take(&mut self.outbox)
     }
@@ -212,7 +212,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes a frame in.
+    /// Takes a frame in, and queues what is to be sent in answer.
     pub fn on_frame<'a>(&mut self, frame: SocketFrame<'a>) -> FrameMeaning<'a> {
         let kind = frame.header("Content-Type").unwrap_or_default();
         if self.state == State::Ended {
@@ -404,7 +404,8 @@ impl Dialogue {
         }
     }
 
-    /// This is the first that is told on the line, and of another process than the line before.
+    /// Returns `true` for the first event on the line, if it is of another process than the line
+    /// before.
     fn is_restarted(&mut self, event: &[u8]) -> bool {
         if self.introduced {
             return false;

@@ -29,10 +29,10 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 /// Begins the names of the two halves of a channel that leads back into the switch.
 const LOOPBACK: &str = "loopback/";
 
-/// What a channel may run at its end that has never led it to anybody else.
+/// Applications that a channel may run at its end and that have never led it to anybody else.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
-/// What the headers tell; `None` if no call depends on it.
+/// Turns the headers into an event; `None` if no call depends on it.
 pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
@@ -83,7 +83,7 @@ fn process(fields: &EventFields<'_>) -> Option<u64> {
     (!core.is_empty()).then_some(hashed)
 }
 
-/// Which of the process's events it is.
+/// Returns the event's number among those of its process, with the time that the switch wrote.
 fn counted(fields: &EventFields<'_>) -> Option<EventStamp> {
     Some(EventStamp {
         number: fields.get(Header::Sequence).parse().ok()?,
@@ -97,7 +97,7 @@ pub(crate) fn micros(text: &str) -> Option<EventTime> {
     (micros > 0).then(|| EventTime::from_micros(micros))
 }
 
-/// When it happened. What comes after the hang-up tells when that was.
+/// Returns the time of what happened. What comes after the hang-up has the time of the hang-up.
 fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
     let reported = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
@@ -268,7 +268,7 @@ fn linkedid<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Text<'a> {
     Cow::Owned(fields.get(key).to_owned())
 }
 
-/// The channel's name.
+/// Returns the channel's name; each half of a loopback gets one that tells its pair from others.
 fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
     let (id, other) = (fields.get(Header::UniqueId), fields.get(Header::OtherHalf));
@@ -356,12 +356,13 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && HARMLESS.contains(&fields.get(Header::RunsNow))
 }
 
-/// It comes with all variables of the channel, and with the times of all that happened.
+/// Returns `true` for events with all variables of the channel, and with the times of all that
+/// happened.
 fn is_complete(rule: EventRule) -> bool {
     matches!(rule, EventRule::Hangup | EventRule::Dump)
 }
 
-/// Where the other end of the line is, with its port where that is told.
+/// Returns the address of the other end of the line, with its port where that is known.
 fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if !inbound {
         let host = host_of(fields.get(Header::Request));

@@ -129,7 +129,7 @@ impl Header {
     }
 }
 
-/// What was read of an event.
+/// Values of one event that some rule reads.
 #[derive(Debug)]
 pub(crate) struct EventFields<'a> {
     values: [Text<'a>; KEYS],
@@ -140,10 +140,10 @@ pub(crate) struct EventFields<'a> {
     pub(crate) repaired: bool,
 }
 
-/// What was read of an event; `None` if no call depends on it.
+/// Outcome of reading an event; `None` if no call depends on it.
 pub(crate) type FieldsRead<'a> = Result<Option<Box<EventFields<'a>>>, Unreadable>;
 
-/// Which variables are kept; `None`: all.
+/// Names of the variables that are kept; `None`: all.
 pub(crate) type Wanted<'w> = Option<&'w BTreeSet<String>>;
 
 impl<'a> EventFields<'a> {
@@ -161,7 +161,7 @@ impl<'a> EventFields<'a> {
         &self.values[key as usize]
     }
 
-    /// Takes the value out.
+    /// Takes a header's value out, and leaves it empty.
     pub(crate) fn take(&mut self, key: Header) -> Text<'a> {
         std::mem::take(&mut self.values[key as usize])
     }
@@ -198,7 +198,7 @@ impl<'a> EventFields<'a> {
         !matches!(known, Header::EventName | Header::Subclass) || self.goes_on()
     }
 
-    /// What the headers read so far say: `false` if no call depends on the event.
+    /// Finds the rule by the headers read so far; `false` if no call depends on the event.
     fn goes_on(&mut self) -> bool {
         let (name, subclass) = (self.get(Header::EventName), self.get(Header::Subclass));
         let subclass = Some(subclass).filter(|it| !it.is_empty());
@@ -215,7 +215,8 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Of whole headers: what they are.
+    /// Judges the headers once all are read: an event of a rule, one that no call depends on, or
+    /// none.
     fn whole(self) -> FieldsRead<'a> {
         match (self.rule, self.get(Header::EventName)) {
             (Some(_), _) => Ok(Some(Box::new(self))),

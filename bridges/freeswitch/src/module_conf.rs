@@ -5,36 +5,36 @@
 use crate::rule::{EVENTS, EventRule};
 use crate::survey::{SwitchFinding, Weight};
 
-/// The file of mod_amqp.
+/// Name of the file that configures mod_amqp.
 pub const AMQP: &str = "amqp.conf.xml";
-/// The file of mod_json_cdr.
+/// Name of the file that configures mod_json_cdr.
 pub const JSON_CDR: &str = "json_cdr.conf.xml";
 
-/// Where FreeSWITCH keeps the files of its modules.
+/// Folders in which installations of FreeSWITCH keep the files of their modules.
 pub const FOLDERS: [&str; 3] = [
     "/etc/freeswitch/autoload_configs",
     "/usr/local/freeswitch/conf/autoload_configs",
     "/opt/freeswitch/conf/autoload_configs",
 ];
-/// What FreeSWITCH takes for yes, beside a number that is not 0.
+/// Words that FreeSWITCH takes for yes, beside a number that is not 0.
 const YES: [&str; 7] = ["yes", "on", "true", "t", "enabled", "active", "allow"];
 /// Begins an event's name in the filter.
 const PREFIX: &str = "SWITCH_EVENT_";
 
-/// The line that suffices.
+/// Returns the line of `amqp.conf.xml` with which mod_amqp publishes all that calls depend on.
 pub fn event_filter() -> String {
     let named: Vec<String> = needed().map(|it| format!("{PREFIX}{it}")).collect();
     let events = named.join(",");
     format!("<param name=\"event_filter\" value=\"{events}\"/>")
 }
 
-/// What calls depend on. Of modules' events mod_amqp publishes all or none.
+/// Names of the events that calls depend on. Of modules' events mod_amqp publishes all or none.
 fn needed() -> impl Iterator<Item = &'static str> {
     let events = EVENTS.iter().filter(|(_, rule)| *rule != EventRule::Dump);
     events.map(|(name, _)| *name).chain(["CUSTOM"])
 }
 
-/// What is wrong with this text of the file of mod_json_cdr.
+/// Finds the faults in the text of mod_json_cdr's file.
 pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text) {
         Ok(text) => text,
@@ -58,7 +58,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     }
 }
 
-/// What is wrong with this text of the file of mod_amqp; nothing if no producer stands in it.
+/// Finds the faults in the text of mod_amqp's file; none if no producer stands in it.
 pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text) {
         Ok(text) => text,

@@ -17,7 +17,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A list of ten thousand channels has about ten million bytes. Longer bodies are stepped over.
 const BODY_BYTES_MAX: u64 = 32 << 20;
 
-/// One frame.
+/// One frame of the event socket, borrowed from the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketFrame<'a> {
     head: &'a [u8],
@@ -32,20 +32,20 @@ impl<'a> SocketFrame<'a> {
     }
 }
 
-/// What a [`FrameReader`] gives out.
+/// A piece that a [`FrameReader`] gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRead<'a> {
-    /// A whole frame.
+    /// A frame whose headers and body are whole.
     Frame(SocketFrame<'a>),
     /// A body that is longer than any there is; it is stepped over.
     TooLong,
 }
 
-/// What came is not of an event socket.
+/// The error of bytes that are of no event socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a frame of an event socket: {line:?}")]
 pub struct NoFrame {
-    /// Its beginning.
+    /// First line of these bytes, cut after 80.
     pub line: String,
 }
 
@@ -57,14 +57,14 @@ pub struct FrameReader {
     skip: u64,
 }
 
-/// Where a frame's parts end.
+/// Lengths of a frame's parts in bytes: headers with their empty line, then the body.
 struct Parts {
     head_end: usize,
     body: u64,
 }
 
 impl FrameReader {
-    /// Where the line is read into.
+    /// Returns the buffer that the line is read into.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
         &mut self.buffer
     }

@@ -1,6 +1,6 @@
 //! Which events a call can depend on.
 
-/// What is read of an event.
+/// The way in which an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventRule {
     Create,
@@ -18,12 +18,12 @@ pub(crate) enum EventRule {
     Heartbeat,
 }
 
-/// What the name of an event says, and its subclass as far as it was read.
+/// Decision on an event by its name, and its subclass as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// No call depends on it.
     Nothing,
-    /// The subclass decides.
+    /// The subclass decides, and was not read yet.
     Subclass,
     By(EventRule),
 }
@@ -49,7 +49,7 @@ pub(crate) const CONFERENCE: &str = "conference::maintenance";
 /// The application whose begin and end say that a channel is away from its bridge.
 pub(crate) const ATTENDED: &str = "att_xfer";
 
-/// What an event of this name needs.
+/// Decides by its name and subclass how an event is read.
 pub(crate) fn need(name: &str, subclass: Option<&str>) -> Need {
     if name == "CUSTOM" {
         return match subclass {

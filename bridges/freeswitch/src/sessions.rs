@@ -11,7 +11,7 @@ const CHANNELS_MAX: usize = 100_000;
 /// Heartbeats with another number before the list is asked for.
 const STRIKES: u8 = 2;
 
-/// What the list showed that the events did not.
+/// Numbers of channels by which the list and the events differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// Channels that live and were not heard of.
@@ -34,7 +34,7 @@ pub(crate) struct LiveSessions {
 }
 
 impl LiveSessions {
-    /// A channel was made.
+    /// Notes a channel that was made; with too many nothing is compared until the next list.
     pub(crate) fn born(&mut self, id: &[u8]) {
         if self.live.len() >= CHANNELS_MAX {
             self.known = false;
@@ -46,7 +46,7 @@ impl LiveSessions {
         }
     }
 
-    /// A channel is gone.
+    /// Notes a channel that is gone.
     pub(crate) fn gone(&mut self, id: &[u8]) {
         self.live.remove(id);
         if self.asked && self.gone.len() < CHANNELS_MAX {
@@ -87,7 +87,7 @@ impl LiveSessions {
         difference
     }
 
-    /// A list came before.
+    /// Returns `true` once a list came, while it can be compared.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }

@@ -29,7 +29,7 @@ const TAIL: usize = 64;
 pub struct Splitter {
     /// Nothing begins where the bytes at hand do: how many were stepped over in search.
     astray: Option<u64>,
-    /// They are those of a message that was too long.
+    /// Set when the bytes stepped over are those of a message that was too long.
     too_long: bool,
     /// The bytes that the frame at the beginning of those at hand needs.
     needs: usize,
@@ -47,9 +47,9 @@ enum Sighting {
         bytes: u64,
         used: usize,
     },
-    /// These are done with: look again.
+    /// So many bytes are done with, and the rest is looked at again.
     Skip(usize),
-    /// These are done with, and more have to come in.
+    /// So many bytes are done with, and more have to come in.
     Wait(usize),
 }
 
@@ -146,7 +146,7 @@ impl Splitter {
         Sighting::Found { from, to, next: to }
     }
 
-    /// What begins here is too long to be kept.
+    /// Begins to step over a message that is too long to be kept.
     fn is_too_long(&mut self, used: usize) -> Sighting {
         (self.astray, self.too_long) = (Some(used as u64), true);
         Sighting::Skip(used)
@@ -200,8 +200,8 @@ fn is_of_event(head: &[u8]) -> bool {
     kind.starts_with(b"text/event-")
 }
 
-/// Where in the body of an event the next frame begins, which it cannot hold. What the event
-/// carries as a body of its own is its own affair.
+/// Returns the offset in an event's body at which the next frame begins, which it cannot hold. What
+/// the event carries as a body of its own is its own affair.
 fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     if !is_of_event(head) {
         return None;
@@ -236,7 +236,7 @@ fn is_frame(bytes: &[u8]) -> bool {
     digits > 0 && kinds.iter().any(|kind| rest[digits..].starts_with(kind))
 }
 
-/// Where a frame, an event or a JSON line begins; `first`: at the very first byte, too.
+/// Returns the offset of the next frame, event or JSON line; `first`: also at the very first byte.
 fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     let frame = memmem::find_iter(bytes, b"Content-").find(|&at| {
         let replies: [&[u8]; 2] = [b"Content-Type: command/reply", b"Content-Type: auth/"];

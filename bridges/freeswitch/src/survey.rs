@@ -16,7 +16,7 @@ pub const QUESTIONS: [&str; 5] = [
 const NAMES_MAX: usize = 2_000;
 /// Names told in one line.
 const NAMED_MAX: usize = 10;
-/// Technologies of Asterisk's channels.
+/// Technologies of Asterisk's channels, which name no endpoint of FreeSWITCH.
 const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
 /// The password that every distribution of FreeSWITCH comes with.
 const KNOWN_PASSWORD: &str = "ClueCon";
@@ -26,24 +26,24 @@ const KNOWN_PASSWORD: &str = "ClueCon";
 pub struct SwitchGateway {
     /// The profile that it stands in.
     pub profile: String,
-    /// Where it leads: host, with its port where told.
+    /// Host that the gateway leads to, with its port where the switch shows one.
     pub address: String,
     /// The switch logs in there, so that calls come in with the gateway's name.
     pub registers: bool,
 }
 
-/// What is known of a switch.
+/// Findings about a switch, by its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchFacts {
     /// `1.10.12-release~64bit`; `None` where it does not say.
     pub release: Option<String>,
-    /// It can list its live channels.
+    /// Set when the switch can list its live channels.
     pub lists_channels: bool,
-    /// Its gateways by name; `None` where it does not tell.
+    /// The switch's gateways by name; `None` where it does not list them.
     pub gateways: Option<BTreeMap<String, SwitchGateway>>,
-    /// Its SIP profiles.
+    /// Names of the switch's SIP profiles.
     pub profiles: BTreeSet<String>,
-    /// Whose telephones are logged in.
+    /// Users whose telephones are registered.
     pub extensions: BTreeSet<String>,
     /// mod_amqp is loaded; `None` where it does not say.
     pub publishes: Option<bool>,
@@ -53,12 +53,12 @@ pub struct SwitchFacts {
     pub refused_names: usize,
 }
 
-/// How much a finding weighs.
+/// Severity of a finding, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// All is well.
+    /// All is well: nothing is to be done.
     Well,
-    /// It works, and could be better.
+    /// A thing works, and could be better.
     Advice,
     /// Calls are lost or taken for others.
     Fault,
@@ -67,13 +67,13 @@ pub enum Weight {
 /// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchFinding {
-    /// What was looked at: `gateway city`.
+    /// Subject of the finding: `gateway city`.
     pub about: String,
-    /// What is so.
+    /// State of the subject, in words.
     pub what: String,
-    /// What to do; empty when nothing.
+    /// The cure, in words; empty where none is needed.
     pub todo: String,
-    /// How much it weighs.
+    /// Severity; anything but [`Weight::Well`] comes with a cure.
     pub weight: Weight,
 }
 
@@ -134,12 +134,12 @@ impl Survey {
         }
     }
 
-    /// Every question is answered.
+    /// Returns `true` once every question is answered.
     pub fn is_answered(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// What is known by now.
+    /// Ends the survey, and returns the findings so far.
     pub fn facts(self) -> SwitchFacts {
         self.facts
     }
@@ -204,8 +204,8 @@ impl SwitchFacts {
         self.extensions.extend(users);
     }
 
-    /// What does not fit: `trunks` are names with their endpoints, `broker` whether its events are
-    /// read from a queue as well.
+    /// Compares the switch with the settings: `trunks` are names with their endpoints, `broker` is
+    /// set when its events are read from a queue as well.
     pub fn judge(&self, trunks: &[(String, Vec<String>)], broker: bool) -> Vec<SwitchFinding> {
         let release = match &self.release {
             Some(release) => format!("FreeSWITCH {release}"),

@@ -18,11 +18,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// For the answers to what is asked together.
+/// Longest wait of `check` for the answers to what is asked together.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// For our own event, after all answers.
+/// Longest wait of `check` for our own event, after all answers.
 const ECHO_WITHIN: Duration = Duration::from_secs(1);
-/// Where channels live: for an event of one.
+/// Longest wait of `check` for an event of a channel, asked for only where channels live.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A line that is logged in to a PBX.

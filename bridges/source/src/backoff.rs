@@ -45,7 +45,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// At its beginning.
+    /// Makes a back-off that counts no failure and no refusal yet.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -82,7 +82,7 @@ impl Backoff {
         floor + Duration::from_micros(u64::try_from(jitter).unwrap_or(u64::MAX))
     }
 
-    /// Begins anew.
+    /// Forgets the failures: the next wait is drawn below the first ceiling again.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Of the other side, which has closed the connection.
+/// Words for the other side's reason when it has closed the connection without one.
 pub(crate) const NO_REASON: &str = "no reason was given";
 
 /// Anything that bytes go through both ways.
@@ -19,7 +19,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 pub(crate) type Stream = Box<dyn Duplex>;
 
-/// Where a line goes and what it needs.
+/// The endpoint of a line, the roots that TLS trusts there, and the time allowed for opening it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub endpoint: TcpEndpoint,
@@ -45,7 +45,7 @@ impl Target {
         self.error(LineError::Closed(words.into()))
     }
 
-    /// What comes of this within the time allowed.
+    /// Awaits `answer` for `within` at most; past that fails with `LineError::TimedOut`.
     pub(crate) async fn in_time<T>(
         &self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -54,7 +54,8 @@ impl Target {
         answered.unwrap_or_else(|_| Err(self.error(LineError::TimedOut(self.within))))
     }
 
-    /// What is sent to whoever does not take it within this time is lost with the line.
+    /// Awaits `sending` for `within` at most; past that the line counts as lost
+    /// (`LineError::Silent`).
     pub(crate) async fn or_silent(
         &self,
         within: Duration,

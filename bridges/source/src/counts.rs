@@ -11,7 +11,7 @@ pub struct Counts(Arc<Mutex<CountsNow>>);
 pub struct CountsNow {
     /// Frames given to the ring.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of the frames given to the ring, without the line ends that closed them.
     pub bytes: u64,
     /// Frames dropped because the ring was full; each run of them is told as one gap.
     pub overflow: u64,
@@ -22,7 +22,7 @@ pub struct CountsNow {
 }
 
 impl Counts {
-    /// All counters.
+    /// Returns a copy of all counters, taken at one moment.
     pub fn now(&self) -> CountsNow {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use callbridge_asterisk::login::LoginError;
 use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::time::Duration;
 
-/// Whose hand mends an error; `check` makes its exit code of it.
+/// The party that can mend an error; `check` makes its exit code of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fix {
     /// The other side, or the way there: it may pass by itself (sysexits 69).
@@ -16,7 +16,7 @@ pub enum Fix {
     Settings,
 }
 
-/// What goes wrong on a line over the network.
+/// A fault of a line over the network.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// No connection: why, and what to do.
@@ -34,7 +34,8 @@ pub enum LineError {
     /// The broker does not let us in, or its user lacks a right: what it said, and what to do.
     #[error("{0}")]
     Right(String),
-    /// What is there is not what was asked for: what it said, and what to do.
+    /// The other side answers, but not as the URL asks (no such queue, no WebSocket, another
+    /// consumer): its words, and what to do.
     #[error("{0}")]
     NotThat(String),
     /// No byte came for this long.
@@ -57,23 +58,23 @@ pub enum Error {
     /// On a line over the network.
     #[error("{endpoint}: {error}")]
     Line {
-        /// Where to.
+        /// The node that the line leads, or was to lead, to.
         endpoint: TcpEndpoint,
-        /// What went wrong and what to do.
+        /// The fault in words, with its cure.
         error: LineError,
     },
     /// Anything else, in words that name the fault and its cure.
     #[error("{words}")]
     Fault {
-        /// The words.
+        /// The fault and its cure, in one sentence; never a secret.
         words: String,
-        /// Whose hand mends it.
+        /// The party that can mend the fault.
         fix: Fix,
     },
     /// Consumption is held back by the intake.
     #[error("paused: there is no room to keep what would be read")]
     Paused,
-    /// The intake has ended.
+    /// The intake has ended: the source ends, too.
     #[error(transparent)]
     Gone(#[from] crate::ring::Gone),
 }
@@ -88,7 +89,7 @@ impl Error {
         Self::Fault { words, fix }
     }
 
-    /// Whose hand mends it.
+    /// Returns the party that can mend the error; the other side where nothing says otherwise.
     pub const fn fix(&self) -> Fix {
         match self {
             Self::Line { error, .. } => error.fix(),

@@ -39,7 +39,7 @@ pub(crate) async fn session(
     ended
 }
 
-/// Logs in and leaves.
+/// Logs in to the event socket and closes the line again.
 pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(), Error> {
     let line = SocketLine::open(endpoint, access, None, &[]).await;
     line.map(drop)
@@ -83,7 +83,7 @@ impl SocketLine {
         Ok(line)
     }
 
-    /// What the next whole frame means; nothing until more has come in.
+    /// Interprets the next whole frame; `None` until more has come in.
     ///
     /// # Errors
     /// The end of the line, if that is what was heard.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::fmt;
 
-/// Which of the `--source` flags a thing came from, counted from 0.
+/// Position of a `--source` flag on the command line, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u16);
 
@@ -25,7 +25,7 @@ pub enum Item {
     /// The line is lost, or could not be had; another try follows by itself. Said at each change
     /// of the reason, not at each try.
     Down {
-        /// What is wrong and what to do, in words; never a secret.
+        /// The fault and its cure, in words; never a secret.
         why: String,
         /// Up to this moment nothing was lost with the line: now where its end was noticed at
         /// once, when the last byte came where it fell silent.
@@ -33,19 +33,19 @@ pub enum Item {
         /// A secret or a setting of ours is wrong: it does not pass by itself.
         is_ours: bool,
     },
-    /// One framed message.
+    /// One message, framed but not decoded.
     Frame(Frame),
     /// A point in the stream that no message of the switch tells, but the dialogue with it.
     Mark {
-        /// What it is.
+        /// The point's kind, with the facts that the dialogue gave.
         mark: Mark,
-        /// When, by our own clock.
+        /// Time of the mark, by our own clock.
         arrived: EventTime,
     },
     /// Events may be missing before whatever follows: the line was lost and is back, the ring
     /// overflowed, or a file was replaced while nobody read it.
     Gap {
-        /// What was missed, in words.
+        /// The cause of the gap, in words.
         why: String,
     },
     /// The account of the line turns out to lack a right; told once each time the line is up.
@@ -55,14 +55,14 @@ pub enum Item {
     /// A file is read to its present end, and has not grown for a second; it is followed on. Told
     /// once for each time that there was something to read, and at the beginning.
     Idle {
-        /// Where reading goes on: also for a file of which no frame was given yet, lest what is
-        /// written while callbridge is stopped be taken for what was there before.
+        /// Position at which reading goes on: also for a file of which no frame was given yet, lest
+        /// what is written while callbridge is stopped be taken for what was there before.
         position: FilePosition,
     },
     /// The stream is not the one that was read before, or has lost a part of it: it is read from
     /// its first message. What the state knows comes again.
     Replaced {
-        /// What shows it, in words.
+        /// The evidence that the stream is another one, in words.
         why: String,
     },
     /// The source gives nothing more: it was told to stop.
@@ -75,54 +75,54 @@ pub struct Frame {
     /// Counts the frames of one source from 1, over all its connections; what a
     /// [`FrameVerdict`](crate::FrameVerdict) refers to.
     pub seq: u64,
-    /// When it was read here, by our own clock.
+    /// Time at which the message was read here, by our own clock.
     pub arrived: EventTime,
     /// The message, without the empty line or line end that closed it: what a decoder takes. At
     /// most 1 MiB.
     pub bytes: Bytes,
-    /// Where reading goes on after this frame, for files and streams.
+    /// Position at which reading goes on after this frame; `None` but for files and streams.
     pub position: Option<Position>,
-    /// What its publisher wrote around it, where that counts: of calls as messages on a broker.
+    /// Properties set by the publisher; `None` but for a broker's messages that carry whole calls.
     pub publisher: Option<Box<Publisher>>,
 }
 
-/// What the publisher of a message wrote around it.
+/// AMQP properties of a message that say whether its calls are to be believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Publisher {
     /// `user_id`, which the broker holds to the login.
     pub user: Option<SmolStr>,
-    /// It is the user that we log in as.
+    /// Set when `user` is the one that we log in as.
     pub is_own: bool,
-    /// `content_type`
+    /// AMQP property `content_type`, where the publisher set one.
     pub content_type: Option<SmolStr>,
-    /// How long the message was, where the frame holds only its beginning.
+    /// Length of the whole message in bytes, where the frame holds only its beginning.
     pub cut_from: Option<u64>,
 }
 
-/// Where the reading of a source goes on.
+/// Place at which the reading of a source goes on after a restart, as the spool stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Position {
-    /// In a file.
+    /// A place in a file, or in a folder of files.
     File(FilePosition),
-    /// In a stream.
+    /// A place in a stream of a broker.
     Stream(StreamPosition),
 }
 
-/// How far a stream is read.
+/// The last message that was taken from a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamPosition {
-    /// Its name.
+    /// The stream's name on the broker.
     pub stream: SmolStr,
     /// The last message that was taken.
     pub offset: u64,
-    /// What that message was: a stream that was made anew, or restored from a copy, has another
-    /// one there. `None` where an older version stored the place.
+    /// Fingerprint of that message: a stream that was made anew, or restored from a copy, has
+    /// another one there. `None` where an older version stored the place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageMark>,
 }
 
-/// What a message is known again by.
+/// Fingerprint by which a message of a stream is recognised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageMark {
     /// `message_id`, where its publisher gave one.
@@ -139,8 +139,8 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// How far a file is read. A file is known by its inode and its first bytes, for an inode alone
-/// is given to another file at once, and a name alone is rotated away.
+/// The end of the last frame taken from a file. A file is known by its inode and its first bytes,
+/// for an inode alone is given to another file at once, and a name alone is rotated away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePosition {
     /// The path as the source's URL gives it; the file itself may bear another name by now.
@@ -148,7 +148,7 @@ pub struct FilePosition {
     /// The file's inode; of a folder the time, in microseconds, before which its files are not
     /// ours.
     pub inode: u64,
-    /// How many of the first bytes `head_hash` is made of: at most 1024, never beyond `offset`.
+    /// Number of first bytes that `head_hash` is made of: at most 1024, never beyond `offset`.
     pub head_len: u32,
     /// FNV-1a (64 bit) of these bytes.
     pub head_hash: u64,

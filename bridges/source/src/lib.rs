@@ -1,7 +1,8 @@
 //! Brings a PBX's words here as framed raw messages. In: bytes of a TCP or TLS line, a
 //! WebSocket, a broker's queue, a growing file. Out: [`Item`]s in one bounded [`Ring`]; back come
 //! [`FrameVerdict`]s, once what was read is committed. What the bytes mean is decided behind the
-//! ring; of the decoders only framing and the AMI login dialogue are used here.
+//! ring; of the decoders only framing, the dialogues with a PBX and the surveys of `check` are used
+//! here.
 //!
 //! ```text
 //! url        --source, checked

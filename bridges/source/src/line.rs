@@ -20,10 +20,10 @@ pub(crate) struct SourceFeed {
     clock: Clock,
     pub counts: Counts,
     seq: u64,
-    /// Since when the line is up.
+    /// Moment at which the line came up; `None` while it is down.
     up: Option<Instant>,
     was_up: bool,
-    /// Why it is down, as last told.
+    /// Reason last reported for the line being down; `None` once it is up.
     reported: Option<String>,
     /// Frames dropped since the ring was found full, not told yet.
     dropped: u64,
@@ -94,7 +94,7 @@ impl SourceFeed {
         self.ring.report(self.id, down).await
     }
 
-    /// How long the line has been up; nothing when it is down.
+    /// Time since the line came up; zero when it is down.
     pub(crate) fn up_for(&self) -> Duration {
         self.up.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -184,8 +184,8 @@ impl SourceFeed {
         true
     }
 
-    /// When to try [`report_dropped`](Self::report_dropped) although nothing arrives: soon, or
-    /// never while there is nothing to report.
+    /// Waits until [`report_dropped`](Self::report_dropped) is to be tried although nothing
+    /// arrives: 50 ms, or for ever while there is nothing to report.
     pub(crate) async fn dropped_to_report(&self) {
         if self.dropped == 0 {
             std::future::pending::<()>().await;

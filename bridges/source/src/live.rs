@@ -17,7 +17,7 @@ const READ_BYTES: usize = 32 << 10;
 pub(crate) trait LiveLine {
     fn target(&self) -> &Target;
 
-    /// What the dialect reports and asks first.
+    /// Reports what the login gave, and queues the dialect's first requests.
     async fn begin(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
         Ok(())
     }

@@ -17,12 +17,12 @@ use crate::{Frame, Item, SourceId};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// How much of each share there is.
+/// Sizes of the ring's two shares, each in frames and in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Frames of live lines.
+    /// Frames of live lines that may wait for the intake.
     pub live_frames: u32,
-    /// Bytes of live lines.
+    /// Bytes of live lines' frames that may wait for the intake.
     pub live_bytes: u32,
     /// Frames of brokers and files.
     pub patient_frames: u32,
@@ -59,7 +59,8 @@ impl RingShare {
         }
     }
 
-    /// What a frame costs; one longer than the whole share costs all of it.
+    /// Returns the bytes that a frame takes of the share; one longer than the whole share takes all
+    /// of it.
     fn cost(&self, frame: &Frame) -> u32 {
         let bytes = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
         bytes.min(self.bytes_max)
@@ -86,7 +87,7 @@ type Permits = [OwnedSemaphorePermit; 2];
 struct Entry {
     source: SourceId,
     item: Item,
-    /// What a frame takes of its share; nothing for a state.
+    /// Room that the frame takes of its share; `None` for a state.
     _permits: Option<Permits>,
 }
 
@@ -140,7 +141,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether a live line's frame would find room.
+    /// Returns `true` when at least one place and one byte are free for live lines' frames.
     pub(crate) fn has_room(&self) -> bool {
         self.live.frames.available_permits() > 0 && self.live.bytes.available_permits() > 0
     }
@@ -168,7 +169,7 @@ impl Entry {
     }
 }
 
-/// The intake's end.
+/// The one receiving end of the ring, which all sources feed.
 #[derive(Debug)]
 pub struct Intake {
     receiver: mpsc::Receiver<Entry>,

@@ -7,7 +7,7 @@ use crate::url::TcpEndpoint;
 use std::path::PathBuf;
 use tokio::sync::watch;
 
-/// Tells sessions to stop.
+/// Signal by which running sessions learn that they are to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(pub(crate) watch::Receiver<bool>);
 
@@ -19,7 +19,7 @@ impl Stop {
     }
 }
 
-/// What it takes to be let in.
+/// Settings, secret and roots with which a session opens its line.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub settings: Settings,
@@ -37,7 +37,7 @@ impl Access {
     }
 }
 
-/// What every kind of session needs.
+/// Feed and access of one source, handed from session to session.
 pub(crate) struct Context {
     pub line: SourceFeed,
     pub access: Access,

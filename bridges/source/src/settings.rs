@@ -7,15 +7,15 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Reads the wall clock.
+/// Function that reads the wall clock, for times of arrival and of loss.
 pub type Clock = fn() -> EventTime;
 
-/// Where the secret comes from. Debug does not show it.
+/// The origin of a source's secret. Debug does not show it.
 #[derive(Clone, Debug)]
 pub enum Secret {
-    /// None was given.
+    /// No secret was given; a login that needs one fails with [`Fix::Secret`].
     None,
-    /// From the environment or a credential.
+    /// The secret itself, from the environment or a credential.
     Value(SecretString),
     /// The first line of a file, read at each login, so that a mended file serves at once.
     File(PathBuf),
@@ -48,38 +48,38 @@ impl Secret {
     }
 }
 
-/// How streams are read.
+/// The `--stream-…` settings, for all streams of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReading {
-    /// Where one is begun that nothing is known of.
+    /// Beginning of a stream of which no position is stored.
     pub from: StreamFrom,
-    /// What is not read.
+    /// Messages that are acknowledged unread (`--stream-skip`).
     pub skip: Vec<StreamSkip>,
 }
 
-/// Where the reading of a stream begins (`--stream-from`).
+/// Beginning of the reading of a stream without a stored position (`--stream-from`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamFrom {
-    /// With the oldest message that it holds.
+    /// The oldest message that the stream holds, and all after it.
     #[default]
     First,
-    /// With what came so long ago.
+    /// Messages published so long ago, and all after them.
     Ago(Duration),
-    /// With what came then.
+    /// Messages published from this moment on.
     At(EventTime),
 }
 
 /// A message of a stream that is not read (`--stream-skip`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSkip {
-    /// The stream's name.
+    /// The stream's name on the broker.
     pub stream: String,
-    /// Which message.
+    /// The message's offset in the stream.
     pub offset: u64,
 }
 
 impl StreamSkip {
-    /// It is this message.
+    /// Returns `true` when this entry skips the message at `offset` of `stream`.
     pub fn is_of(&self, stream: &str, offset: u64) -> bool {
         self.stream == stream && self.offset == offset
     }
@@ -88,13 +88,13 @@ impl StreamSkip {
 /// Times and sizes; the defaults are what is promised, tests shorten them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// For the connection, the TLS greeting and the login together.
+    /// Time allowed for the connection, the TLS greeting and the login together.
     pub connect_within: Duration,
     /// Between two pings of ours on an AMI or WebSocket line.
     pub ping_every: Duration,
     /// A line without a byte for this long is closed and opened again.
     pub silent_after: Duration,
-    /// Between two tries.
+    /// Bounds of the wait between two tries to open a line.
     pub backoff: Bounds,
     /// Between two looks at a file.
     pub poll_every: Duration,
@@ -103,9 +103,9 @@ pub struct Settings {
     pub idle_after: Duration,
     /// Messages under way from a broker at most.
     pub prefetch: u16,
-    /// How streams are read.
+    /// Beginning of streams, and the messages of them that are skipped.
     pub streams: StreamReading,
-    /// How long a broker's source waits at its end for the verdicts on what it has given.
+    /// Time for which a broker's source waits at its end for the verdicts on its frames.
     pub drain_within: Duration,
 }
 

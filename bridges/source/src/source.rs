@@ -57,7 +57,7 @@ impl Source {
         }
     }
 
-    /// Its counters, to show beside it.
+    /// Returns a handle on the counters, which stays valid while [`Source::run`] has the source.
     pub fn counts(&self) -> Counts {
         self.counts.clone()
     }
@@ -224,9 +224,9 @@ async fn work(
 /// The longest wait for whoever runs on this machine: a try costs nobody anything.
 const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long after this error the line is tried again. A PBX whose line tells of nothing that
-/// happened meanwhile is tried soon, but for a login that it refused: who asks too often with a
-/// wrong secret is locked out.
+/// Returns the wait before the line is tried again after this error. A PBX whose line reports
+/// nothing that happened meanwhile is tried soon, but for a login that it refused: who asks too
+/// often with a wrong secret is locked out.
 fn wait_after(
     backoff: &mut Backoff,
     error: &Error,

@@ -7,11 +7,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
-/// How many refusals wait for a source at most. A source that takes verdicts has no more frames
-/// than its prefetch under way; one that takes none must not fill the memory.
+/// Refusals that wait for a source at most. A source that takes verdicts has no more frames than
+/// its prefetch under way; one that takes none must not fill the memory.
 const REFUSALS_MAX: usize = 65_536;
 
-/// What became of frames.
+/// Outcome of frames in the intake, given after the spool's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameVerdict {
     /// All frames up to this one are committed, but for those refused before.
@@ -19,19 +19,19 @@ pub enum FrameVerdict {
         /// The last committed frame's `seq`.
         through: u64,
     },
-    /// This frame cannot be read; it is kept as a dead letter and must not come again. Said
-    /// before the `Committed` that covers it.
+    /// The frame cannot be read; it is kept as a dead letter and must not come again. Given before
+    /// the `Committed` that covers it.
     Refused {
-        /// The frame's `seq`.
+        /// `seq` of the frame that was refused.
         seq: u64,
     },
 }
 
-/// What has been given and not taken yet.
+/// Verdicts given by the intake and not taken by the source yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingVerdicts {
     pub through: u64,
-    /// In ascending order.
+    /// Refused frames' `seq`, in ascending order.
     pub refused: Vec<u64>,
 }
 
@@ -77,13 +77,13 @@ impl Verdicts {
         self.paused.send_replace(true);
     }
 
-    /// Goes on after [`pause`](Self::pause).
+    /// Ends the effect of [`pause`](Self::pause): the source reads on.
     pub fn resume(&self) {
         self.paused.send_replace(false);
     }
 }
 
-/// A source's end.
+/// The source's end: takes the verdicts, and obeys the pause.
 #[derive(Debug)]
 pub struct VerdictReader {
     shared: Arc<VerdictState>,

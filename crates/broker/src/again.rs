@@ -7,8 +7,8 @@ use callbridge_call::EventTime;
 use callbridge_spool::{Error, Handle, Op, Row, RowId, tables};
 use std::time::Duration;
 
-/// What was confirmed so shortly before a broker was lost may not be on its disk; with the time in
-/// which a lost line is noticed.
+/// Age up to which confirmed calls may not be on a lost broker's disk (300 s), and the time in
+/// which a lost line is noticed (30 s).
 pub const BEFORE_LOSS: Duration = Duration::from_secs(300 + 30);
 /// The setting that keeps [`ForwardAgain`], until all of it is published.
 const KEY: &str = "forward.again";
@@ -22,7 +22,7 @@ pub struct ForwardAgain {
 }
 
 impl ForwardAgain {
-    /// All of a span.
+    /// Covers all calls forwarded between two moments.
     pub const fn between(since: EventTime, until: EventTime) -> Self {
         Self {
             after: (since, RowId(0)),
@@ -30,7 +30,7 @@ impl ForwardAgain {
         }
     }
 
-    /// What may be lost with a broker.
+    /// Covers the calls that may be lost with a broker whose loss is noticed `now`: the last 330 s.
     pub fn lost(now: EventTime) -> Self {
         Self::between(now.minus(BEFORE_LOSS), now)
     }
@@ -69,7 +69,7 @@ impl ForwardAgain {
     }
 }
 
-/// What is to be published again.
+/// Reads the span that is to be published again; `None` when none is left.
 pub(crate) async fn due(spool: &Handle) -> Result<Option<ForwardAgain>, Error> {
     let text = spool.meta(KEY).await?;
     Ok(text.as_deref().and_then(ForwardAgain::read))

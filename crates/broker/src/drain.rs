@@ -16,7 +16,7 @@ pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// No queue has this name: whoever may write is told so, and whoever may not is told that.
 pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
-/// Why messages wait.
+/// Reasons for which messages stay in the outbox.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The broker cannot be reached or does not let us in.
@@ -28,28 +28,28 @@ pub enum Error {
     /// There is no such queue or stream, it is full, or too few of its nodes are there.
     #[error("{what}: {words}; {cure}")]
     NotTaken {
-        /// Which queue or stream did not take what.
+        /// The queue or stream, and the kind of message: `stream calls did not take a call`.
         what: String,
-        /// The broker's words.
+        /// Reason as the broker gives it.
         words: String,
-        /// What to do.
+        /// Advice to the operator, with the commands to run.
         cure: String,
     },
     /// The user may not write there.
     #[error("{words}; {cure}")]
     NoRight {
-        /// The broker's words.
+        /// Reason as the broker gives it.
         words: String,
-        /// What to do.
+        /// Advice to the operator: the right that is missing, and the command that grants it.
         cure: String,
     },
-    /// The spool.
+    /// The outbox in the spool cannot be read or written.
     #[error(transparent)]
     Spool(#[from] callbridge_spool::Error),
 }
 
 impl Error {
-    /// Whose hand mends it, where that is known.
+    /// Says who can mend it: the other side, a secret or the settings; `None` where unknown.
     pub const fn fix(&self) -> Option<Fix> {
         match self {
             Self::Broker(error) => Some(error.fix()),
@@ -67,7 +67,7 @@ impl Error {
     }
 }
 
-/// Where messages of an outbox go.
+/// A queue or stream, and the login under which an outbox is published to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub(crate) login: Login,
@@ -79,7 +79,7 @@ pub(crate) struct Destination {
 
 /// Messages that the spool keeps until the broker has them.
 pub(crate) trait Outbox {
-    /// What one message tells.
+    /// Content of one message, as it is read from the outbox.
     type Item;
     /// The log's words when messages begin to wait, when they leave again, and at an end at which
     /// some are left.
@@ -103,12 +103,13 @@ pub(crate) trait Outbox {
     /// Waits until something may be due; whether the spool goes on.
     async fn wait(changed: &mut watch::Receiver<u64>) -> bool;
 
-    /// What is due next; whether the line that was open is `lost`.
+    /// Reads the next batch that is due; `lost`: the line that was open has been closed.
     async fn due(&mut self, spool: &Handle, lost: bool) -> Result<Vec<Self::Item>, Error>;
 
     fn message(&self, item: &Self::Item) -> (String, BasicProperties);
 
-    /// What is stored of these, which the broker has confirmed: `all` that were due, or some.
+    /// Operations by which these confirmed items leave the outbox; `all`: none of the batch is
+    /// missing.
     fn confirmed(&self, items: Vec<Self::Item>, all: bool) -> Vec<Op>;
 
     /// A message could not be published, or has got no confirm.
@@ -119,13 +120,13 @@ pub(crate) trait Outbox {
     /// A message came back, or was refused.
     fn returned(&self, words: String) -> Error;
 
-    /// The loop turns.
+    /// Reports each turn of the loop, so that a loop that hangs is noticed.
     fn beat(&self) {}
 
     /// Messages wait for this reason; whether the line was `lost` or never had.
     async fn waits(&mut self, _spool: &Handle, _error: &Error, _lost: bool) {}
 
-    /// Nothing waits any more.
+    /// Called once the outbox is empty again.
     fn goes_on(&mut self) {}
 }
 
@@ -168,7 +169,7 @@ struct Drain<O> {
     line: Option<ConfirmedLine>,
     /// Lines that were lost or not had: the next one begins with the next node.
     turn: usize,
-    /// Why messages wait, as last told.
+    /// Reason in the last warning that messages wait: the same one is not logged twice.
     reported: Option<String>,
 }
 

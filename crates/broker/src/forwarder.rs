@@ -32,7 +32,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// The stream of `--forward`.
+    /// Publishes to the stream or exchange of `--forward`; nothing is opened yet.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             to: Destination {
@@ -44,7 +44,7 @@ impl Forwarder {
         }
     }
 
-    /// Logs in, and makes the stream where that is wished.
+    /// Logs in, and makes the stream where the URL asks for that.
     async fn open(&self, turn: usize) -> Result<ConfirmedLine, Error> {
         let line = ConfirmedLine::open(&self.to.login, turn).await?;
         if self.declare {
@@ -152,9 +152,9 @@ impl Forwarder {
 
 struct ReadyCalls {
     forwarder: Forwarder,
-    /// What is under way is published again, as part of this.
+    /// Span of which the batch under way is a part; `None` when it holds ready calls.
     again: Option<ForwardAgain>,
-    /// What may be lost by this outage is noted.
+    /// The span that this outage may have lost is stored already.
     noted: bool,
     shown: watch::Sender<SenderStatus>,
     pulse: Pulse,

@@ -67,7 +67,8 @@ fn half_up(exact: Duration) -> u32 {
     u32::try_from((exact.as_micros() + 500_000) / 1_000_000).unwrap_or(u32::MAX)
 }
 
-/// What stands around the body. The broker holds `user` to the login.
+/// Properties of the call's message: its uuid, the end of the call, and `user`, which the broker
+/// compares with the login.
 pub fn properties(row: &Row, user: &str) -> BasicProperties {
     let properties = own_properties(user, MessageKind::Call.content_type())
         .with_message_id(row.uuid.to_string().into());

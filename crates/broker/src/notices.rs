@@ -33,7 +33,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The queue of `--dead-letter-queue`.
+    /// Publishes to the queue of `--dead-letter-queue`; nothing is opened yet.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
         let login = Login {
             variable: "CALLBRIDGE_DEAD_LETTER_SECRET",

@@ -16,7 +16,7 @@ use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Outcomes of one message.
+/// Most outcomes that one message carries.
 const BATCH: usize = 500;
 /// Between two messages, unless that many wait.
 const EVERY: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(3);
 /// The way of outcomes to their stream.
 pub struct OutcomePublisher {
     to: Destination,
-    /// Why outcomes wait, for `status`.
+    /// Reason for which outcomes wait, shown by `status`; `None` while the stream takes them.
     unreported: watch::Sender<Option<String>>,
 }
 
@@ -44,12 +44,12 @@ impl OutcomePublisher {
         })
     }
 
-    /// Why outcomes wait; nothing while the stream takes them.
+    /// Subscribes to the reason for which outcomes wait; `None` while the stream takes them.
     pub fn unreported(&self) -> watch::Receiver<Option<String>> {
         self.unreported.subscribe()
     }
 
-    /// Whether this login may write to the stream; nothing is written.
+    /// Checks that this login may write to the stream; nothing is written.
     ///
     /// # Errors
     /// What is wrong and what to do.
@@ -58,8 +58,8 @@ impl OutcomePublisher {
         asked.map_err(|error| self.failed(&error))
     }
 
-    /// Whether the broker refuses messages that nobody reads, for their length: one is sent to
-    /// where no queue is.
+    /// Returns `true` when the broker refuses a message for its length: one that is a byte too long
+    /// is published to a queue that does not exist.
     ///
     /// # Errors
     /// What is wrong and what to do.
@@ -98,7 +98,8 @@ impl Outbox for OutcomePublisher {
         &self.to
     }
 
-    /// Who may not write to the stream is seldom let to from one moment to the next.
+    /// Up to 300 s between two tries: a login without the right to write is seldom given it from
+    /// one moment to the next.
     fn bounds(&self) -> Bounds {
         Bounds {
             first: Duration::from_secs(1),
@@ -156,7 +157,7 @@ impl Outbox for OutcomePublisher {
     }
 }
 
-/// What stands around it. The broker holds `user` to the login.
+/// Properties of a message of outcomes; the broker compares `user` with the login.
 pub(crate) fn properties(user: &str) -> BasicProperties {
     own_properties(user, MessageKind::Outcomes.content_type())
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use url::{Host, Url};
 
-/// Why an address cannot be used, in words.
+/// Reason why `--crm-url` cannot be used, in words.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("--crm-url{0}")]
 pub struct AddressError(String);
@@ -16,7 +16,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `--crm-url`.
+    /// Reads the value of `--crm-url`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let wrong = |why: &str| AddressError(format!(" {text}: {why}"));
         let base = Url::parse(text.trim()).map_err(|error| {
@@ -48,12 +48,13 @@ impl Address {
         }
     }
 
-    /// On this machine: plain HTTP and rates above 60/60s are allowed.
+    /// Returns `true` for an address on this machine: plain HTTP and rates above 60/60s are
+    /// allowed.
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }
 
-    /// Plain HTTP: no TLS will be spoken.
+    /// Returns `true` for plain HTTP: no TLS will be spoken.
     pub fn is_plain(&self) -> bool {
         self.base.scheme() == "http"
     }

@@ -7,20 +7,20 @@ use callbridge_model::NotPermitted;
 use serde_json::Value;
 use std::fmt;
 
-/// What an exchange came to. The HTTP status decides (§7.1); `message` is for people only.
+/// Outcome of an exchange. The HTTP status decides (§7.1); `message` is for people only.
 pub type ApiResult = Result<ApiReply, ApiError>;
 
-/// What the service told or did, as each endpoint says it.
+/// Success of a request, in the form that each endpoint gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiReply {
     /// Submit and field list: accepted, not yet written (§4.5.2).
     Accepted {
-        /// To poll with.
+        /// Id by which the outcome is polled.
         request_id: String,
     },
-    /// Poll: what became of an accepted write.
+    /// Poll: the outcome of an accepted write.
     Status(WriteStatus),
-    /// Filter: a page.
+    /// Filter: a page of the call journal.
     Page(Page),
     /// Token/info: the token is alive (§4.3).
     TokenInfo(TokenInfo),
@@ -31,31 +31,31 @@ pub enum ApiReply {
 /// The status of an accepted write (§3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteStatus {
-    /// Written.
+    /// The write is carried out.
     Success,
-    /// It will not be written.
+    /// The write will not be carried out.
     Failed {
         /// The service's words, perhaps none.
         words: String,
         /// `errors[]` (§7.5) beside or inside the status, or null.
         errors: Value,
     },
-    /// Neither yet, or a status that is not known here.
+    /// The status is neither yet, or one that is not known here.
     Pending {
-        /// The status.
+        /// The status as the service sent it, in capitals.
         word: String,
     },
 }
 
-/// Why a request did not get what it asked for, told apart by what a client may do next.
-/// In words: what the service or the transport said.
+/// Reason why a request did not get what it asked for, by what a client may do next. In words: the
+/// message of the service or the transport.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApiError {
     /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 is not counted by
     /// the limit.
     #[error("{}", said(.status, .message))]
     TokenRefused {
-        /// The HTTP status.
+        /// The HTTP status, 401 or 406.
         status: u16,
         /// The service's words; none under 401.
         message: String,
@@ -63,48 +63,48 @@ pub enum ApiError {
     /// 403: the grant is missing.
     #[error("{}", said(403, .message))]
     Forbidden {
-        /// The service's words.
+        /// The service's words, perhaps none at all.
         message: String,
     },
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
     #[error("{}", said(404, .message))]
     NotFound {
-        /// In the service's own envelope (§2.1), and not by something in between: that knows
-        /// nothing of requestIds and leads.
+        /// The answer is in the service's own envelope (§2.1), and not by something in between:
+        /// that knows nothing of requestIds and leads.
         own: bool,
-        /// The service's words.
+        /// The answer's words, perhaps none at all.
         message: String,
     },
     /// 405, 415, any 3xx: this is not the service's address.
     #[error("{status}")]
     WrongAddress {
-        /// The HTTP status.
+        /// The HTTP status: 3xx, 405 or 415.
         status: u16,
     },
     /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
     #[error("{}", said(.status, .message))]
     Rejected {
-        /// The HTTP status.
+        /// The HTTP status: 400, 409 or another 4xx.
         status: u16,
-        /// The service's words.
+        /// The service's words, perhaps none at all.
         message: String,
-        /// `errors[]` (§7.5), or null.
+        /// `errors[]` as the service sent it (§7.5), or null.
         errors: Value,
     },
-    /// 429: too early.
+    /// 429: the request came too early.
     #[error("429")]
     TooMany {
-        /// In the service's own envelope (§7.2): the token's limit is used up. What stands in
-        /// between has limits of its own.
+        /// The answer is in the service's own envelope (§7.2): the token's limit is used up. What
+        /// stands in between has limits of its own.
         own: bool,
     },
     /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope: that is of
     /// something in between, which knows nothing of tokens, grants and calls (§7.1).
     #[error("{}", said(of_server(*.status), .message))]
     Server {
-        /// The HTTP status.
+        /// The HTTP status: 5xx, 200 with `accept: false`, or a 4xx of something in between.
         status: u16,
-        /// In the service's own envelope (§2.1), and not by something in between.
+        /// The answer is in the service's own envelope (§2.1), and not by something in between.
         own: bool,
         /// The service's words, perhaps none.
         message: String,
@@ -112,7 +112,7 @@ pub enum ApiError {
     /// 2xx that does not hold what it should, or a status that HTTP does not have.
     #[error("{why}")]
     Unreadable {
-        /// What is wrong with it.
+        /// Fault of the answer, in words.
         why: String,
     },
     /// No answer in time, or 408; the request may have arrived.
@@ -121,13 +121,13 @@ pub enum ApiError {
     /// The connection ended in the middle; the request may have arrived.
     #[error("connection lost: {why}")]
     Lost {
-        /// The transport's words.
+        /// The transport's words, cut to 300 characters.
         why: String,
     },
     /// No connection was made: nothing was sent.
     #[error("no connection: {why}")]
     NotConnected {
-        /// The transport's words.
+        /// The transport's words, with host and port where they are known.
         why: String,
     },
     /// Leave to send had ended before the first byte: nothing was sent.
@@ -136,20 +136,20 @@ pub enum ApiError {
     /// The TLS handshake was refused: nothing was sent.
     #[error("TLS refused: {why}")]
     TlsRefused {
-        /// What is wrong with the certificate or the handshake.
+        /// Fault of the certificate or the handshake, with the remedy where there is one.
         why: String,
     },
 }
 
 impl ApiError {
-    /// 401, which says nothing but itself.
+    /// The error of a 401, which says nothing but itself.
     pub const UNAUTHORIZED: Self = Self::TokenRefused {
         status: 401,
         message: String::new(),
     };
 }
 
-/// A status and what the service said with it.
+/// Joins a status and the message that came with it.
 fn said(status: impl fmt::Display, message: &str) -> String {
     match message {
         "" => status.to_string(),
@@ -166,17 +166,17 @@ fn of_server(status: u16) -> String {
     }
 }
 
-/// What came of an exchange, and what the service said besides.
+/// Result of an exchange, and the warning that came with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiResponse {
-    /// What was asked for, or why it did not come.
+    /// Reply to the request, or the reason why there is none.
     pub answer: ApiResult,
     /// The token ends in so many days, 0 on the last one (§5.5).
     pub token_days_left: Option<u32>,
 }
 
 impl From<ApiResult> for ApiResponse {
-    /// Without a warning.
+    /// Wraps a result that came without a warning.
     fn from(answer: ApiResult) -> Self {
         Self {
             answer,
@@ -226,7 +226,8 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
     .into()
 }
 
-/// One of the `errors[]` gives the reason `MAX` (§7.5), of `size` where it names a field.
+/// Returns `true` when one of the `errors[]` gives the reason `MAX` (§7.5), of `size` where it
+/// names a field.
 pub fn names_max(errors: &Value) -> bool {
     let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().any(|error| {
@@ -255,7 +256,7 @@ fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
     }
 }
 
-/// What an endpoint answers with; `Err` says what is missing.
+/// Reads what an endpoint answers with; `Err` names what is missing.
 fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static str> {
     match endpoint {
         Endpoint::Submit | Endpoint::FieldList => {

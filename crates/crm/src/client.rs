@@ -20,12 +20,12 @@ const FORM_BODY_MAX: usize = 256 * 1024;
 /// The header of the token (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
 
-/// Why a form has no answer.
+/// Reason why a form has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unheard {
     /// No connection was made: nothing was sent.
     NotSent(String),
-    /// It may have arrived.
+    /// The request may have arrived, though no answer came.
     Perhaps(String),
 }
 
@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reads and opens nothing yet.
+    /// Makes a client that has read and opened nothing yet.
     pub fn new(setup: Setup) -> Self {
         Self {
             setup,
@@ -57,12 +57,12 @@ impl Client {
         }
     }
 
-    /// Leave to send.
+    /// Leave to send, as the client was set up with it.
     pub fn permit(&self) -> &Permit {
         &self.setup.permit
     }
 
-    /// The service's address.
+    /// The service's address, from `--crm-url`.
     pub fn address(&self) -> &Address {
         &self.setup.address
     }
@@ -78,7 +78,7 @@ impl Client {
             .unwrap_or_else(|error| Err(failure::read(error, &self.setup)).into())
     }
 
-    /// Whether the service is there: its own 401 to a question without a token, which counts
+    /// Checks that the service is there: its own 401 to a request without a token, which counts
     /// against nobody (Limits). No leave to send is needed for that.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ async fn exchange(
     }
 }
 
-/// The body, or why it is not read.
+/// Reads the body, or says why it is not read.
 async fn body(
     response: &mut reqwest::Response,
     most: usize,
@@ -188,7 +188,7 @@ async fn body(
     Ok(Ok(body))
 }
 
-/// Why a body is not worth reading: it is compressed, which was not asked for.
+/// Reason why a body is not worth reading: it is compressed, which was not asked for.
 fn packed(response: &reqwest::Response) -> Option<String> {
     let how = response.headers().get(CONTENT_ENCODING)?;
     let how = String::from_utf8_lossy(how.as_bytes())

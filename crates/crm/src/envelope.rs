@@ -14,13 +14,13 @@ const PREFIX: &str = "oapi-";
 /// Characters kept of a text that is for people.
 const WORDS_MAX: usize = 1000;
 
-/// Entries kept of `errors[]`.
+/// Entries of `errors[]` that are kept, at most.
 const ERRORS_MAX: usize = 100;
 
 /// Bytes of a requestId; a longer one is no id.
 const REQUEST_ID_MAX: usize = 256;
 
-/// How deep inside `data` a status is looked for, and inside a row a uuid.
+/// Depth inside `data` to which a status is looked for, and inside a row a uuid.
 const STATUS_DEPTH: u32 = 2;
 const ROW_DEPTH: u32 = 2;
 
@@ -43,7 +43,7 @@ pub fn is_own(answer: &Map<String, Value>) -> bool {
     answer.get("accept").is_some_and(Value::is_boolean)
 }
 
-/// An answer's JSON object.
+/// JSON object of an answer, its fields not yet read.
 pub(super) struct Envelope(Map<String, Value>);
 
 impl Envelope {
@@ -56,22 +56,20 @@ impl Envelope {
         }
     }
 
-    /// See [`is_own`].
     pub(super) fn is_own(&self) -> bool {
         is_own(&self.0)
     }
 
-    /// Said not to be accepted.
+    /// Returns `true` when `accept` is `false`.
     pub(super) fn refused(&self) -> bool {
         self.0.get("accept") == Some(&Value::Bool(false))
     }
 
-    /// All of it.
     pub(super) fn whole(self) -> Value {
         Value::Object(self.0)
     }
 
-    /// The text for people.
+    /// `message` of the envelope, for people; empty where there is none.
     pub(super) fn message(&self) -> String {
         self.0.get("message").map(words).unwrap_or_default()
     }
@@ -109,7 +107,7 @@ impl Envelope {
         }
     }
 
-    /// The same of a status that says FAILED: of the envelope, or inside `data`.
+    /// Reads `errors[]` of a status that says FAILED: of the envelope, or inside `data`.
     pub(super) fn errors_of_status(&self) -> Value {
         let inside = |value: &Value| listed(value.get("errors")?);
         let data = self.0.get("data").unwrap_or(&Value::Null);
@@ -235,13 +233,13 @@ impl Envelope {
     }
 }
 
-/// A list that holds something.
+/// Returns a list that holds something; `None` for any other value.
 fn listed(value: &Value) -> Option<Value> {
     let all = value.as_array().filter(|all| !all.is_empty())?;
     Some(all.iter().take(ERRORS_MAX).cloned().collect())
 }
 
-/// A list of one is that one.
+/// Takes a list of one for that one.
 fn alone(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([one]) => one,
@@ -319,13 +317,13 @@ fn grant(value: &Value) -> Option<String> {
     }
 }
 
-/// Of the arrays in an object, the one that is most likely the rows.
+/// Returns the array of an object that is most likely the rows.
 fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
     let lists = map.values().filter_map(Value::as_array);
     lists.max_by_key(worth)
 }
 
-/// How many of the rows name a call, and how many there are.
+/// Rates an array as rows: how many of them name a call, then how many there are.
 fn worth(rows: &&Vec<Value>) -> (usize, usize) {
     let calls = rows.iter().filter(|row| names_a_call(row));
     (calls.count(), rows.len())
@@ -398,42 +396,41 @@ fn words(value: &Value) -> String {
 /// A page of the call journal (§4.5, §4.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Rows on it, of everybody's.
+    /// Rows on the page, of everybody's calls.
     pub rows: u32,
     /// The uuids that can be ours, without the prefix `oapi-`.
     pub uuids: Vec<CallUuid>,
     /// The same calls, with what their rows say of them.
     pub shown: Vec<ShownCall>,
-    /// From 1.
+    /// `currentPage`, counted from 1; `None` where the answer does not say.
     pub current: Option<u32>,
-    /// Pages in all.
+    /// `totalPages`; `None` where the answer does not say.
     pub total: Option<u32>,
 }
 
 /// The record of `token/info` (§2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenInfo {
-    /// `company.id`
+    /// `company.id`, without which the record is not read.
     pub company: i64,
-    /// `company.name`
+    /// `company.name`, empty where the service does not say.
     pub company_name: String,
-    /// `application.id`
+    /// `application.id`, where the service gives one.
     pub application: Option<i64>,
-    /// `application.name`
+    /// `application.name`, empty where the service does not say.
     pub application_name: String,
-    /// `PAT` or `ACCESS`.
+    /// `PAT` or `ACCESS`, empty where the service does not say.
     pub kind: String,
-    /// `None`: no expiry date.
+    /// `expiresAt`; `None` means that the token has no expiry date.
     pub expires_at: Option<EpochSeconds>,
-    /// Days until then.
+    /// `expiresInDays`: days left, as the service counts them.
     pub expires_in_days: Option<i64>,
-    /// What the connection may do, each as `PERMISSION:SCOPE`; `None` when the service does not
-    /// say.
+    /// Grants of the connection, each as `PERMISSION:SCOPE`; `None` when the service does not say.
     pub grants: Option<Vec<String>>,
 }
 
 impl TokenInfo {
-    /// Whether it holds this grant; where the service does not say, it is taken to.
+    /// Returns `true` when the token holds this grant, or the service does not say.
     pub fn may(&self, grant: Grant) -> bool {
         self.grants
             .as_ref()

@@ -55,7 +55,7 @@ pub(super) fn read(error: reqwest::Error, way: &Setup) -> ApiError {
     }
 }
 
-/// What [`read`] made of a failure, in the transport's words alone.
+/// Returns the transport's words alone, of an error that [`read`] made.
 pub(super) fn words_of(error: ApiError) -> String {
     match error {
         ApiError::NotConnected { why } | ApiError::TlsRefused { why } | ApiError::Lost { why } => {

@@ -32,7 +32,7 @@ pub(super) fn read(body: &[u8]) -> Result<Value, String> {
     read_keys(body, &KEYS)
 }
 
-/// The same of an object whose keys that can matter are these.
+/// Reads a body; of an object that is broken in places, only the values of these keys.
 ///
 /// # Errors
 /// The body is not JSON from its first byte to its last.
@@ -50,13 +50,14 @@ pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     }
 }
 
-/// Without the mark of UTF-8; bytes that are none of it become the replacement character.
+/// Reads text without the mark of UTF-8; bytes that are none of it become the replacement
+/// character.
 fn text(body: &[u8]) -> Cow<'_, str> {
     let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     String::from_utf8_lossy(bare)
 }
 
-/// What can be read of a whole object, key by key; `None` when it is no object or not whole.
+/// Reads what can be read of a whole object, key by key; `None` when it is no object or not whole.
 fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let read = |key: &'static str| {

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 impl Endpoint {
-    /// Those on the way of a call; the others are lead requests.
+    /// Endpoints on the way of a call; the others are lead requests.
     pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
 
-    /// The label: `submit`.
+    /// Returns the label of metrics and logs: `submit`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -29,11 +29,11 @@ impl Endpoint {
 /// Names of request fields that the document does not publish (§2.8), set by `--field`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldNames {
-    /// Of the talk time in seconds.
+    /// Name of the talk time in seconds: `talkTimeSec` by default.
     pub talk: String,
-    /// Of the customer's number; not sent when `None`.
+    /// Name of the customer's number; not sent when `None`.
     pub phone: Option<String>,
-    /// Of the extension that answered or rang; not sent when `None`.
+    /// Name of the extension that answered or rang; not sent when `None`.
     pub extension: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Default for FieldNames {
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// The largest that the document names.
+    /// The largest size that the document names.
     pub const LARGEST: Self = Self(100);
 
     /// The next smaller maximum that the document names; `None` below the smallest.
@@ -65,7 +65,7 @@ impl PageSize {
         }
     }
 
-    /// Records a page.
+    /// Records a page, as the request has it.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -74,9 +74,9 @@ impl PageSize {
 /// A page of the journal, newest first unless a start is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPage {
-    /// From 1.
+    /// Number of the page, from 1.
     pub page: u32,
-    /// Records a page.
+    /// Records on one page, at most.
     pub size: PageSize,
     /// Only records registered since then (§4.7 `registeredTimestampFrom`).
     pub since: Option<EpochSeconds>,
@@ -85,7 +85,7 @@ pub struct FilterPage {
 /// A page of leads, those that changed first at the front (§4.7, §6.1.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadsPage {
-    /// From 1.
+    /// Number of the page, from 1.
     pub page: u32,
     /// Leads a page, at most 50 (§4.7).
     pub size: u32,
@@ -126,16 +126,16 @@ pub enum Request {
     /// A call for the journal, its body from [`submission`]: `POST /v1/open-api/call-history`
     /// (§4.5).
     Submit(Value),
-    /// What became of an accepted write: `GET /v1/open-api/request/{requestId}` (§4.6).
+    /// Outcome of an accepted write: `GET /v1/open-api/request/{requestId}` (§4.6).
     Poll {
-        /// As the service gave it.
+        /// RequestId as the service gave it.
         request_id: String,
     },
-    /// Is the token alive, whose is it, what may it do: `GET /v1/open-api/token/info` (§4.3).
+    /// State, owner and grants of the token: `GET /v1/open-api/token/info` (§4.3).
     TokenInfo,
-    /// Which calls the journal holds: `POST /v1/open-api/call-history/filter` (§4.5).
+    /// Calls that the journal holds: `POST /v1/open-api/call-history/filter` (§4.5).
     Filter(FilterPage),
-    /// Is there such a lead: `GET /v1/open-api/lead/{leadId}` (§4.7).
+    /// A lead, if there is such a one: `GET /v1/open-api/lead/{leadId}` (§4.7).
     Lead(LeadId),
     /// A page of leads: `POST /v1/open-api/lead/filter` (§4.7).
     #[strum_discriminants(strum(serialize = "lead_filter"))]
@@ -145,20 +145,20 @@ pub enum Request {
     CrmFields,
     /// Values for a lead's own fields: `POST /v1/open-api/lead/{leadId}/field/list` (§4.4).
     FieldList {
-        /// The lead.
+        /// The lead whose fields are written.
         lead: LeadId,
-        /// The whole body.
+        /// The whole JSON body of the request.
         body: Value,
     },
 }
 
 impl Request {
-    /// Its endpoint.
+    /// Returns the endpoint, for labels and limits.
     pub fn endpoint(&self) -> Endpoint {
         self.into()
     }
 
-    /// Its URL under the base address.
+    /// Returns the URL below the base address, every part of it escaped.
     pub fn url(&self, base: &Address) -> Url {
         let (v1, api) = ("v1", "open-api");
         match self {

@@ -12,16 +12,16 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// The most that one exchange may take, connection included.
 const TOTAL: Duration = Duration::from_secs(30);
 
-/// Where the service is and how it is reached.
+/// Address of the service, and all that is needed to reach it.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// `--crm-url`
+    /// The value of `--crm-url`, checked.
     pub address: Address,
     /// `--crm-ca-file`: authorities in PEM, the only ones trusted then.
     pub ca_file: Option<PathBuf>,
-    /// `--crm-proxy`
+    /// The value of `--crm-proxy`; `None` connects directly.
     pub proxy: Option<Url>,
-    /// How long a connection and a whole exchange may take.
+    /// Limits in time of a connection and of a whole exchange.
     pub timeouts: Timeouts,
     /// Leave to send, asked for when the connection is made, directly before the request is
     /// written.
@@ -31,9 +31,9 @@ pub struct Setup {
 /// The limits of one exchange in time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// To make the connection.
+    /// Time to make the connection: 5 s by default.
     pub connect: Duration,
-    /// For the whole exchange.
+    /// Time for the whole exchange, connection included: 30 s by default.
     pub total: Duration,
 }
 

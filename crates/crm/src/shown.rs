@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 /// A row of the journal, as far as it can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownCall {
-    /// Without the prefix `oapi-`.
+    /// The call's uuid, without the prefix `oapi-`.
     pub uuid: CallUuid,
     /// `leadId`, or `leadIds`; none where the row says nothing of leads.
     pub leads: Vec<i64>,
-    /// `durationSec`
+    /// `durationSec`: length of the call in seconds.
     pub duration_sec: Option<i64>,
-    /// `answered`
+    /// `answered`; `None` where the row does not say.
     pub answered: Option<bool>,
-    /// `direction`
+    /// `direction`; `None` where the row does not say.
     pub direction: Option<Direction>,
 }
 
@@ -37,7 +37,7 @@ impl ShownCall {
         }
     }
 
-    /// A row that shows nothing else.
+    /// Makes a row that shows nothing else.
     pub(super) const fn bare(uuid: CallUuid) -> Self {
         Self {
             uuid,

@@ -1,4 +1,4 @@
-//! `fleet`: reads the last words, shows the table, and says by its exit whether all speak.
+//! `fleet`: reads the status reports, shows the table, and exits with 0 where all report.
 
 use crate::error::Error;
 use crate::options::FleetOptions;
@@ -26,7 +26,7 @@ const DRAWN_FOR: Duration = Duration::from_secs(1);
 /// The screen is cleared, and the table stands in its upper left.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Does what was asked; with `--watch` or `--listen` until `shutdown`.
+/// Runs the command `fleet` to its end; with `--watch` or `--listen` until `shutdown`.
 ///
 /// # Errors
 /// What is wrong and what to do; [`Error::Unhealthy`] where somebody is silent.
@@ -80,7 +80,7 @@ fn show(table: &FleetTable, options: &FleetOptions, style: &TextStyle) -> Result
     }
 }
 
-/// One line for whoever reads only that.
+/// The faults of the fleet in one line, as the command's error.
 fn unhealthy(table: &FleetTable) -> String {
     let with_trouble = table.members.iter().filter(|it| it.trouble.is_some());
     match (with_trouble.count(), table.troubles.first()) {

@@ -1,11 +1,11 @@
-//! Why words are not said or read, and how `fleet` ends.
+//! Why reports are not published or read, and how `fleet` ends.
 
 use callbridge_model::{Code, ExitCode};
 use callbridge_source::Fix;
 use std::io;
 use std::net::SocketAddr;
 
-/// Each says what, where, and what to do.
+/// An error of the fleet's commands and loops; its text names the place and the cure.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Flags that cannot be used, all of them.
@@ -20,27 +20,27 @@ pub enum Error {
     /// There is no such stream, it takes nothing, or the user may not write to it or read it.
     #[error("stream {stream} of status reports: {words}; {cure}")]
     Stream {
-        /// The stream.
+        /// The name of the stream of status reports.
         stream: String,
-        /// The broker's words.
+        /// The broker's words, or ours for a message that it routed nowhere.
         words: String,
-        /// What to do.
+        /// The action that mends it, with the command to run.
         cure: String,
-        /// It is there, and the user lacks the right.
+        /// The stream is there, and the user lacks the right; parts the exit codes.
         is_barred: bool,
     },
-    /// Somebody is silent, or something is wrong.
+    /// A member of the fleet is silent, or the table shows another fault.
     #[error("{0}")]
     Unhealthy(String),
     /// The address cannot be listened on.
     #[error("--listen {addr}: cannot listen: {why}; choose another address")]
     Listen {
-        /// The address.
+        /// The address given with `--listen`.
         addr: SocketAddr,
-        /// In words, and no source: those are printed with their error.
+        /// The system's reason in words, and no source: those are printed with their error.
         why: String,
     },
-    /// What was printed was not taken.
+    /// The output could not be written to stdout.
     #[error("stdout")]
     Print(#[from] io::Error),
 }

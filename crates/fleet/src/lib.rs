@@ -1,21 +1,21 @@
 //! Several machines around one stream: who of them is silent, and which of them sends.
 //!
-//! Each collector and each sender says a last word of itself each minute, into a
-//! stream beside that of the calls (`docs/fleet.md`), and whoever reads it sees who is silent.
+//! Each collector and each sender publishes a status report each minute, into a stream beside that
+//! of the calls (`docs/fleet.md`), and whoever reads it sees who is silent.
 //!
-//! In comes a [`Status`](callbridge_model::Status), out go words; in come the words of all, out
-//! goes a table. Nothing of it touches the calls: it has lines of its own, and what fails is said
+//! In comes a [`Status`](callbridge_model::Status), out go reports; in come the reports of all, out
+//! goes a table. Nothing of it touches the calls: it has lines of its own, and what fails is logged
 //! once.
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`word`] | one word, made and read; pure |
+//! | [`word`] | one report, made and read; pure |
 //! | [`schedule`] | when one is due; pure |
-//! | [`roster`] | words to the table; pure |
+//! | [`roster`] | reports to the table; pure |
 //! | [`text`] | the table for people; pure |
 //! | [`metrics`] | the table as metrics; pure |
-//! | [`line`](mod@line) | the stream of words at a broker: said to, read from |
-//! | [`words`] | the loops of a daemon: says its own, reads those of others |
+//! | [`line`](mod@line) | the stream of reports at a broker: published to, read from |
+//! | [`words`] | the loops of a daemon: publishes its own, reads those of others |
 //! | [`options`], [`command`] | `callbridge fleet` |
 //! | [`lease`] | which of several machines sends (`--standby`) |
 

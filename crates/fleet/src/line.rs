@@ -1,4 +1,4 @@
-//! The stream of last words at its broker: one line that says, another that reads.
+//! The stream of status reports at its broker: one line that publishes, another that reads.
 
 use crate::error::Error;
 use crate::roster::FleetMessage;
@@ -18,37 +18,36 @@ use lapin::{Channel, Connection};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// What stands behind the name of the calls' stream.
+/// The suffix that makes the stream's name from that of the calls' stream.
 const SUFFIX: &str = ".words";
-/// How long a stream that we make keeps words, how much of them at most, and in what pieces they
-/// are thrown away.
+/// Age, total bytes and segment bytes of the stream that `declare=yes` makes.
 const KEPT: &str = "7D";
 const KEPT_BYTES: i64 = 2_000_000_000;
 const SEGMENT_BYTES: i64 = 50_000_000;
 /// Messages on their way to a reader.
 const PREFETCH: u16 = 1_000;
-/// So many are acknowledged together: credit for more.
+/// Messages that are acknowledged together, as credit for more.
 const ACKNOWLEDGED: u16 = 250;
-/// A stream that gives nothing for so long holds nothing of what was asked for.
+/// Time without a message after which a stream holds nothing of what was asked for.
 const QUIET: Duration = Duration::from_secs(3);
-/// What stands in the last piece of the stream comes at once.
+/// Time within which the last segment of the stream has arrived once its first message has.
 const LAST_PIECE: Duration = Duration::from_millis(300);
 
 const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 
-/// A stream of last words, and how to log in.
+/// A stream of status reports, and the login to its broker.
 #[derive(Clone, Debug)]
 pub struct WordsStream {
     login: Login,
     calls: String,
-    /// The exchange of the words; the broker's default exchange without one.
+    /// The exchange of the reports; the broker's default exchange without one.
     exchange: Option<String>,
     declare: bool,
 }
 
 impl WordsStream {
-    /// Beside the stream of `--forward`, or of `fleet --source`.
+    /// The stream beside that of `--forward`, or of `fleet --source`.
     pub fn of(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
@@ -58,7 +57,7 @@ impl WordsStream {
         }
     }
 
-    /// Beside the stream of a source; nothing where it is another kind of source.
+    /// The stream beside that of a source; `None` where it is another kind of source.
     pub fn of_source(url: &SourceUrl, secret: Secret) -> Option<Self> {
         match &url.transport {
             Transport::Amqp(queue) if queue.is_stream && queue.format == Format::Call => {
@@ -77,12 +76,13 @@ impl WordsStream {
         }
     }
 
-    /// Its name.
+    /// The name of the stream of status reports: `calls.words` beside `calls`.
     pub fn name(&self) -> String {
         format!("{}{SUFFIX}", self.calls)
     }
 
-    /// Logs in to say words; makes the stream where that is wished and it is missing.
+    /// Logs in to publish reports; makes the stream where `declare=yes` asks for that and it is
+    /// missing.
     ///
     /// # Errors
     /// What is wrong and what to do.
@@ -100,7 +100,7 @@ impl WordsStream {
         Ok(line)
     }
 
-    /// Says a word; it is said when a broker has confirmed it.
+    /// Publishes a report, and waits until a broker has confirmed it.
     ///
     /// # Errors
     /// What is wrong and what to do; the line is of no more use then.
@@ -136,9 +136,9 @@ impl WordsStream {
         }
     }
 
-    /// Logs in, looks whether the stream is there and may be written to, and leaves. Nothing is
-    /// published: what is asked for is a stream that cannot be there. By way of an exchange a word
-    /// without words is, for nothing else shows where it leads; whoever reads it skips it.
+    /// Logs in, checks that the stream is there and may be written to, and leaves. Nothing is
+    /// published: the message is addressed to a stream that cannot be there. By way of an exchange
+    /// an empty message is published, for nothing else shows where it is routed; readers skip it.
     ///
     /// # Errors
     /// What is wrong and what to do.
@@ -160,7 +160,7 @@ impl WordsStream {
         found.await.ok_or_else(no_answer)?
     }
 
-    /// Begins to read what was said since then, and all that is said from now on.
+    /// Begins to read the reports of the time `since`, and all that come from now on.
     ///
     /// # Errors
     /// What is wrong and what to do.
@@ -285,25 +285,26 @@ fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {
     stream_place(stream, &delivery.properties, &delivery.data).map(|place| place.offset)
 }
 
-/// What is read of a stream.
+/// An event of a reader of the stream.
 #[derive(Debug)]
 pub enum WordsEvent {
-    /// A message.
+    /// A message of the stream, unread and unchecked.
     Message(FleetMessage),
-    /// All that was there is read; what comes from now on is said while we listen.
+    /// All older messages are read; those that come from now on are live.
     CaughtUp,
 }
 
-/// A stream that is read.
+/// An open reader of the stream.
 pub struct WordsReading {
     words: WordsStream,
     /// A line ends when nobody holds it.
     _connection: Connection,
     channel: Channel,
     consumer: lapin::Consumer,
-    /// The message that began the last piece of the stream when we looked.
+    /// The offset of the message that began the last segment of the stream at the start; `None` for
+    /// an empty stream.
     last: Option<u64>,
-    /// When everything is read; `None` before it is known.
+    /// Progress towards the end of the old messages; `None` until the last segment begins.
     caught_up: Option<CatchingUp>,
     unacknowledged: u16,
     newest: u64,
@@ -316,7 +317,8 @@ enum CatchingUp {
 }
 
 impl WordsReading {
-    /// What comes next.
+    /// Waits for the next message, or for the end of the old ones. Safe to cancel: no message is
+    /// lost.
     ///
     /// # Errors
     /// When the line is lost.
@@ -360,7 +362,8 @@ impl WordsReading {
         }))
     }
 
-    /// Before the next is waited for: whoever leaves off waiting loses none.
+    /// Acknowledges before the next message is waited for: a caller that gives up waiting loses
+    /// none.
     async fn acknowledge(&mut self) -> Result<(), Error> {
         if self.unacknowledged < ACKNOWLEDGED {
             return Ok(());

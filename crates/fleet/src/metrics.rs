@@ -10,10 +10,10 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-/// Names and values.
+/// A set of labels as names and values.
 pub type Labels<const N: usize> = [(&'static str, String); N];
 
-/// Words as labels.
+/// Makes labels of borrowed values.
 pub fn labels<const N: usize>(words: [(&'static str, &str); N]) -> Labels<N> {
     words.map(|(name, word)| (name, word.to_owned()))
 }
@@ -32,7 +32,7 @@ pub fn gauges<const N: usize>(
     all.register(name, help, family);
 }
 
-/// A counter for each set of labels; what comes twice is added up.
+/// Registers a counter for each set of labels; the counts of one set are added up.
 pub fn counters<const N: usize>(
     all: &mut Registry,
     name: &str,
@@ -46,14 +46,14 @@ pub fn counters<const N: usize>(
     all.register(name, help, family);
 }
 
-/// A gauge without labels.
+/// Registers a gauge without labels.
 pub fn gauge(all: &mut Registry, name: &str, help: &str, value: u64) {
     let gauge = Gauge::<i64>::default();
     gauge.set(signed(value));
     all.register(name, help, gauge);
 }
 
-/// What a gauge can hold of a count.
+/// Returns the count as a gauge holds it, at most `i64::MAX`.
 pub fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -68,7 +68,7 @@ pub fn collectors(all: &mut Registry, table: &FleetTable) {
     gauges(all, "collector_up", help, rows);
 }
 
-/// What `fleet --listen` shows.
+/// Renders the metrics that `fleet --listen` serves.
 pub fn render(table: &FleetTable) -> String {
     let mut all = Registry::with_prefix("callbridge");
     collectors(&mut all, table);
@@ -100,7 +100,7 @@ pub fn render(table: &FleetTable) -> String {
     text_of(&all)
 }
 
-/// The text of a scrape.
+/// Encodes the registry as the OpenMetrics text of a scrape.
 pub fn text_of(all: &Registry) -> String {
     let mut text = String::new();
     // Writing into a String does not fail.

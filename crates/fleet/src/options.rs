@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How it is used.
+/// Text after the flags in `fleet --help`.
 const EXAMPLES: &str = "\
 Examples:
   callbridge fleet --source 'amqps://sender@mq1,mq2/calls?stream=calls&secret-file=/run/amqp.secret'
@@ -17,7 +17,7 @@ Examples:
 Exit: 0 when all report and nothing is wrong, 1 when somebody is silent, was stopped, or cannot do
 its work, 69 when the stream cannot be read.";
 
-/// The last words that may be asked for: as long as the stream keeps them.
+/// Ages that `--since` may ask for: up to those that the stream keeps.
 const SINCE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
 
 /// `fleet`
@@ -45,7 +45,7 @@ pub struct FleetOptions {
     pub json: bool,
 }
 
-/// The same, checked.
+/// The flags of `fleet`, parsed and checked.
 pub(crate) struct Checked {
     pub(crate) stream: WordsStream,
     pub(crate) since: Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Checked {
 }
 
 impl FleetOptions {
-    /// All that is wrong with them, or what they come to.
+    /// Checks all flags, and returns all faults at once.
     pub(crate) fn check(&self, environment: &Environment) -> Result<Checked, Error> {
         let mut faults = Vec::new();
         let stream = self.stream(environment, &mut faults);
@@ -109,7 +109,7 @@ impl FleetOptions {
     }
 }
 
-/// The URL of a sender's source is taken as it stands.
+/// Takes `format=call` off, so that the URL of a sender's source can be given as it stands.
 fn without_format(text: &str) -> String {
     let Some((front, query)) = text.split_once('?') else {
         return text.to_owned();

@@ -1,4 +1,5 @@
-//! Words to the table of who speaks. Pure: messages and `now` come in, the table goes out.
+//! Status reports to the table of who reports. Pure: messages and `now` come in, the table goes
+//! out.
 
 use crate::word::{Wrong, read};
 use callbridge_model::status::fleet::{
@@ -11,34 +12,35 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Who has not spoken for longer than this is silent: three words.
+/// Seconds without a status report after which a member counts as silent: three reports.
 pub const SILENT_SEC: i64 = 180;
-/// Who was stopped in order is forgotten after a day, who went silent after the days that the
-/// stream keeps.
+/// Seconds after which a member is forgotten: a day after an orderly stop, and for silent ones the
+/// time that the stream keeps its messages.
 const STOPPED_FORGOTTEN_SEC: i64 = 24 * 3600;
 const SILENT_FORGOTTEN_SEC: i64 = 7 * 24 * 3600;
-/// Members known at once.
+/// Most members that the table holds.
 pub const MEMBERS_MAX: usize = 5_000;
-/// And so many bytes of their words: a thousand take one.
+/// Bytes of reports that the table holds: a thousand members take a MB.
 const ROSTER_BYTES_MAX: usize = 32 << 20;
-/// What one login may fill of that, so that its words keep nobody else's out: PBXs of which it is
-/// not known that they are its own, and senders; more where whose PBXs are is not known at all.
+/// Shares that one login may fill of that, so that its reports keep nobody else's out: PBXs not
+/// known to be its own, and senders; more where no owners of PBXs are known at all.
 const UNKNOWN_OF_LOGIN_MAX: usize = 200;
 const OF_LOGIN_MAX: usize = 1_000;
 const BYTES_OF_LOGIN_MAX: usize = 4 << 20;
-/// And so many words of it, with so many bytes, are looked at in a minute: twice what all may be.
+/// Reports of one login, and their bytes, that are read in a minute: twice the number of all its
+/// members.
 const WORDS_A_MINUTE_MAX: usize = 2 * MEMBERS_MAX;
 const BYTES_A_MINUTE_MAX: usize = 2 * BYTES_OF_LOGIN_MAX;
-/// Of what was said before we listened, the words of so many minutes come at once.
+/// Minutes of older reports that come at once at the start.
 const MINUTES_BEFORE: usize = 3 * 60;
-/// Logins that are known, and of those that say more than that: how many are named, and for how
-/// long after the last such word.
+/// Logins that are known, and of those beyond their limits: how many are named, and for how long
+/// after the last report too many.
 const LOGINS_MAX: usize = MEMBERS_MAX;
 const FLOODS_MAX: usize = 100;
 const FLOOD_FORGOTTEN_SEC: i64 = 3600;
-/// A word of a holder counts for so long: one a minute, and a little late.
+/// Seconds for which the report of a holder counts: one a minute, and a little late.
 const HOLDER_SEC: i64 = 75;
-/// Why nothing leaves a sender that stands by.
+/// The reason of a pause for a sender that stands by: no trouble.
 const STANDBY: &str = "standby";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,22 +55,22 @@ struct MemberKey {
 struct KnownMember {
     heard_at: i64,
     word: LastWord,
-    /// What it takes of what its login may fill.
+    /// The member's share of the limits of its login.
     weight: usize,
     bytes: usize,
 }
 
-/// What one login says.
+/// Counts of one login, held against its limits.
 #[derive(Clone, Debug, Default)]
 struct LoginWords {
-    /// What its members take together.
+    /// Sum of the weights of the login's members.
     weight: usize,
     bytes: usize,
-    /// The minute of its newest word, and its words in that minute.
+    /// The minute of the login's newest report, and its reports in that minute.
     minute: i64,
     words: usize,
     word_bytes: usize,
-    /// Its words that were too many, and when the last came.
+    /// Reports beyond the limits, and the time of the last one.
     skipped: u64,
     skipped_at: i64,
 }
@@ -81,21 +83,22 @@ impl LoginWords {
     }
 }
 
-/// A message of the stream.
+/// A message of the stream of status reports.
 #[derive(Clone, Debug)]
 pub struct FleetMessage {
-    /// Its body.
+    /// The body as it came, not yet parsed.
     pub body: Vec<u8>,
-    /// What stands around it.
+    /// The login that published the message, its content type and other properties.
     pub publisher: Publisher,
-    /// It came while we listened; otherwise it is older than our ear, and its own clock counts.
+    /// The message arrived while the stream was followed, so its arrival is its time; older
+    /// messages count by their own clock.
     pub live: bool,
 }
 
-/// Whose a PBX is, where that is known.
+/// A function that finds the login that owns a PBX; `None` while nobody owns it.
 type OwnerOf = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Tells whose a PBX is: words make nobody its owner.
+/// Finds the login that owns a PBX: reports make nobody its owner.
 #[derive(Clone, Default)]
 pub struct PbxOwners(Option<Arc<OwnerOf>>);
 
@@ -109,12 +112,13 @@ impl PbxOwners {
         self.0.as_ref().and_then(|owner_of| owner_of(pbx))
     }
 
-    /// The PBX is another's.
+    /// Returns `true` where the PBX belongs to another login.
     fn refuse(&self, pbx: &str, user: &str) -> bool {
         self.of(pbx).is_some_and(|owner| owner != user)
     }
 
-    /// How much a word of this login takes of what the login may fill.
+    /// Returns the share of the login's limit that a report takes: the PBXs not known to be the
+    /// login's, or 1 for a sender.
     fn weight(&self, word: &LastWord, user: &str) -> usize {
         let unknown = |pbx: &&String| self.of(pbx).as_deref() != Some(user);
         match word.role {
@@ -137,11 +141,11 @@ impl fmt::Debug for PbxOwners {
     }
 }
 
-/// Everybody who spoke.
+/// Members of a fleet, kept up to date by their status reports.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     members: BTreeMap<MemberKey, KnownMember>,
-    /// Of the words of all members.
+    /// Sum of the bytes of all members' reports.
     bytes: usize,
     owners: PbxOwners,
     skipped: BTreeMap<&'static str, u64>,
@@ -149,7 +153,7 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Where it is known whose PBXs are.
+    /// An empty roster that refuses reports for PBXs of other owners.
     pub fn of_owners(owners: PbxOwners) -> Self {
         Self {
             owners,
@@ -157,14 +161,14 @@ impl Roster {
         }
     }
 
-    /// Takes one message in, or counts what is wrong with it.
+    /// Takes one message in, or counts the reason to skip it.
     pub fn on_message(&mut self, message: &FleetMessage, now: i64) {
         if let Err(wrong) = self.take(message, now) {
             *self.skipped.entry(wrong.word()).or_default() += 1;
         }
     }
 
-    /// A word more in this minute of its login, which may be one too many: that is not read.
+    /// Counts a message in this minute of its login; one too many is not read.
     fn count(&mut self, message: &FleetMessage, now: i64) -> Result<(), Wrong> {
         let Some(user) = message.publisher.user.as_deref() else {
             return Ok(());
@@ -208,7 +212,7 @@ impl Roster {
             place,
         };
         let before = self.members.get(&key);
-        // A line that was lost has words read once more: nobody was heard earlier by that.
+        // After a lost line reports are read once more: no arrival is set earlier by that.
         let heard_at = before.map_or(heard_at, |known| known.heard_at.max(heard_at));
         let (weight, bytes) = (self.owners.weight(&word, &user), message.body.len());
         let old = before.map_or((0, 0), |known| (known.weight, known.bytes));
@@ -267,7 +271,7 @@ impl Roster {
         self.bytes = self.members.values().map(|known| known.bytes).sum();
     }
 
-    /// How everybody stands now.
+    /// Builds the table of all members at this moment, in epoch seconds.
     pub fn table(&self, stream: &str, now: i64) -> FleetTable {
         let members = self.members.iter().map(|(key, known)| {
             let speech = match known.word.ends {
@@ -310,7 +314,7 @@ impl Roster {
     }
 }
 
-/// What is wrong with one of them.
+/// Finds the fault of one member; `None` where all is well.
 fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<FleetTrouble> {
     let age = age.max(0).unsigned_abs();
     let (words, seconds) = (seconds_in_words(age), [age.to_string()]);
@@ -353,7 +357,8 @@ fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<FleetTrouble> {
     is_down.then(|| FleetTrouble::new("its status is down", "fleet_status_down", []))
 }
 
-/// Who sends by which token. Where a lease says who may send, the others hold the same calls.
+/// Sums up senders by token. With a lease, the backlog and letters of its holder count alone, for
+/// the others hold the same calls.
 fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
     let mut found: BTreeMap<&str, (FleetToken, bool)> = BTreeMap::new();
     let senders = members
@@ -405,7 +410,7 @@ fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
     found.collect()
 }
 
-/// Seconds until what waits is sent, at the pace of the token.
+/// Seconds until the backlog is sent, at the pace of the token.
 fn drain(word: &LastWord) -> u64 {
     match word.rate {
         Some(rate) if rate.limit > 0 => {
@@ -450,7 +455,7 @@ fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
     totals
 }
 
-/// What is wrong with all of them together.
+/// Finds faults of the fleet as a whole.
 fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<FleetTrouble> {
     let mut found = Vec::new();
     if totals.collectors + totals.senders == 0 {
@@ -478,8 +483,9 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<FleetTrouble> {
     found
 }
 
-/// Senders that all take themselves for the one that sends by a token: their leases are not one.
-/// Who was followed by a standby has said nothing for longer than the words that count here.
+/// Finds senders that all take themselves for the one that sends by a token: their leases are not
+/// one. A holder that a standby has followed has not reported for longer than the reports that
+/// count here.
 fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
     let mut holders: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for member in members {

@@ -1,18 +1,19 @@
-//! When a word is due. Pure: time comes in from outside.
+//! When a status report is due. Pure: time comes in from outside.
 
 use std::time::Duration;
 
-/// Between two words.
+/// Interval between two status reports.
 pub const EVERY: Duration = Duration::from_secs(60);
-/// After the start: by then the sources are up, or something is wrong with them.
+/// Time from the start to the first report: by then the sources are up, or something is wrong with
+/// them.
 const FIRST: Duration = Duration::from_secs(5);
-/// After the first one, which may not know yet by which token it sends.
+/// Time from the first report to the second: the first may not know yet by which token it sends.
 const SECOND: Duration = Duration::from_secs(15);
-/// After one that was not taken, so long at least; doubled with each further failure, up to
+/// Time to wait after a report that was not taken; doubled with each further failure, up to
 /// [`EVERY`].
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// When the next word is due, and what of its fate is worth a line.
+/// The time of the next status report, and the failures before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     due: Duration,
@@ -22,7 +23,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Of a process that starts now.
+    /// The schedule of a process that starts now.
     pub fn new(now: Duration) -> Self {
         Self {
             due: now + FIRST,
@@ -32,17 +33,17 @@ impl Schedule {
         }
     }
 
-    /// The last word was not taken.
+    /// Returns `true` while the last report was not taken.
     pub fn is_failing(&self) -> bool {
         self.why.is_some()
     }
 
-    /// How long to wait for the next word.
+    /// Returns the time left until the next report.
     pub fn wait(&self, now: Duration) -> Duration {
         self.due.saturating_sub(now)
     }
 
-    /// A broker has confirmed a word; whether that is news after a failure.
+    /// Notes that a broker has confirmed a report; returns `true` where the last one had failed.
     pub fn said(&mut self, now: Duration) -> bool {
         self.due = now + if self.is_first { SECOND } else { EVERY };
         self.is_first = false;
@@ -50,8 +51,8 @@ impl Schedule {
         self.why.take().is_some()
     }
 
-    /// A word was not taken; whether the reason is another than before. The word is not kept: the
-    /// next one says more.
+    /// Notes that a report was not taken, and returns `true` where the reason is another than
+    /// before. The report is not kept: the next one says more.
     pub fn failed(&mut self, now: Duration, why: &str) -> bool {
         let wait = AGAIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.due = now + wait.min(EVERY);

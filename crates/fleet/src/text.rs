@@ -6,7 +6,7 @@ use callbridge_model::status::seconds_in_words;
 use callbridge_model::status::text::TextStyle;
 use std::fmt::Write as _;
 
-/// A cell is cut to so many characters.
+/// Most characters of a cell; longer ones are cut.
 const CELL_CHARACTERS_MAX: usize = 28;
 /// The longest trouble, which ends a line.
 const TROUBLE_CHARACTERS_MAX: usize = 100;
@@ -18,7 +18,7 @@ const HEAD: [&str; 11] = [
     "SOURCES",
 ];
 
-/// The whole table.
+/// Renders the whole table, with the faults of the fleet before it.
 pub fn render(table: &FleetTable, style: &TextStyle) -> String {
     let mut text = String::new();
     for trouble in &table.troubles {
@@ -139,7 +139,7 @@ fn of_token(it: &FleetToken) -> String {
     )
 }
 
-/// `1 sender`, `2 senders`
+/// The count with its noun: `1 sender`, `2 senders`.
 fn counted(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }

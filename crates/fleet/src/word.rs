@@ -1,4 +1,4 @@
-//! One last word: made of a status, and read back from a message that anybody may have written.
+//! One status report: made of a status, and read back from a message that anybody may have written.
 
 use callbridge_model::Status;
 use callbridge_model::status::LeasePhase;
@@ -7,42 +7,42 @@ use callbridge_model::status::fleet::{
 };
 use callbridge_source::Publisher;
 
-/// The content type of a last word.
+/// The content type of a status report.
 pub const CONTENT_TYPE: &str = "application/vnd.callbridge.words+json; version=1";
-/// The same without its version.
+/// The content type without its version, by which newer ones are recognised.
 const MEDIA_TYPE: &str = "application/vnd.callbridge.words+json";
 
-/// A longer message is no word.
+/// Most bytes of a report; a longer message is skipped.
 pub const BYTES_MAX: usize = 128 << 10;
 /// Sources and PBXs of one process.
 const LIST_MAX: usize = 100;
 /// Characters of the name of a PBX or of a source.
 const NAME_CHARACTERS_MAX: usize = 64;
-/// Characters of any other text.
+/// Most characters of any other text in a report.
 const TEXT_CHARACTERS_MAX: usize = 300;
 /// No count is larger, so that the sum of thousands is no fault.
 const COUNT_MAX: u64 = 1 << 48;
-/// 2100: no time is later.
+/// The latest time taken: 2100 in epoch seconds.
 const TIME_MAX: i64 = 4_102_444_800;
 /// A clock may be so far ahead of ours.
 const AHEAD_SEC: i64 = 24 * 3600;
 
-/// Who speaks.
+/// The process that publishes status reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What this process does.
+    /// Collector or sender, as the reports name it.
     pub role: FleetRole,
-    /// The version of the program.
+    /// The version of the program, as `Cargo.toml` has it.
     pub version: &'static str,
     /// The commit that it was built from.
     pub commit: &'static str,
-    /// The machine.
+    /// The name of the machine, for people.
     pub hostname: String,
-    /// When the process was started.
+    /// Epoch seconds at which the process was started.
     pub started_at: i64,
 }
 
-/// What this process says now.
+/// Makes the status report of this process from its status at this moment.
 pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> LastWord {
     let mut pbx: Vec<String> = Vec::new();
     for source in &status.sources {
@@ -108,27 +108,27 @@ fn cut(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
-/// What is wrong with a message that should be a last word.
+/// A reason to skip a message that should be a status report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Wrong {
-    /// It is too long.
+    /// Longer than `BYTES_MAX`, so it was not parsed.
     #[strum(serialize = "too_long")]
     Long,
-    /// Its content type is another.
+    /// The content type is not that of status reports.
     ContentType,
-    /// It is of a newer version.
+    /// The content type names a newer version.
     Version,
-    /// Nobody signed it: RabbitMQ holds `user_id` to the login.
+    /// The message has no `user_id`, which RabbitMQ holds to the login.
     #[strum(serialize = "user_id")]
     User,
-    /// It is no JSON of this shape.
+    /// The body is no JSON of this shape.
     Shape,
     /// A name, a count or a time that cannot be.
     Value,
-    /// It was said in a future that no clock explains.
+    /// The report's time is more than a day ahead of our clock.
     Future,
-    /// The PBX is another user's.
+    /// A PBX of the report belongs to another login.
     Owner,
     /// There are too many members already.
     #[strum(serialize = "too_many")]
@@ -136,7 +136,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// The word under which it is counted.
+    /// The reason's name, under which it is counted.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -178,7 +178,7 @@ fn is_text(text: &str) -> bool {
     text.chars().count() <= TEXT_CHARACTERS_MAX
 }
 
-/// As `pbx=` takes one.
+/// Returns `true` for a name that `pbx=` would take.
 fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
@@ -238,7 +238,7 @@ fn is_possible(word: &LastWord) -> bool {
         && times.into_iter().all(is_time)
 }
 
-/// A fingerprint: hex digits alone.
+/// Returns `true` for a fingerprint: 8 hex digits and more.
 fn is_print(text: &str) -> bool {
     (8..=NAME_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_hexdigit())
 }

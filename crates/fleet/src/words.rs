@@ -1,5 +1,5 @@
-//! The loops of a running daemon: it says its own words, and a sender reads those of others.
-//! Neither touches a call: what fails is said once, and tried again.
+//! The loops of a running daemon: it publishes its own reports, and a sender reads those of others.
+//! Neither touches a call: what fails is logged once, and tried again.
 
 use crate::error::Error;
 use crate::line::{WordsEvent, WordsStream};
@@ -16,23 +16,23 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// What a reader hears of the time before it.
+/// Age of the oldest reports that a sender reads after its start.
 pub const SINCE: Duration = Duration::from_secs(3 * 3600);
-/// What a sender sent before its last word counts for so long: the CRM's window and the longest way
-/// of a request.
+/// Seconds for which requests made before a sender's last report count: the CRM's window and the
+/// longest way of a request.
 const SENT_LATELY_SEC: i64 = 100;
-/// A last word at an orderly stop may take so long.
+/// Time for the last report at an orderly stop.
 const END_WITHIN: Duration = Duration::from_secs(4);
-/// Between two looks at who has fallen silent.
+/// Time between two checks for members that have fallen silent.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// After a line that could not be read.
+/// Pauses after a line that could not be read.
 const READ_AGAIN: Bounds = Bounds {
     first: Duration::from_secs(5),
     most: Duration::from_secs(60),
     healthy: Duration::from_secs(60),
 };
 
-/// The words of one process.
+/// The status reports of one process, and the loops that publish and read them.
 #[derive(Debug)]
 pub struct Words {
     stream: Option<WordsStream>,
@@ -42,7 +42,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Of this process, beside its stream of calls; without one nothing is said.
+    /// The reports of this process, beside its stream of calls; without one nothing is published.
     pub fn new(
         role: FleetRole,
         stream: Option<WordsStream>,
@@ -66,14 +66,15 @@ impl Words {
         }
     }
 
-    /// The stream's name, and whether it can be written to; nothing without a stream.
+    /// Checks that the stream can be written to; returns its name and the result, `None` without a
+    /// stream.
     pub async fn probe(self) -> Option<(String, Result<(), Error>)> {
         let stream = self.stream?;
         Some((stream.name(), stream.probe().await))
     }
 
-    /// The senders beside this process (`state` is its folder, where it has one) that may have
-    /// sent within the last window of the CRM: whoever holds the lease first.
+    /// Returns the senders beside this process (`state` is its folder, where it has one) that may
+    /// have sent within the last window of the CRM: the one that holds the lease first.
     ///
     /// # Errors
     /// Why the words of the fleet cannot be read.
@@ -103,13 +104,14 @@ impl Words {
         self
     }
 
-    /// How it is doing.
+    /// Returns a receiver of the connection to the reports and of the table; its value is `None`
+    /// without a stream.
     pub fn shown(&self) -> watch::Receiver<Option<FleetStatus>> {
         self.shown.subscribe()
     }
 
-    /// Works until `shutdown`, then says that it ends. `look` is how all stands; nothing while
-    /// that cannot be read.
+    /// Publishes and reads reports until `shutdown`, then publishes the last one. `status` reads
+    /// the daemon's status; `None` while it cannot be read.
     pub async fn run<F: Future<Output = Option<Status>> + Send>(
         self,
         status: impl Fn() -> F + Send + Sync,
@@ -152,8 +154,8 @@ fn show(shown: &Shown, change: impl FnOnce(&mut FleetStatus)) {
     });
 }
 
-/// Reads what was said since then, and all that is said from now on, for as long as it is waited
-/// for: keeps the table that is `shown` true.
+/// Reads the reports of the time `since`, and all that come from now on, for as long as it is
+/// awaited: keeps the table in `shown` up to date.
 pub(crate) async fn keep_reading(
     stream: &WordsStream,
     since: Duration,
@@ -175,7 +177,7 @@ pub(crate) async fn keep_reading(
     }
 }
 
-/// Reads until the line is lost. The table is shown once all that was said before is read.
+/// Reads until the line is lost. The table is shown once all older reports are read.
 async fn read(
     stream: &WordsStream,
     since: Duration,
@@ -265,8 +267,8 @@ impl Speaker<'_> {
         Ok(())
     }
 
-    /// The very last word, also of a process that ends before its first was due; where words are
-    /// not taken there is nobody to be told.
+    /// Publishes the very last report, also of a process that ends before its first was due;
+    /// nothing where reports are not taken.
     async fn end<F: Future<Output = Option<Status>> + Send>(
         &mut self,
         status: &(impl Fn() -> F + Sync),
@@ -281,7 +283,7 @@ impl Speaker<'_> {
     }
 }
 
-/// All that was said since then.
+/// Reads the reports of the time `since`, and returns their table.
 pub(crate) async fn table(stream: &WordsStream, since: Duration) -> Result<FleetTable, Error> {
     let mut reading = stream.read(since).await?;
     let mut roster = Roster::default();
@@ -291,7 +293,6 @@ pub(crate) async fn table(stream: &WordsStream, since: Duration) -> Result<Fleet
     Ok(roster.table(&stream.name(), now()))
 }
 
-/// The machine's name.
 fn hostname() -> String {
     rustix::system::uname()
         .nodename()
@@ -299,7 +300,7 @@ fn hostname() -> String {
         .into_owned()
 }
 
-/// Epoch seconds.
+/// Returns the wall clock's time in epoch seconds.
 pub(crate) fn now() -> i64 {
     clock::now().wall.floor_seconds().get()
 }

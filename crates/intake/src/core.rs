@@ -24,10 +24,10 @@ use std::collections::BTreeMap;
 /// PBXs on all streams together; a stream that names more of them is not telling the truth.
 const PBXES_MAX: usize = 64;
 
-/// What is to be stored together, and what is to be told after that.
+/// Operations to commit together, and the verdicts to give to the sources after that.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// One transaction.
+    /// Operations of one transaction, in order.
     pub ops: Vec<Op>,
     /// To each source, after the commit.
     pub verdicts: Vec<(SourceId, FrameVerdict)>,
@@ -42,8 +42,8 @@ enum Clock {
 }
 
 impl Clock {
-    /// When a frame arrived, and whether that is of a clock that is wrong still. What came while it
-    /// was wrong, and is taken after that, arrived now.
+    /// Time of a frame's arrival, and `true` when a clock that is still wrong gave it. A frame that
+    /// came while the clock was wrong, and is taken after that, arrived now.
     fn arrived(self, arrived: EventTime, right_from: EventTime) -> (EventTime, bool) {
         match self {
             Self::Right(now) if arrived < right_from => (now, false),
@@ -58,26 +58,26 @@ pub struct Intake {
     settings: Settings,
     pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
-    /// `server_name` first heard on a stream of this PBX: it is the PBX itself, others beside it.
+    /// The first `server_name` on a stream of this PBX: it is the PBX itself, others beside it.
     pub(super) servers: BTreeMap<String, String>,
     clock: Clock,
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gaps: Gaps,
-    /// Calls that come whole.
+    /// Calls that come as whole messages.
     pub(super) whole: WholeCalls,
     /// Channels of no trunk that carried outside numbers.
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
     otherwise: Vec<(usize, String)>,
-    /// What the log is to tell of each line.
+    /// Changes of each source's line that are to be logged.
     pub(super) reports: Reports,
     pub(super) ops: Vec<Op>,
 }
 
 /// Spans in which events may have been missed.
 pub(super) struct Gaps {
-    /// To be told to the assemblers.
+    /// Gaps that have ended and are not logged yet.
     pub(super) due: Vec<Gap>,
     pub(super) log: GapLog,
 }
@@ -174,7 +174,7 @@ impl Intake {
         restored.map_err(|error| error.to_string())
     }
 
-    /// How each source is doing, in the order of the flags.
+    /// Status of each source, in the order of the flags.
     pub fn statuses(&self) -> Vec<status::SourceStatus> {
         let waits = |source: &IntakeSource| {
             let pbx = self.pbxes.get(&source.settings.pbx);
@@ -254,7 +254,7 @@ impl Intake {
         }
     }
 
-    /// How messages are read.
+    /// Settings by which messages are decoded: zone, columns of CEL, variables of the lead rules.
     pub fn decoding(&self) -> DecoderSettings {
         DecoderSettings {
             zone: self.settings.zone.clone(),
@@ -269,7 +269,8 @@ impl Intake {
         source.is_some_and(|it| it.status.read == 0 && it.other_format.is_none())
     }
 
-    /// It is written in another format than said.
+    /// Notes that a source is written in another format than the one given, in words for log and
+    /// `status`.
     pub fn is_otherwise(&mut self, id: SourceId, words: String) {
         let at = usize::from(id.0);
         if let Some(source) = self.sources.get_mut(at) {
@@ -421,7 +422,7 @@ impl Intake {
         }
     }
 
-    /// Brings what the catch-up files told together with what was heard; before each take.
+    /// Brings what the catch-up files told together with what was received; before each take.
     pub fn reconcile(
         &mut self,
         now: EventTime,
@@ -454,7 +455,8 @@ impl Intake {
         }
     }
 
-    /// When the next call could be finished if nothing else is heard.
+    /// Moment at which the next call could be finished if no event comes before; `None` without an
+    /// open call, and while our clock is wrong.
     pub fn next_deadline(&self) -> Option<EventTime> {
         if self.clock == Clock::Wrong {
             return None;
@@ -476,7 +478,7 @@ impl Intake {
         source.is_some_and(|source| source.settings.format.carries_whole_calls())
     }
 
-    /// What the administrator's flags say of all calls.
+    /// Returns the rules by which finished calls are judged.
     pub fn rules(&self) -> &Rules {
         &self.settings.rules
     }
@@ -543,7 +545,7 @@ impl Intake {
         self.pbxes.values_mut().for_each(Pbx::committed);
     }
 
-    /// Whose the PBXs are that messages tell of, for whoever hands one over.
+    /// Returns the broker users of the PBXs that messages name; a change through it counts at once.
     pub fn owners(&self) -> Owners {
         self.whole.owners()
     }
@@ -568,7 +570,7 @@ fn has_place(
     Ok(known)
 }
 
-/// Why a frame cannot be read; if it is written in another format than its source, that one.
+/// Says in words why a frame cannot be read, and which other format it looks like.
 fn in_words(why: Unreadable, format: Format, bytes: &[u8]) -> String {
     match Likeness::of(bytes) {
         Some(like) if like.format != Some(format) => {

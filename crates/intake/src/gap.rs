@@ -13,17 +13,18 @@ const TIMES_MAX: usize = 64;
 /// A gap that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The source, as shown.
+    /// Source as its place is stored, `SourceSettings::shown`.
     pub source: String,
     /// The last event before it that is stored.
     pub from: EventTime,
-    /// When events were heard again.
+    /// Moment from which events were received again.
     pub until: EventTime,
-    /// What shows it, where the source is a stream that is not the one that was read.
+    /// Evidence of it in words, where the source is a stream that is not the one that was read;
+    /// else `None`.
     pub why: Option<String>,
 }
 
-/// When nobody listened to a PBX, by our own clock.
+/// Spans in which nobody listened to a PBX, by our own clock.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
     /// Since when, and until when.

@@ -75,7 +75,7 @@ impl GapLog {
         }
     }
 
-    /// What is to be stored, where it has changed.
+    /// Operation that stores the log; `None` when nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -85,7 +85,7 @@ impl GapLog {
         Some(Op::meta(KEY, value))
     }
 
-    /// As `status` lists them.
+    /// Gaps as `status` lists them, oldest first, without the files of secrets.
     pub fn listed(self) -> Vec<SourceGap> {
         // They are kept under the URL as it was given.
         let shown = |mut gap: SourceGap| {

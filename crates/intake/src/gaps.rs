@@ -36,13 +36,15 @@ impl IntakeSource {
         }
     }
 
-    /// Everything up to now was heard.
+    /// Notes that everything up to now was received.
     fn whole(&mut self, now: EventTime) {
         self.last_received.at = self.last_received.at.max(Some(now));
         self.last_received.is_unstored = true;
     }
 
-    /// When it was heard last, to be stored with what it told.
+    /// Operation that stores until when nothing of the source is missing, in one commit with its
+    /// events; `None` when that is stored already, and for files and queues, which keep it
+    /// themselves.
     pub(super) fn last_received_op(&mut self) -> Option<Op> {
         let kept = self.settings.forgets || self.settings.is_stream_of_calls();
         let more = std::mem::take(&mut self.last_received.is_unstored) && kept;
@@ -51,7 +53,8 @@ impl IntakeSource {
         Some(Op::meta(key, received.micros().to_string()))
     }
 
-    /// It tells of channels, and of all that another source of its PBX does not.
+    /// Returns `true` for a source of channel events, which keep calls open: neither of records nor
+    /// of whole calls, nor a catch-up file.
     fn reports_events(&self) -> bool {
         let format = self.settings.format;
         !format.only_cdrs() && !format.carries_whole_calls() && !self.settings.catch_up
@@ -59,7 +62,7 @@ impl IntakeSource {
 }
 
 impl Intake {
-    /// Under which name the spool keeps when a source was last heard.
+    /// Name under which the spool keeps until when nothing of a source is missing.
     pub fn last_received_key(shown: &str) -> String {
         format!("heard:{shown}")
     }
@@ -139,7 +142,7 @@ impl Intake {
         decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }
 
-    /// What the log is to tell of the sources' lines now, by the sources' names.
+    /// Takes what has become due for the log about the sources' lines, by the sources' labels.
     pub fn take_news(&mut self, now: EventTime) -> Vec<(String, News)> {
         for gap in self.take_gaps() {
             let mut named = self.sources.iter();
@@ -165,8 +168,8 @@ impl Intake {
         }
     }
 
-    /// What was open when the process ended may have changed since: told once, when all that was
-    /// open is restored.
+    /// Begins an outage of each source that forgets: calls that were open when the process ended
+    /// may have changed since. Called once, when all that was open is restored.
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
             let source = &mut self.sources[at];
@@ -255,7 +258,7 @@ impl Intake {
         self.ops.push(self.whole.may_have_been_sent(shown, now));
     }
 
-    /// Under which name the spool keeps when this stream, by its URL, was last found to be another.
+    /// Name under which the spool keeps when this stream was last found to be another one.
     pub fn recreated_key(shown: &str) -> String {
         format!("stream-recreated:{shown}")
     }

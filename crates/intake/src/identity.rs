@@ -35,12 +35,12 @@ pub enum Unsettled {
          another --state"
     )]
     Changed {
-        /// In the spool.
+        /// Id under which the spool has the calls.
         stored: String,
-        /// By the flag.
+        /// Id that the flag gives now.
         given: String,
     },
-    /// There is none.
+    /// Neither spool nor flag has an id, and none can be made.
     #[error("--pbx-id: {0}")]
     Unnamed(#[from] Unnamed),
 }
@@ -54,10 +54,10 @@ impl ExitCode for Unsettled {
     }
 }
 
-/// Where the id of the PBX is from.
+/// Origin of the id of the PBX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The state had it.
+    /// Kept in the state by an earlier run.
     Stored,
     /// `--pbx-id`, for the first time.
     Given,

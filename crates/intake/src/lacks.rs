@@ -45,7 +45,8 @@ impl Intake {
         }
     }
 
-    /// What was found to be lacking since the last look, with the source.
+    /// Takes what was found to be lacking since the last call, in words, each with the source's
+    /// label.
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for source in &mut self.sources {

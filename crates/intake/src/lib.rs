@@ -9,7 +9,7 @@
 //! | `pbx` | one PBX: the assembler of its calls; its call detail records, where no events tell |
 //! | [`mod@under_way`] | calls that go on, for whoever looks |
 //! | `stream_id` | under which names the spool keeps what is open of a PBX |
-//! | `proof`, `lacks` | what proves that a source is heard, and what its account lacks |
+//! | `proof`, `lacks` | what proves that a source receives events, and what its account lacks |
 //! | `gap`, `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |

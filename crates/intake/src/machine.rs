@@ -19,8 +19,8 @@ pub const VARIABLE: &str = "CALLBRIDGE_MACHINE_ID_FILE";
 const FILE: &str = "/etc/machine-id";
 const FILE_OF_DBUS: &str = "/var/lib/dbus/machine-id";
 
-/// Which application hashes the machine's id: a random number of our own. Another one would give
-/// every PBX that has no name another id.
+/// Salt for the machine's id: a random number of this application. Another one would give every PBX
+/// that has no name another id.
 const APPLICATION: [u8; 16] = [
     0x4c, 0x1d, 0x0e, 0x77, 0x9a, 0x2b, 0x4f, 0x63, 0x8e, 0x52, 0xb0, 0x3c, 0xd9, 0x16, 0xf4, 0xa8,
 ];
@@ -28,7 +28,7 @@ const APPLICATION: [u8; 16] = [
 /// No more of the file is read: an id with its line's end is shorter.
 const BYTES_MAX: u64 = 256;
 
-/// What a container engine leaves in the containers it makes.
+/// Files that a container engine leaves in the containers it makes.
 const MARKS_OF_CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// And what it tells their processes.
 const VARIABLES_OF_CONTAINERS: [&str; 2] = ["container", "KUBERNETES_SERVICE_HOST"];
@@ -44,7 +44,7 @@ const OF_IMAGES: [&str; 2] = [
 #[derive(Clone)]
 pub struct MachineId(hmac::Key);
 
-/// Why this machine is not known by an id of its own: what is wrong with a file.
+/// Reason for which this machine is not known by an id of its own: a file, and the fault of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} {why}", .file.display())]
 pub struct Unknown {
@@ -68,7 +68,8 @@ const SHARED: &str = "holds an id that many machines have";
 const OF_IMAGE: &str = "is the container image's, and the same in each of its containers";
 
 impl MachineId {
-    /// This machine's.
+    /// Reads this machine's id: from the file that [`VARIABLE`] names; else, in a container, only
+    /// from one that was mounted into it.
     ///
     /// # Errors
     /// When it has none, or one that is not its own.

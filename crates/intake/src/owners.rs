@@ -28,8 +28,8 @@ impl From<BTreeMap<String, String>> for Owners {
 }
 
 impl Owners {
-    /// Those that are stored, and those that the flags name: they replace the stored ones. What is
-    /// to be stored of that.
+    /// Joins the stored owners with those that the flags name, which replace them, and returns the
+    /// operations that store the change.
     pub fn named(
         mut all: BTreeMap<String, String>,
         named: BTreeMap<String, String>,
@@ -48,12 +48,13 @@ impl Owners {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose this PBX is, where that is known.
+    /// Returns the broker's user that this PBX belongs to; `None` where none has published for it
+    /// yet.
     pub fn of(&self, pbx: &str) -> Option<String> {
         self.lock().get(pbx).cloned()
     }
 
-    /// Whose this PBX is by the flags: nobody can hand it over.
+    /// Returns the user that `--pbx-owner` names for this PBX: nobody can hand it over.
     pub fn named_owner(&self, pbx: &str) -> Option<&str> {
         self.named.get(pbx).map(String::as_str)
     }
@@ -63,7 +64,7 @@ impl Owners {
         self.lock().insert(pbx.to_owned(), user.to_owned());
     }
 
-    /// What is stored of that.
+    /// Operation that stores a PBX's owner.
     pub fn op(pbx: &str, user: &str) -> Op {
         Op::meta(format!("{OWNER_PREFIX}{pbx}"), user)
     }
@@ -75,7 +76,8 @@ impl Owners {
         owners.len() >= OWNED_MAX && owners.iter().filter(own).count() >= OWNED_MAX
     }
 
-    /// Whether this user may tell of this PBX; what is to be stored of that.
+    /// Checks that this user may publish for this PBX; the first to do so becomes its owner, and
+    /// the operation returned stores that.
     pub(super) fn owned(&self, pbx: &str, user: Option<&str>) -> Result<Option<Op>, String> {
         let mut owners = self.lock();
         match (owners.get(pbx), user) {

@@ -20,18 +20,18 @@ pub(super) struct Pbx {
     pub(super) assembler: Assembler,
     /// Call detail records, folded to calls of their own where no events tell of them.
     ///
-    /// Whether a PBX tells events is not configured but heard: an AMI user with `read = cdr` tells
-    /// records alone. So every record of an unknown call is kept, and is folded when it was waited
-    /// for long enough, nobody has told of its call meanwhile, and the events of the PBX, where
-    /// there are any, have come past its end: a queue of CDRs is read faster than one of channel
-    /// events.
+    /// Whether a PBX reports events is not configured but learned: an AMI user with `read = cdr`
+    /// reports records alone. So every record of an unknown call is kept, and is folded when it was
+    /// waited for long enough, nothing has reported its call meanwhile, and the events of the PBX,
+    /// where there are any, have come past its end: a queue of CDRs is read faster than one of
+    /// channel events.
     pub(super) records: Folder,
     /// Calls that were known when their records had been waited for, since they were counted last.
     known: u64,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
     pub(super) just_finished: BTreeMap<String, Known>,
-    /// When nobody listened.
+    /// Spans in which nobody listened to it.
     pub(super) outages: Outages,
     /// The second account of its calls (`--catch-up`).
     pub(super) second: Option<Second>,
@@ -50,13 +50,13 @@ impl Pbx {
         }
     }
 
-    /// Nobody listens since then.
+    /// Begins an outage: events after `since` may be missing.
     pub(super) fn lost(&mut self, since: EventTime) {
         self.assembler.lost(since);
         self.outages.begins(since);
     }
 
-    /// The stream goes on.
+    /// Ends the outage: events come again.
     pub(super) fn back(&mut self, now: EventTime) {
         self.assembler.back(now);
         self.outages.ends(now);
@@ -142,12 +142,12 @@ impl Pbx {
         self.just_finished.contains_key(id)
     }
 
-    /// What was taken is on the disk: the spool remembers it from here on.
+    /// Forgets the calls that the last commit has stored: the spool remembers them from here on.
     pub(super) fn committed(&mut self) {
         self.just_finished.clear();
     }
 
-    /// What the assembler ignored or set right since the last time, as durable counters.
+    /// Adds durable counters of what the assembler ignored or set right since the last call.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
         let since = std::mem::take(&mut self.assembler.counts);
         let dropped = since.facts_dropped + std::mem::take(&mut self.records.facts_dropped);
@@ -195,7 +195,8 @@ impl Pbx {
     }
 }
 
-/// Whether a channel is born that begins another call than the finished one with its id.
+/// Returns `true` for the birth of a channel that begins another call than the finished one with
+/// its id.
 fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     match event {
         PbxEvent::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
@@ -219,13 +220,13 @@ fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
     }
 }
 
-/// Under which name the spool keeps the `server_name` first heard on this PBX's stream.
+/// Name under which the spool keeps the first `server_name` of this PBX's stream.
 pub fn server_key(pbx: &str) -> String {
     format!("first-server:{pbx}")
 }
 
-/// Which PBX a frame speaks of. The first `server_name` on a PBX's stream is that PBX; another
-/// one is another PBX, whose unique ids may be the same.
+/// Id of the PBX that a frame speaks of. The first `server_name` on a PBX's stream is that PBX;
+/// another one is another PBX, whose unique ids may be the same.
 pub(super) fn pbx_of(
     source: &mut SourceStatus,
     server: Option<&str>,

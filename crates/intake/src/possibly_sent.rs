@@ -8,8 +8,8 @@ use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 
-/// The moments, by the sources' URLs; of a stream that is seen for the first time it is now. One
-/// that an older version has read has none: all that it holds was sent from here.
+/// The moments, by `SourceSettings::shown`; of a stream that is seen for the first time it is now.
+/// One that an older version has read has none: all that it holds was sent from here.
 ///
 /// # Errors
 /// When the spool cannot be read or written.

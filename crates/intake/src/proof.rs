@@ -1,5 +1,5 @@
-//! What proves that a source is heard, and what its account turns out to lack: an account without
-//! rights is let in like any other, and hears nothing for ever.
+//! What proves that a source receives events, and what its account turns out to lack: an account
+//! without rights is let in like any other, and receives nothing for ever.
 
 use super::settings::SourceSettings;
 use callbridge_asterisk::subscription_probe::MissingRight;
@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Channels show a variable in each of their events; after so many without it they do not.
 const EVENTS_CHECKED: u32 = 40;
 
-/// What is said of events without a time.
+/// Advice shown for a source whose events carry no time.
 const TIMES: &str = "events carry no time, and that of their arrival is used: set \
                      timestampevents = yes in manager.conf, then `manager reload`";
 
-/// What is known of one source.
+/// Evidence of one source: that it receives events, and what its account lacks.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
-    /// An event was heard since the line is up.
+    /// An event has come since the line is up.
     pub(super) received: bool,
-    /// It is known whether events carry times.
+    /// An event has shown whether they carry times; checked once for each time the line comes up.
     pub(super) timed: bool,
     /// Variables that leads come from, and that no channel has shown.
     unseen: Vec<String>,
@@ -53,7 +53,7 @@ impl Proof {
         self.lacks.insert(lacking, what);
     }
 
-    /// For `status`.
+    /// Lists what the account lacks, for `status`.
     pub(super) fn shown(&self) -> Vec<status::MissingRight> {
         let lacks = self.lacks.iter();
         let lack = |(kind, what): (&status::Lacking, &String)| status::MissingRight {
@@ -63,13 +63,13 @@ impl Proof {
         lacks.map(lack).collect()
     }
 
-    /// It is said that nothing is heard.
+    /// Returns `true` when the account is known to receive no events of calls.
     pub(super) fn is_deaf(&self) -> bool {
         self.lacks.contains_key(&status::Lacking::Calls)
     }
 
-    /// What was told proves that the source is heard. A record of a call proves nothing of the
-    /// channels that a manager account should hear, and neither do answers to questions of ours.
+    /// Takes an event as proof that the source receives. A record of a call proves nothing of the
+    /// channels that a manager account should receive, and neither do answers to questions of ours.
     pub(super) fn on_event(
         &mut self,
         settings: &SourceSettings,
@@ -81,7 +81,7 @@ impl Proof {
         let event = match event {
             PbxEvent::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
             PbxEvent::Cdr(_) if !channels => None,
-            // Whoever may not read `system` hears nothing of that.
+            // Whoever may not read `system` receives nothing of that.
             PbxEvent::Mark(Mark::FullyBooted { .. }) => {
                 self.lacks.remove(&status::Lacking::System);
                 return;
@@ -105,7 +105,7 @@ impl Proof {
             return;
         }
         self.received = true;
-        // Whoever hears calls needs no event of its own.
+        // Whoever receives calls needs no event of its own.
         self.lacks.remove(&status::Lacking::Calls);
         self.lacks.remove(&status::Lacking::Echo);
         if *state == SourceState::Connected {

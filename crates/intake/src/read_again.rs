@@ -9,7 +9,7 @@ use callbridge_source::SourceUrl;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{Error, Op, PeerOutcome, Store, UnreadMessage, tables};
 
-/// How the words begin with which a message of a newer version is set aside.
+/// Beginning of the words with which a message of a newer version is set aside.
 const NEWER: &str = "version: it is ";
 
 /// Versions that are counted each by itself; whoever publishes may name any.
@@ -22,7 +22,8 @@ pub(super) fn count_newer(why: &str) -> Option<Op> {
     Some(Op::count(format!("messages_of_version_{version}"), 1))
 }
 
-/// It was set aside for its version, as these words say: a newer callbridge may read it.
+/// Returns `true` when these words say that a message was set aside for its version: a newer
+/// callbridge may read it.
 pub fn is_newer(why: &str) -> bool {
     why.starts_with(NEWER)
 }
@@ -53,8 +54,8 @@ pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     read(&message.bytes, by).map_err(|wrong| wrong.words)
 }
 
-/// Whether its publisher may tell of its PBX. A message that an older version has kept names
-/// nobody: whoever reads it again has looked at it.
+/// Checks that its publisher may report calls of its PBX. A message that an older version has kept
+/// names no publisher: whoever reads it again has looked at it.
 ///
 /// # Errors
 /// When the store cannot be read; in words where it may not.
@@ -74,7 +75,8 @@ pub fn may_report(
     })
 }
 
-/// What marks a call that may have been sent before this state began to read its stream.
+/// Operation that marks a call which may have been sent before this state began to read its stream;
+/// `None` for any other.
 ///
 /// # Errors
 /// When the store cannot be read.

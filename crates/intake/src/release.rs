@@ -16,7 +16,7 @@ use callbridge_spool::{Act, Error, Handle, Op, Row, RowId, State, Step, Store, t
 use futures_util::future::join_all;
 use std::time::Duration;
 
-/// How long a call waits for its lead.
+/// Longest time a call waits for its lead or employee.
 pub const PARKED_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Rows of one read and one transaction at most.
 const PAGE: usize = 100;
@@ -56,7 +56,7 @@ pub async fn release_given(
     release_some(spool, phones, rules, people, (Some(act), act.at)).await
 }
 
-/// Whose act it is, where it is a person's; and now.
+/// The act of the person who gave the lead, `None` for a release by itself; and now.
 type By<'a> = (Option<&'a Act>, EventTime);
 
 async fn release_some(
@@ -159,7 +159,7 @@ async fn release_rows(
     join_all(writes).await.into_iter().sum()
 }
 
-/// What becomes of a letter that is judged so now; `None` where all stays as it is.
+/// Step of a letter that is judged so now; `None` where all stays as it is.
 fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     let waits = match row.state {
         State::Parked => true,

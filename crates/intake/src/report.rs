@@ -11,20 +11,20 @@ const ROOM: u32 = 8;
 /// And one more after each of these times.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
 
-/// What has happened to a line since it was last told of.
+/// Changes of a source's line since they were last logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// It is up, or down; `None` where that is as it was.
+    /// New state, up or down; `None` where it has not changed.
     pub up: Option<bool>,
-    /// Why it is or was down, or why events are missing.
+    /// Reason for which it is or was down, or events are missing.
     pub why: Option<String>,
-    /// When nobody listened: the first beginning and the last end.
+    /// Span of the gaps: the first beginning and the last end.
     pub gap: Option<(EventTime, EventTime)>,
     /// The length of all gaps in it.
     pub missing: Duration,
-    /// How many there were.
+    /// Number of gaps in that span.
     pub gaps: u32,
-    /// How often the line came up.
+    /// Times the line came up.
     pub reconnects: u32,
 }
 
@@ -70,10 +70,10 @@ pub struct Reports(Vec<Report>);
 struct Report {
     /// Of the room for lines, so much is taken.
     logged: u32,
-    /// When there was room for one more last.
+    /// Moment from which the next room for a line is counted.
     filled: Option<EventTime>,
     unreported: Option<News>,
-    /// Why it went down, until it is up again.
+    /// Reason for which the line went down; `None` while it is up.
     down: Option<String>,
 }
 
@@ -95,8 +95,8 @@ impl Reports {
         news.why = why.or(news.why.take());
     }
 
-    /// It is down. In one outage another reason is told with its end, unless it is one of `ours`,
-    /// which somebody has to mend.
+    /// Notes that the line is down. In one outage another reason is logged with its end, unless it
+    /// is one of `ours`, which somebody has to mend.
     pub fn down(&mut self, at: usize, why: String, is_ours: bool) {
         let report = self.of(at);
         let is_known = report.down.replace(why.clone()).is_some();
@@ -113,7 +113,7 @@ impl Reports {
         self.of(at).unreported.get_or_insert_default().why = Some(why);
     }
 
-    /// A gap has ended.
+    /// Adds a gap that has ended to what is to be logged.
     pub fn gap(&mut self, at: usize, gap: &Gap) {
         let news = self.of(at).unreported.get_or_insert_default();
         let from = news.gap.map_or(gap.from, |(from, _)| from.min(gap.from));
@@ -122,7 +122,7 @@ impl Reports {
         news.gaps += 1;
     }
 
-    /// What is to be told now, with the places of the sources.
+    /// Takes the changes for which the log has room now, with the places of their sources.
     pub fn take(&mut self, now: EventTime) -> Vec<(usize, News)> {
         let reports = self.0.iter_mut().enumerate();
         reports

@@ -1,5 +1,5 @@
 //! The loop of the intake: a group of items is taken, assembled, judged and committed; only then
-//! does each source hear its verdict. While the disk is full nothing more is taken, and nothing
+//! does each source get its verdict. While the disk is full nothing more is taken, and nothing
 //! taken is lost.
 
 use super::core::{Batch, Intake};
@@ -31,13 +31,13 @@ const IDLE_WAKE: Duration = Duration::from_secs(1);
 /// The people in force, replaced as a whole when a list changes.
 pub type SharedPeople = Arc<RwLock<Arc<People>>>;
 
-/// What others look at.
+/// Views of the intake for `status`, metrics and the notice of readiness.
 pub struct ShellViews {
-    /// How each source is doing.
+    /// Status of each source, in the order of the flags; renewed with each turn of the loop.
     pub statuses: watch::Sender<Vec<status::SourceStatus>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
-    /// What came of events of the CRM, those of the streams among them.
+    /// Counts webhook events by kind and result, those that come over streams among them.
     pub webhooks: Arc<Tally>,
 }
 
@@ -52,21 +52,21 @@ impl ShellViews {
     }
 }
 
-/// What the loop works with.
+/// Parts that the loop of the intake works with.
 pub struct Shell {
-    /// The pure part.
+    /// Assembles and judges calls, without clock, socket or file.
     pub intake: Intake,
-    /// Where the sources' items come out.
+    /// End of the ring from which the sources' items are taken.
     pub ring: RingEnd,
     /// The way back to each source, in the order of the flags.
     pub verdicts: Vec<Verdicts>,
-    /// The durable state.
+    /// Stores calls and positions; each batch is one transaction.
     pub spool: spool::Handle,
     /// Asked for ids of calls that are finished already.
     pub memory: spool::FinishedCalls,
-    /// Leads and employees.
+    /// Lists of leads and employees in force, shared with whoever renews them.
     pub people: SharedPeople,
-    /// What others look at.
+    /// Channels by which others see the state of the sources.
     pub views: ShellViews,
     /// The stop was given: nobody waits for a full disk any more.
     pub stopped: watch::Receiver<bool>,
@@ -74,12 +74,13 @@ pub struct Shell {
     pub mask_phones: bool,
     /// Beats while the loop turns.
     pub pulse: Pulse,
-    /// Sources that are files.
+    /// Checks the format of sources that are files, beside the loop.
     pub files: Files,
 }
 
 impl Shell {
-    /// Runs until every source is gone. What was taken is committed, and its sources have heard.
+    /// Runs until every source is gone. What was taken is committed by then, and its sources have
+    /// their verdicts.
     ///
     /// # Errors
     /// When the spool is gone for good, or two endpoints conflict.
@@ -212,7 +213,7 @@ impl Shell {
         }
     }
 
-    /// What has become known of the sources goes into the log.
+    /// Logs what has become known of the sources since the last commit.
     fn report(&mut self) {
         for (source, words) in self.files.formats_found() {
             if self.intake.has_read_nothing(source) {
@@ -309,7 +310,7 @@ impl Shell {
         Ok(done)
     }
 
-    /// What became of the events among them: in the log, and counted.
+    /// Logs and counts the results of the webhook events among the operations.
     fn log_deliveries(&self, ops: &[Op], done: &[Done]) {
         for (op, done) in ops.iter().zip(done) {
             if let (Op::Delivery(delivery), Done::Delivered(delivered)) = (op, done) {
@@ -362,8 +363,9 @@ fn waiting(ops: &[Op]) -> Vec<Finished> {
     finished.filter(waits).cloned().collect()
 }
 
-/// What a waiting call lacks may have become known between its verdict and its commit, and nobody
-/// looked at it then. Whoever learns something from here on finds it in the spool.
+/// Releases calls that lack nothing any more: a lead may have become known between a call's verdict
+/// and its commit, when nobody could find the call. From here on the spool has it for whoever
+/// learns something.
 async fn recheck(
     waiting: &[Finished],
     people: &People,

@@ -38,7 +38,7 @@ impl Second {
         }
     }
 
-    /// It is read to its present end.
+    /// Finishes its open calls: the file is read to its present end.
     pub(super) fn at_end(&mut self, now: EventTime) {
         self.assembler.finish_all(now);
         self.folder.at_end(now);
@@ -80,7 +80,7 @@ impl Second {
         }
     }
 
-    /// What is kept of it.
+    /// Adds the operations that store its open calls and those that are held.
     pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
         Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
         Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);

@@ -10,14 +10,14 @@ use callbridge_mapping::{Rules, Trunks};
 use callbridge_source::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 
-/// What the flags say of assembling.
+/// Flags of the intake that hold for all sources.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`, for the trunks of no PBX yet.
     pub calls: callbridge_call::Settings,
-    /// `--pbx-timezone`
+    /// The value of `--pbx-timezone`, for times without an offset.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// `--columns`
+    /// The value of `--columns`: the order of a CEL file's columns.
     pub cel_columns: Option<callbridge_asterisk::Columns>,
     /// Our own clock is plainly wrong while it shows an earlier time: calls are held then.
     pub clock_right_from: EventTime,
@@ -26,7 +26,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How the calls of this PBX are assembled.
+    /// Settings of the assembler for this PBX: those of the flags with the endpoints of its trunks.
     ///
     /// # Errors
     /// When two equally long endpoints can match one channel.
@@ -42,29 +42,31 @@ impl Settings {
     }
 }
 
-/// What the intake has to know of a source.
+/// Facts of one source that the intake needs.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Its URL as it was given: what its place and its gaps are kept under, whatever it is called.
+    /// Key of its stored position and gaps, whatever it is called: its URL as it was given, for a
+    /// stream `stream:VHOST?NAME` without its hosts.
     pub shown: String,
-    /// The same without the file of its secret, for JSON.
+    /// URL as it was given, without the file of its secret, for JSON.
     pub url: String,
-    /// What people know it by: `office/ami`.
+    /// Label in logs, status and metrics: `office/ami`.
     pub label: String,
     /// The id of its PBX.
     pub pbx: String,
-    /// What its frames are.
+    /// Format in which its frames are written.
     pub format: Format,
-    /// It is a file.
+    /// The source is a file, which has a present end.
     pub file: bool,
-    /// It tells what happens once and never again (AMI, WebSocket): what nobody hears is lost.
+    /// The source reports each event once and never again (AMI, ESL, WebSocket): events that nobody
+    /// receives are lost.
     pub forgets: bool,
     /// `--catch-up`: a second account of the calls that another source tells.
     pub catch_up: bool,
 }
 
 impl SourceSettings {
-    /// It is a stream of calls, which others may have read and sent.
+    /// Returns `true` for a stream of calls, which others may have read and sent.
     pub fn is_stream_of_calls(&self) -> bool {
         self.format.carries_whole_calls() && self.stream().is_some()
     }
@@ -108,25 +110,26 @@ pub fn label_all(sources: &mut [SourceSettings]) {
     }
 }
 
-/// What an earlier run left behind beside open calls.
+/// Memory of an earlier run beside its open calls, read from the spool.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// `server_name` first heard on a stream of this PBX.
+    /// The first `server_name` on a stream of each PBX.
     pub servers: BTreeMap<String, String>,
-    /// When each source, by its URL, was last heard.
+    /// Moment up to which nothing of each source, by [`SourceSettings::shown`], is missing.
     pub last_received: BTreeMap<String, EventTime>,
-    /// The last message that was taken of each stream, by its URL.
+    /// Offset of the last message that was taken of each stream, by [`SourceSettings::shown`].
     pub offsets: BTreeMap<String, u64>,
-    /// When each stream, by its URL, was last found to be another one.
+    /// Last moment at which each stream, by [`SourceSettings::shown`], was found to be another one.
     pub recreated: BTreeMap<String, EventTime>,
     /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
     /// Of PBXs whose calls come whole: the broker's user that published for each first.
     pub owners: Owners,
-    /// When this state began to read each stream of calls, by its URL; none where an older version
-    /// did. Calls that ended before may have been sent by the state before it.
+    /// Moment from which this state has read each stream of calls, by [`SourceSettings::shown`];
+    /// none where an older version did. Calls that ended before may have been sent by the state
+    /// before it.
     pub possibly_sent_before: BTreeMap<String, EventTime>,
-    /// The last gaps.
+    /// Newest gaps of all sources, up to 50.
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.
     pub unmatched: UnmatchedLog,

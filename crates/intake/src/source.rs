@@ -24,37 +24,37 @@ pub(super) struct IntakeSource {
     pub(super) last_received: LastReceived,
     pub(super) gap: CurrentGap,
     pub(super) read: ReadSoFar,
-    /// Where the last event without a time stands among those of its file, whose arrival says
-    /// nothing.
+    /// Place of the last event without a time among those of its file, whose arrival says nothing.
     pub(super) ordered: EventTime,
-    /// It is written in another format than said, in words.
+    /// Words on the other format that it is written in; `None` where it is the one given, or
+    /// nothing is known.
     pub(super) other_format: Option<String>,
     checked: u8,
-    /// Whether it is heard, and what its account lacks.
+    /// Evidence that it receives events, and of what its account lacks.
     pub(super) proof: Proof,
 }
 
 /// Until when nothing of a source is missing.
 #[derive(Default)]
 pub(super) struct LastReceived {
-    /// When it was last heard.
+    /// Arrival of its newest frame, or a later moment up to which nothing is missing.
     pub(super) at: Option<EventTime>,
-    /// When it was heard before that.
+    /// The value of `at` before the newest frame.
     pub(super) before: Option<EventTime>,
-    /// It was heard since that was stored.
+    /// `at` is newer than the moment stored.
     pub(super) is_unstored: bool,
 }
 
 /// The gap of a source that lasts.
 #[derive(Default)]
 pub(super) struct CurrentGap {
-    /// It began here; `None`: there is none.
+    /// Moment of its beginning; `None` when there is no gap now.
     pub(super) since: Option<EventTime>,
     /// The gap that ended last is going to be told once more, by the line itself.
     pub(super) is_reported_again: bool,
 }
 
-/// What is to be acknowledged with the next commit.
+/// Frames and position to acknowledge with the next commit.
 #[derive(Default)]
 pub(super) struct ReadSoFar {
     pub(super) through: Option<u64>,
@@ -91,8 +91,8 @@ impl IntakeSource {
         }
     }
 
-    /// When an earlier run heard it last, where it has left the stream, and when that was another
-    /// one, each by the sources' URLs.
+    /// Restores from an earlier run until when nothing is missing, where the stream was left, and
+    /// when that was another one, each by `SourceSettings::shown`.
     pub(super) fn restore(
         &mut self,
         last_received: &BTreeMap<String, EventTime>,
@@ -108,7 +108,7 @@ impl IntakeSource {
         }
     }
 
-    /// Where the source stands after this frame.
+    /// Notes the arrival and position of a frame.
     pub(super) fn note(&mut self, frame: &Frame) {
         self.read.through = Some(frame.seq);
         self.last_received.before = self.last_received.at;
@@ -126,7 +126,7 @@ impl IntakeSource {
         }
     }
 
-    /// It is a file that was read to its end.
+    /// Returns `true` for a file that was read to its end.
     pub(super) fn is_at_end(&self) -> bool {
         self.settings.file && self.status.state == status::SourceState::Done
     }
@@ -151,7 +151,7 @@ impl IntakeSource {
         self.other_format.clone()
     }
 
-    /// As it is shown.
+    /// Status with the faults found so far.
     pub(super) fn shown(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.why = shown.why.or_else(|| self.other_format.clone());
@@ -177,8 +177,7 @@ impl IntakeSource {
     }
 }
 
-/// What the arrival of this event says of its time: where one without a time stands among those of
-/// its file.
+/// Timing of this event by its arrival: an event without a time stands where it does in its file.
 pub(super) fn timing(
     ordered: &mut EventTime,
     settings: &SourceSettings,

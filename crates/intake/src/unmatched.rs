@@ -7,14 +7,14 @@ use callbridge_spool::Op;
 
 /// Prefixes kept; the channels of all others are counted together.
 const KEPT: usize = 32;
-/// What those are called.
+/// Prefix under which the channels of all others are counted.
 pub const OTHERS: &str = "other";
 /// Under which name the spool keeps them.
 pub const KEY: &str = "unmatched";
 /// One that has not been seen for so long is forgotten.
 const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
 
-/// What was seen, in the order in which it was first seen.
+/// Prefixes and their counts, in the order in which they were first seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
@@ -84,7 +84,7 @@ impl UnmatchedLog {
         std::mem::take(&mut self.unreported)
     }
 
-    /// What is to be stored, where it has changed.
+    /// Operation that stores them; `None` when nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -94,7 +94,7 @@ impl UnmatchedLog {
         Some(Op::meta(KEY, value))
     }
 
-    /// As `status` lists them.
+    /// Prefixes as `status` lists them.
     pub fn listed(self) -> Vec<status::Unmatched> {
         self.seen
     }

@@ -26,7 +26,7 @@ const LIVE_WITHIN: Duration = Duration::from_secs(60);
 struct WaitingCall {
     pbx: String,
     call: FinishedCall,
-    /// It may have been sent by the state before this one.
+    /// The state before this one may have sent the call.
     possibly_sent: bool,
 }
 
@@ -34,10 +34,10 @@ struct WaitingCall {
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
     waiting: Vec<WaitingCall>,
-    /// What messages of other kinds mean for calls before them.
+    /// Operations of other kinds of messages, which follow the calls of the same batch.
     after_calls: Vec<Op>,
-    /// When this state began to read each source: calls that ended before may have been sent by the
-    /// state before it.
+    /// Moment from which this state has read each source: calls that ended before may have been
+    /// sent by the state before it.
     possibly_sent_before: BTreeMap<String, EventTime>,
     owners: Owners,
 }
@@ -52,8 +52,8 @@ impl WholeCalls {
         }
     }
 
-    /// What ended before this moment may have been sent from here, or by another; what is to be
-    /// stored of that.
+    /// Marks all calls of this stream that ended before `before`: they may have been sent from
+    /// here, or by another. The operation returned stores that.
     pub(super) fn may_have_been_sent(&mut self, shown: String, before: EventTime) -> Op {
         let key = format!("{STREAM_BEGAN}{shown}");
         self.possibly_sent_before.insert(shown, before);
@@ -115,7 +115,7 @@ impl WholeCalls {
         Ok(owned)
     }
 
-    /// Whose the PBXs are.
+    /// Returns the PBXs' owners; clones share one table.
     pub(super) fn owners(&self) -> Owners {
         self.owners.clone()
     }
@@ -138,7 +138,7 @@ impl WholeCalls {
         ops
     }
 
-    /// What came while our clock was wrong came now.
+    /// Dates what came while our clock was wrong to `now`.
     pub(super) fn clock_is_right(&mut self, now: EventTime) {
         for WaitingCall { call, .. } in &mut self.waiting {
             call.live = now.since(call.ended) <= LIVE_WITHIN;
@@ -165,7 +165,7 @@ fn ignored() -> Op {
     Op::count("messages_ignored", 1)
 }
 
-/// What became of calls elsewhere.
+/// Operation that settles calls by the outcomes that another state has published.
 fn outcomes(frame: &Frame) -> Result<Op, String> {
     let settlement = Settlement {
         outcomes: Outcomes::read(&frame.bytes)?,

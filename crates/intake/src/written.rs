@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 /// A file that tells nothing is looked into so often.
 const LOOKS_MAX: u8 = 3;
 
-/// Why nothing of it can be read; `None` where something can, or nothing is there yet.
+/// Says why nothing of a source can be read; `None` where something can, or nothing is there yet.
 pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
     match fit {
         FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
@@ -54,7 +54,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those among these sources.
+    /// Chooses the files among these sources.
     pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
         let is_file = |url: &SourceUrl| matches!(url.transport, Transport::File { .. });
         let files = (0..).zip(sources).filter(|(_, url)| is_file(url));
@@ -77,7 +77,8 @@ impl Files {
             .spawn_blocking(move || (source, of_file(&url, settings)));
     }
 
-    /// What was found since, of those that are written otherwise.
+    /// Takes the files that were found to be written otherwise since the last call, with words on
+    /// their format.
     pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
         let mut found = Vec::new();
         while let Some(looked) = self.looks.try_join_next() {

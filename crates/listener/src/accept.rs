@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, unix};
 use tokio::time::{Instant, sleep_until};
 
-/// Between two tries.
+/// Pause after an accept that failed, before the next one.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Trouble that comes and goes is said no more often.
+/// Least time between two log lines about trouble that comes and goes.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Something that hands over connections.
+/// A listener that hands over connections.
 pub trait Accept {
     /// A connection and its other end.
     type Taken;
 
-    /// The next one.
+    /// Polls for the next connection and its other end.
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>>;
 }
 
@@ -42,7 +42,7 @@ impl Accept for UnixListener {
 /// Takes connections of one listener, whatever an accept answers.
 #[derive(Debug)]
 pub struct Acceptor {
-    /// The flag, or what else the listener is known by.
+    /// The listener's flag, or another name that the log shows.
     name: &'static str,
     again_at: Option<Instant>,
     /// Tries that failed since the last connection.
@@ -51,7 +51,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// For the listener of this name.
+    /// An acceptor for the listener of this name.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -61,7 +61,7 @@ impl Acceptor {
         }
     }
 
-    /// The next connection. It may be dropped and asked for again: what it waits for is kept.
+    /// Waits for the next connection. Safe to cancel: the pause that it waits for is kept.
     pub async fn next<L: Accept>(&mut self, listener: &L) -> L::Taken {
         loop {
             if let Some(at) = self.again_at {

@@ -7,12 +7,12 @@ use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 
-/// Of an answer.
+/// The body of an answer, whole or in pieces.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
-/// Why a body ended before its end.
+/// An error of the source of a body, which breaks the body off before its end.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An answer of this type.
+/// An answer with this content type.
 pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -22,7 +22,7 @@ pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> R
     response
 }
 
-/// A body that is there.
+/// A body that is complete in memory.
 pub fn whole(bytes: impl Into<Bytes>) -> Body {
     let whole = Full::new(bytes.into());
     whole.map_err(|never| match never {}).boxed_unsync()

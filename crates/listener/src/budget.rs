@@ -1,9 +1,9 @@
-//! Bytes that strangers may hold in memory together.
+//! Bytes that clients may hold in memory together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many bytes are left. Clones share them.
+/// A number of bytes that shares are taken from. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ByteBudget(Arc<AtomicUsize>);
 
@@ -15,12 +15,12 @@ pub struct ByteShare {
 }
 
 impl ByteBudget {
-    /// Of so many bytes.
+    /// A budget of so many bytes, all of them free.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// Nothing of it, yet.
+    /// Returns an empty share, which grows by [`ByteShare::grow_to`].
     pub fn share(&self) -> ByteShare {
         ByteShare {
             budget: self.clone(),
@@ -28,14 +28,15 @@ impl ByteBudget {
         }
     }
 
-    /// Bytes that nobody holds.
+    /// Bytes of the budget that no share holds.
     pub fn left(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl ByteShare {
-    /// Grows to so many bytes; false where the budget has not so many, and then nothing changes.
+    /// Grows the share to so many bytes; returns `false` where the budget has not so many left, and
+    /// then nothing changes.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let left = &self.budget.0;
@@ -48,7 +49,7 @@ impl ByteShare {
         taken.is_ok()
     }
 
-    /// Gives all of it back.
+    /// Gives the whole share back to the budget.
     pub fn give_back(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.budget.0.fetch_add(bytes, Ordering::Relaxed);

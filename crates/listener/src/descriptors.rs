@@ -3,9 +3,9 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As many as the shipped unit gives.
+/// The soft limit aimed at, the same as in the shipped unit.
 const WANTED: u64 = 4096;
-/// A listener takes no more than one in so many.
+/// Divisor of the limit: a listener takes no more than a quarter.
 const PART: u64 = 4;
 
 /// Raises the soft limit where the hard one lets us. Shells give 1024, which is little beside a
@@ -26,7 +26,8 @@ pub fn raise() {
     }
 }
 
-/// How many connections a listener may hold that would like `wanted`.
+/// Returns the number of connections that a listener may hold which would like `wanted`: at most a
+/// quarter of the soft limit, at least one.
 pub fn share(wanted: usize) -> usize {
     part(wanted, getrlimit(Resource::Nofile).current)
 }

@@ -6,7 +6,7 @@
 //! | [`places`] | who is connected, and who makes room when all places are taken |
 //! | [`serve`] | connections with limits: their number, the head, one request, the whole time |
 //! | [`body`] | the bodies of requests and answers |
-//! | [`budget`] | bytes that strangers may hold in memory together |
+//! | [`budget`] | bytes that clients may hold in memory together |
 //! | [`descriptors`] | how many of the process's descriptors one listener may take |
 
 pub mod accept;

@@ -14,10 +14,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
-/// Whose connections are counted together.
+/// The origin by which connections are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerGroup {
-    /// An address.
+    /// A whole IPv4 address, also one that is written as IPv6.
     V4(Ipv4Addr),
     /// The first half of an address: the other half is its owner's to choose.
     V6([u16; 4]),
@@ -35,7 +35,7 @@ impl From<IpAddr> for PeerGroup {
     }
 }
 
-/// The places.
+/// The connections of one listener, and the choice of the one to cut when it is full.
 #[derive(Debug, Default)]
 pub struct Places {
     taken: Arc<Mutex<Taken>>,
@@ -46,10 +46,10 @@ type Connections = BTreeMap<u64, Option<AbortHandle>>;
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    /// Those whose request is not whole yet, by origin, the longest waiting first. No origin is
-    /// without any.
+    /// Connections whose request is not whole yet, by origin, the longest waiting first. No origin
+    /// is without any.
     waiting: BTreeMap<PeerGroup, Connections>,
-    /// Those that are being answered.
+    /// Connections whose request is being answered, which are not cut.
     answering: Connections,
     /// All that have not ended, those that are being cut among them.
     held: usize,
@@ -91,7 +91,7 @@ impl Taken {
         gone
     }
 
-    /// Who makes room; `roll` gives a number below its own.
+    /// Chooses the connection to cut; `roll` gives a number below its own.
     fn whom(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
         let most = self.waiting.values().map(BTreeMap::len).max()?;
         let those: Vec<_> = self
@@ -107,12 +107,12 @@ impl Taken {
 }
 
 impl Places {
-    /// With nobody in them.
+    /// An empty set of places; the caller holds to its own limit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a place.
+    /// Takes a place for a connection of this origin, also beyond the limit.
     pub fn enter(&self, origin: PeerGroup) -> ConnectionPlace {
         let mut taken = lock(&self.taken);
         let id = taken.next;
@@ -126,7 +126,7 @@ impl Places {
         }
     }
 
-    /// How the connection in that place is cut.
+    /// Stores the handle that cuts the connection in that place.
     pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
         let mut taken = lock(&self.taken);
         let Taken {
@@ -139,12 +139,12 @@ impl Places {
         }
     }
 
-    /// How many have not ended.
+    /// Number of connections that have not ended, those being cut among them.
     pub fn held(&self) -> usize {
         lock(&self.taken).held
     }
 
-    /// Whether anybody could make room.
+    /// Returns `true` where a connection waits for its request and could be cut.
     pub fn is_anybody_waiting(&self) -> bool {
         !lock(&self.taken).waiting.is_empty()
     }
@@ -163,12 +163,12 @@ impl Places {
 }
 
 impl ConnectionPlace {
-    /// Its number: later ones are higher.
+    /// The connection's number: later ones are higher.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// With whom its connection is counted together.
+    /// The origin with whose connections this one is counted together.
     pub const fn origin(&self) -> PeerGroup {
         self.origin
     }

@@ -22,28 +22,29 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-/// Of one request.
+/// Headers of one request, at most.
 const HEADERS_MAX: usize = 64;
-/// Bytes of a request's head, and of what is read of its body at a time.
+/// Bytes of a request's head, and of its body that are read at a time.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// What a listener bears.
+/// Bounds on connections and their time, so that slow or many clients do no harm.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Most connections held at the same time.
     pub connections: usize,
     /// A connection that has no whole head by then (and no TLS before it) is cut.
     pub head_within: Duration,
-    /// From the head to the end of the answer.
+    /// Time from the head to the end of the answer.
     pub answer_within: Duration,
-    /// What is under way at the end has so long.
+    /// Time for answers under way when the listener stops; then they are cut.
     pub stop_within: Duration,
     /// More than one request may come on a connection.
     pub keep_alive: bool,
 }
 
 impl Limits {
-    /// Of few who have their one request ready: Prometheus, a load balancer, people with `curl`.
+    /// Limits for few clients who have their one request ready: Prometheus, a load balancer, people
+    /// with `curl`.
     pub const FEW: Self = Self {
         connections: 32,
         head_within: Duration::from_secs(8),
@@ -53,7 +54,7 @@ impl Limits {
     };
 }
 
-/// Answers requests.
+/// A handler of requests, shared by all connections of a listener.
 pub trait AnswerHttp: Send + Sync + 'static {
     /// Answers one. What holds the place's [`ConnectionPlace::answer`] meanwhile is not cut to
     /// make room.
@@ -70,13 +71,13 @@ pub trait AnswerHttp: Send + Sync + 'static {
 /// A listener, by the name of its flag.
 #[derive(Debug)]
 pub struct Open {
-    /// The flag.
+    /// The flag that opened the listener, as the log names it.
     pub name: &'static str,
-    /// What listens.
+    /// The bound socket, which takes connections.
     pub listener: TcpListener,
-    /// The TLS settings in force, where it speaks TLS.
+    /// The TLS settings in force; `None` for a listener without TLS.
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    /// What it bears.
+    /// Bounds on its connections and their time.
     pub limits: Limits,
 }
 
@@ -104,7 +105,7 @@ impl<A: AnswerHttp> AnswerBoxed for A {
     }
 }
 
-/// Serves until `stop`.
+/// Serves connections until `stop` ends, then gives open ones their time to end.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let answer: Arc<dyn AnswerBoxed> = answer;
     let Open {
@@ -154,7 +155,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     }
 }
 
-/// One connection.
+/// A connection from its accept to its end.
 struct Line {
     answer: Arc<dyn AnswerBoxed>,
     place: ConnectionPlace,

@@ -12,25 +12,26 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 use url::form_urlencoded;
 
-/// What RFC 3986 leaves as it is. A space is `%20`: Asterisk's `hashcompat=yes` leaves a plus.
+/// Characters to be percent-encoded: all but those that RFC 3986 leaves as they are. A space is
+/// `%20`: Asterisk's `hashcompat=yes` leaves a plus.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Who calls, and over which trunk.
+/// Query of a dialplan: the caller's number, and the trunk of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// As the PBX shows it.
+    /// The caller's number as the PBX shows it.
     pub phone: String,
     /// The trunk's name; empty where there is one alone.
     pub trunk: String,
-    /// Its PBX, where several have a trunk of that name; else empty.
+    /// The trunk's PBX, where several have a trunk of that name; else empty.
     pub pbx: String,
 }
 
-/// How an answer is written.
+/// Form in which an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// An object, for FreeSWITCH and people.
@@ -41,7 +42,7 @@ pub enum Format {
 }
 
 impl Question {
-    /// Of a query, with the form of the answer. What it lacks is empty; what it has twice counts
+    /// Reads a query, with the form of the answer. What it lacks is empty; what it has twice counts
     /// once, the first time.
     pub fn read(query: &str) -> (Self, Format) {
         let (mut question, mut format) = (Self::default(), None);
@@ -85,7 +86,7 @@ impl Question {
     }
 }
 
-/// Who calls, as far as it is known.
+/// Verdict on the caller, serialized as `yes`, `several` or `no`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Known {
@@ -93,27 +94,27 @@ pub enum Known {
     Yes,
     /// Several have it; which of them calls nobody knows.
     Several,
-    /// None, and why.
+    /// No lead is known, for this reason.
     No(Why),
 }
 
-/// Why nobody is known.
+/// Reason why no lead is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Why {
     /// No lead has the number.
     NoLead,
-    /// It is no number of a customer: hidden, an extension, or no number at all.
+    /// The text is no number of a customer: hidden, an extension, or no number at all.
     NoNumber,
     /// No trunk has that name, or none was named and there are several.
     NoTrunk,
-    /// It took too long.
+    /// The look-up took longer than its time.
     Late,
-    /// Too many were waiting.
+    /// The queue of look-ups was full.
     Full,
-    /// Whoever asks may not.
+    /// The client's address or secret is not allowed.
     Refused,
-    /// It was no question.
+    /// The request has another path, or a method other than GET and HEAD.
     #[strum(serialize = "bad_request")]
     Bad,
 }
@@ -124,30 +125,30 @@ impl Serialize for Known {
     }
 }
 
-/// What is answered. Nothing in it can mean anything to a dialplan.
+/// Answer to a question. Nothing in it can mean anything to a dialplan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// Whether one lead has the number.
+    /// Verdict on the caller: one lead has the number, several have it, or none.
     pub known: Known,
     /// The lead, as the call will be journaled if the dialplan says nothing else.
     pub lead: Option<LeadId>,
-    /// Its name.
+    /// Name of the lead, cleaned by `harmless`; `None` where it is not known.
     pub name: Option<String>,
     /// The extension of the responsible employee on this trunk's list.
     pub extension: Option<String>,
-    /// The responsible employee.
+    /// The employee responsible for the lead.
     pub employee: Option<EmployeeId>,
-    /// Their name.
+    /// Name of the responsible employee, cleaned by `harmless`.
     pub employee_name: Option<String>,
     /// The stage of the pipeline.
     pub stage: Option<String>,
-    /// Why nobody is known.
+    /// Reason why no lead is known: `no_lead`; `None` for one or several leads.
     pub why: Option<&'static str>,
 }
 
 impl Answer {
-    /// Nobody is known.
+    /// Makes an answer that knows no lead, for this reason.
     pub fn no(why: Why) -> Self {
         Self::bare(Known::No(why), Some(why.into()))
     }
@@ -205,7 +206,7 @@ impl Answer {
         }
     }
 
-    /// As it is counted.
+    /// Returns the outcome under which the answer is counted.
     pub const fn outcome(&self) -> Outcome {
         match self.known {
             Known::Yes => Outcome::Yes,
@@ -218,8 +219,8 @@ impl Answer {
         }
     }
 
-    /// In the form that was asked for. Every field is there, empty (`null`) where nothing is known:
-    /// a dialplan must not see what an earlier answer left.
+    /// Writes the answer in the form that was asked for. Every field is there, empty (`null`) where
+    /// nothing is known: a dialplan must not see what an earlier answer left.
     pub fn text(&self, format: Format) -> String {
         match format {
             // Texts and numbers always serialize.

@@ -17,13 +17,13 @@ const WAITING_MAX: usize = 64;
 /// An answer that takes longer is `no`: a telephone that rings without a name rings.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
 
-/// Answers questions, blocking.
+/// The look-up itself, which reads the disk and so blocks.
 pub type LookUp = Box<dyn Fn(&Question) -> Answer + Send>;
 
 /// A question, and where its answer goes.
 type Asked = (Question, oneshot::Sender<Answer>);
 
-/// Where questions are asked. The thread ends with it.
+/// Handle of the thread that looks up: questions go in, answers come back. The thread ends with it.
 #[derive(Clone)]
 pub struct Desk {
     asked: SyncSender<Asked>,

@@ -5,7 +5,7 @@
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// What a telephone shows, and more.
+/// Characters of a name at most: more than any telephone shows.
 const CHARACTERS_MAX: usize = 64;
 /// Names of endpoints are shorter than this everywhere.
 const EXTENSION_BYTES_MAX: usize = 64;

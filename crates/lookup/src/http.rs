@@ -24,7 +24,7 @@ pub const PATH: &str = "/caller";
 /// Calls that begin at a moment, each for some milliseconds.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Who may ask.
+/// Addresses and secrets from which questions are accepted.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// `--lookup-allow`; none for everybody who reaches the address, which is loopback then.
@@ -33,18 +33,18 @@ pub struct Access {
     pub secrets: Option<watch::Receiver<Vec<Secret>>>,
 }
 
-/// What answers.
+/// Parts that answer a request.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// Where questions are asked.
+    /// The thread that answers questions.
     pub desk: Desk,
-    /// Who may ask.
+    /// Addresses and secrets from which questions are accepted.
     pub access: Access,
-    /// What is counted.
+    /// Counts of the answers, refusals included.
     pub tally: Arc<Tally>,
 }
 
-/// Serves until `stop`.
+/// Serves `GET /caller` on this listener until `stop`.
 pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
@@ -77,7 +77,8 @@ impl AnswerHttp for Gate {
 }
 
 impl Gate {
-    /// Why a request is not looked at.
+    /// Returns status and reason of a request that is refused unread; `None` for one to be
+    /// answered.
     fn refusal(
         &self,
         place: &ConnectionPlace,
@@ -118,7 +119,7 @@ fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// All of them are compared, in a time that tells nothing of any.
+/// Compares all of them, in a time that gives nothing away of any.
 fn is_among(given: &[u8], secrets: &[Secret]) -> bool {
     secrets.iter().fold(false, |known, secret| {
         known | bool::from(secret.expose_secret().as_bytes().ct_eq(given))

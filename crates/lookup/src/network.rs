@@ -3,7 +3,7 @@
 use callbridge_listener::places::PeerGroup;
 use std::net::IpAddr;
 
-/// Addresses that begin alike.
+/// Addresses with a common prefix, as CIDR writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -37,7 +37,7 @@ impl Network {
         }
     }
 
-    /// Is this peer in it?
+    /// Returns `true` when this peer is in the network.
     pub fn holds(&self, peer: PeerGroup) -> bool {
         let (own, other, width) = match (PeerGroup::from(self.address), peer) {
             (PeerGroup::V4(own), PeerGroup::V4(other)) => {

@@ -5,28 +5,28 @@ use prometheus_client::metrics::histogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What became of a look-up.
+/// Outcome of a look-up, as a label of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
-    /// One lead.
+    /// One lead has the number.
     Yes,
-    /// Several leads.
+    /// Several leads have the number.
     Several,
-    /// None that we know of.
+    /// No lead is known: `no`.
     No,
-    /// None in the time there was: `no`.
+    /// No answer came in time: `no`.
     Late,
     /// More were waiting than there is room for: `no`.
     Full,
-    /// Whoever asked may not: `no`.
+    /// Address or secret of the client is not allowed: `no`.
     Refused,
-    /// It was no question: `no`.
+    /// The request had another path or method: `no`.
     Bad,
 }
 
 impl Outcome {
-    /// All, in the order in which they are shown.
+    /// Every outcome, in the order in which they are shown.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
@@ -34,12 +34,12 @@ impl Outcome {
 #[derive(Debug)]
 pub struct Tally {
     counts: [AtomicU64; Outcome::ALL.len()],
-    /// From a whole request to its answer, in seconds.
+    /// Time from a whole request to its answer, in seconds.
     duration: Histogram,
 }
 
 impl Tally {
-    /// With this histogram of their time.
+    /// Makes a tally with this histogram of times.
     pub fn new(duration: Histogram) -> Self {
         Self {
             counts: Default::default(),
@@ -53,7 +53,7 @@ impl Tally {
         self.duration.observe(took.as_secs_f64());
     }
 
-    /// How often each came.
+    /// Returns the count of each outcome, under its label.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let counts = Outcome::ALL.iter().zip(&self.counts);
         let counts = counts.map(|(it, count)| (it.into(), count.load(Ordering::Relaxed)));

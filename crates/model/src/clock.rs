@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A moment on both clocks that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// The wall clock: for what is compared with other machines. It may step.
+    /// The wall clock: for times that are compared with other machines. It may step.
     pub wall: EventTime,
     /// Time since boot, running on in suspend (`CLOCK_BOOTTIME`): for the pace. It never steps.
     pub boot: Duration,
@@ -16,28 +16,30 @@ pub struct Now {
 /// stood still with both its clocks, and is back.
 const JUMP: Duration = Duration::from_secs(2);
 
-/// How the wall clock stands to the time since boot.
+/// The wall clock minus the time since boot, in microseconds; a change shows that the wall clock
+/// was set or that both clocks stood still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset(i64);
 
 impl ClockOffset {
-    /// Of two readings of one moment.
+    /// The offset at one moment, of two readings.
     pub fn of(wall: EventTime, boot: Duration) -> Self {
         let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
         Self(wall.micros().saturating_sub(boot))
     }
 
-    /// From this one in microseconds, as [`ClockOffset::micros`] said.
+    /// The offset of so many microseconds, as [`ClockOffset::micros`] returned it.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// In microseconds.
+    /// The offset in microseconds, so that an atomic can hold it.
     pub const fn micros(self) -> i64 {
         self.0
     }
 
-    /// Between the two the wall clock jumped forward: what went on meanwhile is not known.
+    /// Returns `true` where the wall clock jumped forward between the two: events of the time
+    /// between are not known.
     pub fn has_jumped(self, later: Self) -> bool {
         let by = later.0.saturating_sub(self.0);
         u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
@@ -45,13 +47,13 @@ impl ClockOffset {
 }
 
 impl Now {
-    /// How its clocks stand to each other.
+    /// Returns the offset of the wall clock to the boot clock at this moment.
     pub fn offset(self) -> ClockOffset {
         ClockOffset::of(self.wall, self.boot)
     }
 }
 
-/// Reads both clocks.
+/// Reads both clocks, one straight after the other.
 #[allow(clippy::disallowed_methods)] // this is the place that reads them
 pub fn now() -> Now {
     let wall = match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -67,7 +69,7 @@ pub fn now() -> Now {
 }
 
 /// The kernel's id of this boot (`/proc/sys/kernel/random/boot_id`): a moment since boot means
-/// nothing in another. `None` where the kernel does not tell it.
+/// nothing in another. `None` where the kernel does not show it.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

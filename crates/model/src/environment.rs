@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where systemd looks for the credentials of services.
+/// The folder from which systemd takes the credentials of services.
 const CREDSTORE: &str = "/etc/credstore";
 /// The folder of the flags of services.
 pub const ETC: &str = "/etc/callbridge";
@@ -18,7 +18,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This process's.
+    /// Reads the variables of this process; empty ones count as unset.
     pub fn of_process() -> Self {
         let named = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
@@ -30,7 +30,7 @@ impl Environment {
         }
     }
 
-    /// These alone.
+    /// An environment of these variables alone, for tests.
     pub fn of<const N: usize>(pairs: [(&str, &str); N]) -> Self {
         Self {
             variables: pairs

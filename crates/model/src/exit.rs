@@ -8,9 +8,9 @@ pub enum Code {
     Failed = 1,
     /// `status --exit-code`: nothing reaches the CRM, or no source is up.
     Down = 2,
-    /// Wrong flags.
+    /// The flags on the command line are wrong.
     Usage = 64,
-    /// An input file cannot be read as what it should be.
+    /// An input file is not in the form it should have.
     Input = 65,
     /// An input file is not there.
     NoInput = 66,
@@ -29,10 +29,10 @@ pub enum Code {
 }
 
 impl Code {
-    /// Every code, lowest first.
+    /// Every code, in ascending order of its number.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The number.
+    /// The number that the process exits with.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -46,7 +46,7 @@ impl Code {
 
 /// An error that knows with which code the command ends.
 pub trait ExitCode: std::error::Error + Send + Sync + 'static {
-    /// The code.
+    /// The code with which a command ends on this error.
     fn exit_code(&self) -> Code;
 }
 

@@ -17,7 +17,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// Of the file that this was told of.
+    /// The version of the file that this metadata was read of.
     pub fn of(about: &Metadata) -> Self {
         Self {
             device: about.dev(),
@@ -28,17 +28,19 @@ impl FileVersion {
         }
     }
 
-    /// Of the file as it is now, or of a link in its place; `None` when it is not there.
+    /// The version of the file as it is now, or of a link in its place; `None` when it is not
+    /// there.
     pub fn now(path: &Path) -> Option<Self> {
         path.symlink_metadata().ok().map(|about| Self::of(&about))
     }
 
-    /// How long the file is.
+    /// The file's size when it was read.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When it was written or put in its place last.
+    /// The later of the times of its last write and last inode change: a file moved into place
+    /// counts from the move.
     pub fn written(&self) -> EventTime {
         EventTime::from_seconds(self.modified.0.max(self.changed.0))
     }

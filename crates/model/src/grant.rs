@@ -6,24 +6,25 @@ pub enum Grant {
     /// Calls are submitted (§4.5.6): without it nothing can be journaled.
     #[strum(serialize = "PERMISSION_OPEN_API_CALL:SAVE")]
     CallSave,
-    /// The journal's pages are read.
+    /// Pages of the call journal are read.
     #[strum(serialize = "PERMISSION_OPEN_API_CALL:READ")]
     CallRead,
-    /// Leads are looked up.
+    /// Leads and the list of CRM fields are read.
     #[strum(serialize = "PERMISSION_OPEN_API_LEAD:READ")]
     LeadRead,
-    /// Fields of leads are written.
+    /// Fields of leads are written (§4.4).
     #[strum(serialize = "PERMISSION_OPEN_API_LEAD:SAVE")]
     LeadSave,
 }
 
 impl Grant {
-    /// `PERMISSION_OPEN_API_CALL:SAVE`
+    /// The right as scopes and `grants` spell it: `PERMISSION_OPEN_API_CALL:SAVE`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Whether these words hold it; where there are none, the service did not say.
+    /// Returns `true` where the words of a token's grants hold this right; an empty list means that
+    /// the service did not report any.
     pub fn is_among(self, words: &[String]) -> bool {
         words.iter().any(|word| word == self.word())
     }

@@ -1,5 +1,5 @@
-//! Whether the loops of the program still turn: each beats, and who feeds systemd's watchdog looks
-//! at how long ago. A loop that waits for something that may be long in coming beats all the same;
+//! Whether the loops of the program still turn: each beats, and who feeds systemd's watchdog checks
+//! how long ago. A loop that waits for something that may be long in coming beats all the same;
 //! one that hangs does not.
 
 use crate::clock;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Pulse(Vital);
 
-/// Looks at a [`Pulse`] from elsewhere.
+/// A handle by which a [`Pulse`] is observed from elsewhere.
 #[derive(Clone, Debug)]
 pub struct Vital {
     name: &'static str,
@@ -20,7 +20,7 @@ pub struct Vital {
 }
 
 impl Pulse {
-    /// Of the loop with this name, which begins to turn now.
+    /// The pulse of the loop with this name, which begins to turn now.
     pub fn new(name: &'static str) -> Self {
         let pulse = Self(Vital {
             name,
@@ -30,7 +30,7 @@ impl Pulse {
         pulse
     }
 
-    /// The loop has come round.
+    /// Records that the loop has come round.
     pub fn beat(&self) {
         self.beat_at(clock::now().boot);
     }
@@ -39,7 +39,7 @@ impl Pulse {
         self.0.last.store(millis(now), Ordering::Relaxed);
     }
 
-    /// A look at it.
+    /// Returns a handle for the watchdog, which reads the time of the last beat.
     pub fn vital(&self) -> Vital {
         self.0.clone()
     }
@@ -52,7 +52,8 @@ impl Drop for Pulse {
 }
 
 impl Vital {
-    /// Its name, when it has not beaten for longer than this.
+    /// Returns the loop's name where its last beat is longer ago than `longer_than`; `None` for a
+    /// loop that beats or has ended.
     pub fn stalled(&self, now: Duration, longer_than: Duration) -> Option<&'static str> {
         let last = self.last.load(Ordering::Relaxed);
         (millis(now).saturating_sub(last) > millis(longer_than)).then_some(self.name)

@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Country(country::Id);
 
 impl Country {
-    /// From two letters of either case; `None` for a code without a numbering plan.
+    /// The country of two letters of either case; `None` for a code without a numbering plan.
     pub fn parse(code: &str) -> Option<Self> {
         let letters = code.len() == 2 && code.bytes().all(|b| b.is_ascii_alphabetic());
         letters
@@ -22,7 +22,7 @@ impl Country {
             .map(Self)
     }
 
-    /// `UZ`
+    /// The ISO 3166 code in upper case: `UZ`.
     pub fn code(&self) -> &str {
         self.0.as_ref()
     }
@@ -62,7 +62,7 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
     e164_of(&Digits::of(bare(text))?, country)
 }
 
-/// Without a scheme, and without what follows the number proper.
+/// Strips the scheme, and all that follows the number proper.
 fn bare(text: &str) -> &str {
     let text = text.trim();
     let text = ["sip:", "sips:", "tel:"]
@@ -81,7 +81,7 @@ struct Digits {
 /// No number of any plan is longer, dial prefix included.
 const LENGTH_MAX: usize = 40;
 
-/// Without a plus, fewer digits are not taken for a number with its country's code.
+/// Fewest digits that are taken without a plus for a number with its country's code.
 const FOREIGN_DIGITS_MIN: usize = 10;
 
 impl Digits {
@@ -120,7 +120,8 @@ fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
     at_home().or_else(abroad).or_else(without_plus)
 }
 
-/// What the library takes for valid: it parses nonsense, too (`101` as `+998101`).
+/// Parses a text and keeps what the library calls valid: its parser alone takes nonsense, too
+/// (`101` as `+998101`).
 fn valid(country: Option<Country>, text: &str) -> Option<Phone> {
     let number = phonenumber::parse(country.map(|country| country.0), text).ok()?;
     if number.extension().is_some() || !is_valid(&number) {
@@ -146,8 +147,8 @@ fn is_valid(number: &PhoneNumber) -> bool {
     matches!(plans.as_deref(), Some([plan]) if is_mobile(plan)) || number.is_valid()
 }
 
-/// Not one of the codes shared by all countries (+800, +808, +870, +878, +881 to +883, +888,
-/// +979): those begin like dial prefixes, and nobody calls from them.
+/// Returns `true` for a number under none of the codes shared by all countries (+800, +808, +870,
+/// +878, +881 to +883, +888, +979): those begin like dial prefixes, and nobody calls from them.
 fn belongs_to_a_country(phone: &Phone) -> bool {
     const SHARED: [&str; 9] = [
         "+800", "+808", "+870", "+878", "+881", "+882", "+883", "+888", "+979",

@@ -22,18 +22,18 @@ pub struct Permit {
     granted: Option<Arc<Granted>>,
 }
 
-/// Leave that ends.
+/// The shared state of leave that ends by itself or is withheld.
 #[derive(Debug, Default)]
 struct Granted {
-    /// Milliseconds since boot.
+    /// Milliseconds since boot at which the leave ends; 0 while it is withheld.
     until: AtomicU64,
-    /// How the clocks stood to each other, in microseconds, when it was granted: a machine that
-    /// stood still since then finds it ended, though its time since boot stood still as well.
+    /// The clocks' offset in microseconds when the leave was granted: a machine that stood still
+    /// since then finds it ended, though its time since boot stood still as well.
     offset: AtomicI64,
     slots: Mutex<HandedSlots>,
 }
 
-/// When requests ended, since boot, of slots that pass from one process to another.
+/// Times since boot at which requests ended whose slots pass from one process to another.
 #[derive(Debug, Default)]
 struct HandedSlots {
     inherited: Vec<Duration>,
@@ -59,7 +59,7 @@ impl Permit {
         }
     }
 
-    /// It may end, or be withheld.
+    /// Returns `true` where the leave may end or be withheld: another process may send.
     pub const fn is_limited(&self) -> bool {
         self.granted.is_some()
     }
@@ -79,15 +79,16 @@ impl Permit {
         }
     }
 
-    /// Another's requests count as ours from now on: when they ended, since boot. Said before the
-    /// leave that came with them.
+    /// Counts another's requests as ours from now on: the times since boot at which they ended.
+    /// Called before the leave that came with them is set.
     pub fn inherit(&self, ended: Vec<Duration>) {
         if let Some(shared) = &self.granted {
             shared.slots().inherited.extend(ended);
         }
     }
 
-    /// Another's requests that are to be counted before a request leaves; each is told once.
+    /// Takes another's requests that are to be counted before a request leaves; each is returned
+    /// once.
     pub fn take_inherited(&self) -> Vec<Duration> {
         let shared = self.granted.as_ref();
         shared.map_or_else(Vec::new, |it| take(&mut it.slots().inherited))
@@ -100,12 +101,14 @@ impl Permit {
         }
     }
 
-    /// What [`Permit::leave_behind`] said; `None` before, and where that is not known.
+    /// Returns the times set by [`Permit::leave_behind`]; `None` before it was called, and for
+    /// leave that never ends.
     pub fn left_behind(&self) -> Option<Vec<Duration>> {
         self.granted.as_ref()?.slots().left.clone()
     }
 
-    /// Whether a request may leave at this moment.
+    /// Returns `true` while a request may leave at this moment: the leave has not ended, and the
+    /// wall clock has not jumped since it was granted.
     pub fn is_held_at(&self, now: Now) -> bool {
         let Some(shared) = &self.granted else {
             return true;
@@ -115,7 +118,7 @@ impl Permit {
         now.boot < until && !granted.has_jumped(now.offset())
     }
 
-    /// Whether a request may leave now.
+    /// Returns `true` while a request may leave now, by the clocks of this machine.
     pub fn is_held(&self) -> bool {
         !self.is_limited() || self.is_held_at(clock::now())
     }

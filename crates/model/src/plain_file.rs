@@ -15,7 +15,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Opens a file of the state folder. With `create` a missing one is made; `truncate` is no way to
-/// begin it anew, for it would empty the file before it is looked at.
+/// begin it anew, for it would empty the file before it is checked.
 ///
 /// # Errors
 /// The system's, and for what is no plain file [`ErrorKind::InvalidInput`].
@@ -62,7 +62,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What stands there, not followed; `None` where nothing does.
+/// Reads the metadata of whatever stands at the path, without following a link; `None` where
+/// nothing does.
 ///
 /// # Errors
 /// As [`open`] says: for whoever has to hand a path on, as to SQLite.

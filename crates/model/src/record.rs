@@ -29,12 +29,12 @@ pub struct EmployeeId(i64);
 macro_rules! positive_id {
     ($name:ident) => {
         impl $name {
-            /// `None` unless positive.
+            /// Wraps an id; `None` for zero and negative numbers.
             pub fn new(id: i64) -> Option<Self> {
                 (id > 0).then_some(Self(id))
             }
 
-            /// From decimal digits alone; `None` otherwise.
+            /// Reads an id of decimal digits alone; `None` otherwise.
             pub fn parse(text: &str) -> Option<Self> {
                 let text = text.trim();
                 let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -44,7 +44,7 @@ macro_rules! positive_id {
                     .and_then(Self::new)
             }
 
-            /// The number.
+            /// The id as the CRM's JSON has it.
             pub const fn get(self) -> i64 {
                 self.0
             }
@@ -73,7 +73,7 @@ impl Phone {
         good.then(|| Self(text.into()))
     }
 
-    /// `+998901110001`
+    /// The number with its plus: `+998901110001`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -99,25 +99,25 @@ impl Phone {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
-    /// `None` for what is not journaled.
+    /// The idempotency key; `None` for calls that are not journaled.
     pub uuid: Option<CallUuid>,
     /// The PBX's id for the call.
     pub linkedid: String,
     /// The id of the PBX (`--pbx-id`, `pbx=`).
     pub pbx: String,
-    /// Seen from the company.
+    /// The call's direction, seen from the company.
     pub direction: Direction,
-    /// Customer and company talked.
+    /// Customer and company talked with each other.
     pub answered: bool,
     /// The lead it is put down to.
     pub lead_id: Option<LeadId>,
-    /// Where that lead came from, in words: `variable LEAD_ID`. Not there without a lead, and in
-    /// records of an older version.
+    /// The rule or variable that gave the lead, in words: `variable LEAD_ID`. `None` without a
+    /// lead, and in records of an older version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_from: Option<String>,
     /// The customer's trunk, by its flag's name.
     pub trunk: Option<String>,
-    /// The customer's number.
+    /// The customer's number; `None` where it was hidden or is not valid.
     pub client_phone: Option<Phone>,
     /// The number that the customer of an inbound call dialled, as the PBX wrote it. Not there
     /// where it is not known, and in records of an older version.
@@ -125,21 +125,21 @@ pub struct CallRecord {
     pub did: Option<String>,
     /// The extension it is put down to.
     pub employee: Option<String>,
-    /// That extension's employee in the CRM.
+    /// The CRM's employee at that extension, by the trunk's list; `None` where no list names one.
     pub employee_id: Option<EmployeeId>,
-    /// Every extension that talked with the customer, in that order.
+    /// Extensions that talked with the customer, in the order in which they did.
     pub employees_in_order: Vec<String>,
-    /// Epoch seconds (§2.6).
+    /// Start of the call, in epoch seconds (§2.6).
     pub started_at: EpochSeconds,
-    /// Seconds, at least 1.
+    /// Length of the whole call in seconds, at least 1.
     pub duration_sec: u32,
     /// Seconds, at most `duration_sec`, 0 when not answered.
     pub talk_time_sec: u32,
-    /// Facts are missing.
+    /// Events of the call are missing, so its facts are not certain.
     pub incomplete: bool,
-    /// Told by CDRs alone.
+    /// Known from CDRs alone: no event of the call was received.
     pub estimate: bool,
-    /// A person has said whether it was answered, and how long they talked; absent elsewhere.
+    /// The correction by a person of the answer and the talk time; absent elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<ByHand>,
 }
@@ -150,7 +150,7 @@ impl CallRecord {
         self.client_phone.as_ref().map(Phone::as_str)
     }
 
-    /// The call as a person says it was. What the PBX had told is kept beside it.
+    /// Corrects the call by hand. The values that the PBX reported are kept beside the new ones.
     ///
     /// # Errors
     /// Words, where it cannot have been so.
@@ -184,7 +184,8 @@ impl CallRecord {
         })
     }
 
-    /// `answered, 80 s of talk; the PBX told: not answered`, of a call that was corrected by hand.
+    /// `answered, 80 s of talk; the PBX reported: not answered`, of a call that was corrected by
+    /// hand.
     pub fn by_hand_words(&self) -> Option<String> {
         let by_hand = self.by_hand.as_ref()?;
         let now = talk_words(self.answered, self.talk_time_sec);
@@ -200,36 +201,36 @@ fn talk_words(answered: bool, talk_sec: u32) -> String {
     }
 }
 
-/// What a person says of a call whose facts are missing.
+/// Facts that a person supplies for a call whose own are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// Customer and company talked; by itself where they talked for any time.
     pub answered: Option<bool>,
-    /// For so many seconds.
+    /// Seconds of talk; `None` keeps the value of the record.
     pub talk_sec: Option<u32>,
 }
 
-/// When a call was corrected by hand, and what the PBX had told of it.
+/// The correction of a call by hand: its time, and the values that the PBX had reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ByHand {
-    /// When it was said.
+    /// Epoch seconds at which the correction was made.
     pub at: EpochSeconds,
-    /// As the PBX told it.
+    /// The value of `answered` as the PBX reported it.
     pub told_answered: bool,
-    /// Seconds of talk, as the PBX told them.
+    /// Seconds of talk, as the PBX reported them.
     pub told_talk_sec: u32,
 }
 
-/// Where a finished call goes.
+/// Destination of a finished call: the journal, the dead letters, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// To the CRM.
+    /// The call is sent to the CRM.
     Journal,
-    /// To the dead letters (parked ones with [`Reason::NoLead`] included).
+    /// The call goes to the dead letters (parked ones with [`Reason::NoLead`] included).
     DeadLetter,
-    /// Between extensions: counted, not journaled.
+    /// A call between extensions: counted, not journaled.
     Internal,
     /// Left out by `journal=no` or `unanswered=no`, or before `--not-before`.
     Skipped,
@@ -242,7 +243,7 @@ impl Outcome {
     }
 }
 
-/// Why a call is a dead letter. The words are stored and shown: never change one.
+/// The reason for which a call is a dead letter. The words are stored and shown: never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
@@ -250,23 +251,23 @@ impl Outcome {
 pub enum Reason {
     /// No rule gives a lead; parked until one does, for at most 30 days.
     NoLead,
-    /// Two leads claim it.
+    /// Two leads claim the call's phone number.
     AmbiguousLead,
     /// The asynchronous write ended `FAILED` (§3.2).
     Failed,
-    /// Refused with 400 (§7.3).
+    /// The CRM refused the call with 400 (§7.3).
     Rejected,
-    /// Refused with 409 (§7.3).
+    /// The CRM refused the call with 409 (§7.3).
     Conflict,
     /// Another call has the same uuid.
     UuidConflict,
     /// The server failed on this call while others passed.
     ServerError,
-    /// Whether it was written cannot be learned.
+    /// Nothing shows any more whether the CRM wrote the call.
     Unconfirmed,
     /// Facts of the call are missing.
     Incomplete,
-    /// More talk than call.
+    /// The talk time is longer than the call.
     TalkExceedsDuration,
     /// A start before 2000 or in the future.
     InvalidEpoch,
@@ -280,12 +281,12 @@ impl Reason {
     /// Every reason, in the order of the documentation.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The word stored and shown: `no_lead`.
+    /// The reason's name as it is stored and shown: `no_lead`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// The reason of a word; `None` for an unknown one.
+    /// The reason of a stored name; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -296,22 +297,23 @@ impl Reason {
     }
 }
 
-/// A call with its verdict: what the journal core gives out.
+/// A call with its verdict, as the journal core returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
     /// The call; for dead letters the best values known, ready to send.
     pub record: CallRecord,
-    /// Where it goes.
+    /// Destination that the rules chose for the call.
     pub outcome: Outcome,
-    /// Why, for dead letters.
+    /// The reason for a dead letter; `None` for every other outcome.
     pub reason: Option<Reason>,
     /// The reason in words, with the figures that decided it; empty otherwise.
     pub message: String,
-    /// It happens now: goes before a backlog.
+    /// The call happens now, so it is sent before the backlog.
     pub live: bool,
-    /// What was clamped, converted or left out on the way, in words; each is logged and counted.
+    /// Values that were clamped, converted or left out on the way, in words; each is logged and
+    /// counted.
     pub remarks: Vec<String>,
-    /// When it was judged.
+    /// The time of the verdict, by the wall clock.
     pub judged_at: EventTime,
     /// A customer called in, nobody answered, and `unanswered=no` keeps the call out of the
     /// journal: they wait for a call back all the same.
@@ -320,7 +322,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// A call for the journal, of which there is nothing more to say.
+    /// A call for the journal, without remarks and not live.
     pub const fn journaled(record: CallRecord, judged_at: EventTime) -> Self {
         Self {
             record,

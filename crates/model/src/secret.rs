@@ -4,13 +4,13 @@
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
 
-/// Whether a token may read so: visible ASCII, as headers carry it, and not nothing.
+/// Returns `true` for text that may be a token: visible ASCII, as headers carry it, and not empty.
 pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Before the first secret is read: no core dump of this process, and no look into it for anybody
-/// but root. Where the system refuses that, it goes on without.
+/// Forbids core dumps of this process, and debuggers of anybody but root; called before the first
+/// secret is read. Where the system refuses that, it goes on without.
 pub fn forbid_dumps() {
     let none = Rlimit {
         current: Some(0),

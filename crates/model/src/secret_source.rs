@@ -16,43 +16,43 @@ pub const LINES_MAX: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SecretKind {
-    /// The CRM's token.
+    /// The CRM's access token, sent as the bearer.
     Token,
-    /// AMI's.
+    /// The password of the AMI account (Asterisk).
     #[strum(serialize = "ami-secret")]
     Ami,
-    /// That of FreeSWITCH's event socket.
+    /// The password of FreeSWITCH's event socket.
     #[strum(serialize = "esl-secret")]
     Esl,
-    /// A broker's.
+    /// The password for the broker of a stream, of `--forward` or of the lease.
     #[strum(serialize = "amqp-secret")]
     Amqp,
-    /// That of the broker dead letters go to.
+    /// The password for the broker that dead letters go to.
     #[strum(serialize = "dead-letter-secret")]
     DeadLetter,
-    /// The application's, that signs events.
+    /// The application's signing secret, which proves events.
     #[strum(serialize = "webhook-secret")]
     Webhook,
-    /// The application's, for `connect`.
+    /// The client secret of the application, for `connect` and for refreshing its token.
     #[strum(serialize = "client-secret")]
     Client,
     /// Hashes of the passwords of those who may see the page.
     PagePassword,
-    /// The password of whoever asks who calls.
+    /// The password that a dialplan's look-ups of callers give (`--lookup`).
     #[strum(serialize = "lookup-secret")]
     Lookup,
 }
 
 impl SecretKind {
-    /// All of them.
+    /// Every kind of secret, in the order of this list.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// `$CREDENTIALS_DIRECTORY/NAME`
+    /// The credential's name in `$CREDENTIALS_DIRECTORY`: `token`, `ami-secret`.
     pub fn credential(self) -> &'static str {
         self.into()
     }
 
-    /// The environment variable.
+    /// The environment variable that may hold the secret.
     pub const fn variable(self) -> &'static str {
         match self {
             Self::Token => "CALLBRIDGE_TOKEN",
@@ -67,7 +67,7 @@ impl SecretKind {
         }
     }
 
-    /// What says that it is in a file.
+    /// The flag that names the secret's file, as a message shows it.
     const fn flag(self) -> &'static str {
         match self {
             Self::Token => "--token-file FILE",
@@ -80,25 +80,25 @@ impl SecretKind {
     }
 }
 
-/// Where a secret is.
+/// The place that a secret is read from.
 #[derive(Clone, Debug)]
 pub enum SecretPlace {
-    /// In a file, read anew whenever it is needed: it may be replaced.
+    /// A file, read anew whenever the secret is needed: it may be replaced.
     File(PathBuf),
-    /// In a file of root's, which has read it before it became the owner of the state folder: the
+    /// A file of root's, which has read it before it became the owner of the state folder: the
     /// whole text. Another one counts after a restart.
     Held(PathBuf, Secret),
-    /// In an environment variable.
+    /// The value of an environment variable, taken once at start.
     Variable(Secret),
 }
 
 /// A secret that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is not there.
+    /// The file does not exist.
     #[error("the secret's file {0} is not there")]
     Missing(PathBuf),
-    /// The file cannot be read.
+    /// The file exists and cannot be read.
     #[error("the secret's file {0} cannot be read")]
     Unreadable(PathBuf, #[source] io::Error),
     /// The file has nothing in its first line.
@@ -109,7 +109,7 @@ pub enum Error {
         "the secret's file {0} has more than {LINES_MAX} lines: current and previous, a line each"
     )]
     TooMany(PathBuf),
-    /// The file is no secret.
+    /// The text cannot be a secret: it is no UTF-8, or holds control characters.
     #[error("the secret's file {0} holds no secret: one line of text is expected")]
     NoText(PathBuf),
 }
@@ -182,8 +182,8 @@ impl SecretPlace {
         }
     }
 
-    /// It stands in quotes: in a file, or in a variable of a program that takes values as they are
-    /// written. They may belong to it.
+    /// Returns `true` where a secret stands in quotes: in a file, or in a variable of a program
+    /// that takes values as they are written. They may belong to it.
     pub fn is_quoted(&self) -> bool {
         // What is no file may be there to be read once, by whoever needs it.
         if matches!(self, Self::File(path) if !path.is_file()) {

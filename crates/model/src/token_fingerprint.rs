@@ -25,7 +25,7 @@ impl TokenFingerprint {
         Self(text)
     }
 
-    /// The hex digits.
+    /// The 16 hex digits; empty for no token.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -5,11 +5,11 @@ use super::Phone;
 use super::number::{self, Country};
 use super::safe::safe;
 
-/// At least so many digits are typed.
+/// Fewest digits that a number is found by.
 const DIGITS_MIN: usize = 4;
 /// Fewer are the last ones of a number.
 const WHOLE_DIGITS_MIN: usize = 7;
-/// What may stand between digits. A full stop is none of it: a linkedid has one.
+/// Marks allowed between digits. A full stop is none of them: a linkedid has one.
 const BETWEEN: &str = " -()/+";
 
 /// A number that was typed.
@@ -82,7 +82,8 @@ impl TypedNumber {
         }
     }
 
-    /// It says so itself: with a plus, or with more digits than a call's id is begun with.
+    /// Returns `true` for text that is a number without doubt: a plus, or seven digits and more.
+    /// Shorter text may be the beginning of a call's id.
     pub fn is_plain(&self) -> bool {
         self.exact || self.end.len() >= WHOLE_DIGITS_MIN
     }
@@ -92,12 +93,12 @@ impl TypedNumber {
         &self.end[self.end.len() - DIGITS_MIN..]
     }
 
-    /// Is it this number?
+    /// Returns `true` where the typed text stands for this number.
     pub fn is(&self, phone: &Phone) -> bool {
         self.ends(phone.as_str())
     }
 
-    /// Is it this number in E.164?
+    /// Returns `true` where the typed text stands for this number in E.164.
     pub fn ends(&self, e164: &str) -> bool {
         let digits = e164.trim_start_matches('+');
         let typed = match self.exact {

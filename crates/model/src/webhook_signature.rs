@@ -6,9 +6,9 @@ use ring::hmac;
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// What stands before the digits.
+/// The name of the algorithm before the hex digits.
 const PREFIX: &str = "sha256=";
-/// Bytes of an HMAC-SHA256.
+/// Length of an HMAC-SHA256 in bytes.
 const BYTES: usize = 32;
 
 /// A secret, ready to sign with and to prove by. It cannot be printed.
@@ -70,7 +70,7 @@ impl Signing {
         self.0.update(piece);
     }
 
-    /// Whether that signature is this one; compared in constant time.
+    /// Returns `true` where the body's signature is this one; compared in constant time.
     pub fn makes(self, signature: &Signature) -> bool {
         self.0.sign().as_ref().ct_eq(&signature.0).into()
     }
@@ -81,7 +81,7 @@ impl Signing {
 pub struct Signature([u8; BYTES]);
 
 impl Signature {
-    /// Its bytes.
+    /// The raw bytes of the HMAC.
     pub const fn bytes(&self) -> [u8; BYTES] {
         self.0
     }

@@ -14,17 +14,18 @@ impl Zone {
         Self(pbx.cloned().unwrap_or_else(TimeZone::system))
     }
 
-    /// The same for everybody.
+    /// UTC, for texts that must read the same for everybody.
     pub const fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
-    /// By its name, as `Asia/Tashkent`; `None` for a name that is none.
+    /// The zone of a name such as `Asia/Tashkent`; `None` for a name that is none.
     pub fn named(name: &str) -> Option<Self> {
         TimeZone::get(name).ok().map(Self)
     }
 
-    /// In the form of `strftime`; `None` for what lies beyond the years that can be written.
+    /// Formats a moment in the form of `strftime`; `None` for what lies beyond the years that can
+    /// be written.
     pub fn format(&self, at: EventTime, form: &str) -> Option<String> {
         let at = jiff::Timestamp::from_microsecond(at.micros()).ok()?;
         Some(at.to_zoned(self.0.clone()).strftime(form).to_string())
@@ -70,12 +71,12 @@ impl Zone {
             .unwrap_or_else(|| at.to_string())
     }
 
-    /// What stands behind the times of that moment: `+05`, `CET`, `UTC`.
+    /// The zone's abbreviation at that moment, as shown behind times: `+05`, `CET`, `UTC`.
     pub fn abbreviation(&self, at: EventTime) -> String {
         self.format(at, "%Z").unwrap_or_default()
     }
 
-    /// The zone itself.
+    /// The zone, for calculations with `jiff`.
     pub const fn as_time_zone(&self) -> &TimeZone {
         &self.0
     }

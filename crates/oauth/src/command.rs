@@ -26,7 +26,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 const OUT_MAX: u64 = 16 * 1024;
 /// Bytes of its words on stderr that are read.
 const WORDS_MAX: u64 = 4 * 1024;
-/// How often the clock is looked at.
+/// Longest wait between two checks of the clock, which may have been set.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The life of a token whose end nobody told.
 const LONG: i64 = 10 * 366 * 86_400;
@@ -34,7 +34,8 @@ const LONG: i64 = 10 * 366 * 86_400;
 const NOT_A_TOKEN: &str =
     "--token-command must print the token alone: one line of visible ASCII on stdout";
 
-/// Runs it once.
+/// Runs the command once and returns the token that it prints; the environment that it gets holds
+/// none of callbridge's secrets.
 ///
 /// # Errors
 /// Why it printed no token.
@@ -100,7 +101,8 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Resul
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What is hostile escaped, and without any word that is or looks like a token or secret.
+/// Escapes control characters of stderr, and replaces each word that is or looks like a token or
+/// secret by `[redacted]`.
 fn redacted(words: &str, printed: &str) -> String {
     let printed = printed.trim();
     let hides = |word: &str| {
@@ -127,9 +129,9 @@ fn redacted(words: &str, printed: &str) -> String {
 /// Runs it when it is due, and tells the sender.
 #[derive(Debug)]
 pub struct Keeper {
-    /// The command.
+    /// The value of `--token-command`, which `/bin/sh -c` runs.
     pub command: String,
-    /// What the sender is told.
+    /// Carries each new token, or the reason for having none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
 }
 
@@ -137,12 +139,12 @@ struct Work {
     keeper: Keeper,
     core: Refresher,
     tokens: Option<Tokens>,
-    /// When the current one ends, where that is known.
+    /// End of the current token, as token/info reports it; `None` until then.
     end: Option<EpochSeconds>,
 }
 
 impl Keeper {
-    /// Runs until `shutdown`.
+    /// Runs the command whenever a token is due, until `shutdown`.
     pub async fn run(
         self,
         mut sender: watch::Receiver<SenderStatus>,

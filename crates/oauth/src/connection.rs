@@ -20,12 +20,12 @@ pub struct Connection {
     /// The grants given (§4.1.1); they may be fewer.
     #[serde(default, rename = "scope")]
     pub granted: String,
-    /// `svc_at_…`
+    /// The access token in use, `svc_at_…`.
     #[serde(rename = "accessToken", serialize_with = "bare")]
     pub access: Secret,
-    /// When it was asked for.
+    /// Moment of the request that brought the access token.
     pub issued_at: EpochSeconds,
-    /// When it ends.
+    /// End of the access token, counted from `issued_at`.
     pub expires_at: EpochSeconds,
     /// `svcrt_…`; another one after each refresh.
     #[serde(rename = "refreshToken", serialize_with = "bare")]
@@ -33,7 +33,7 @@ pub struct Connection {
     /// The access token before this one: it works until its end (§5.6.6).
     #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
-    /// Its end.
+    /// End of `previous_token`; set and absent together with it.
     pub previous_expires_at: Option<EpochSeconds>,
     /// Signs this installation's webhooks; shown once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
@@ -51,7 +51,7 @@ pub struct Connection {
     pub refused_at: Option<EpochSeconds>,
     /// Consent has to be given anew: why.
     pub over: Option<String>,
-    /// What a later version wrote; kept.
+    /// Fields that a later version wrote; they are kept as they are.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
@@ -60,38 +60,38 @@ pub struct Connection {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Client {
-    /// `--crm-url`
+    /// The value of `--crm-url`; the tokens go to no other CRM without `--rebind`.
     pub crm_url: String,
-    /// `--auth-url`
+    /// The value of `--auth-url`: the host of the OAuth endpoints.
     pub auth_url: String,
-    /// `--consent-url`
+    /// The value of `--consent-url`: the page that asks the company.
     #[serde(default)]
     pub consent_url: String,
-    /// `--redirect-uri`, letter by letter.
+    /// The value of `--redirect-uri`, letter by letter.
     #[serde(default)]
     pub redirect_uri: String,
-    /// `svc_app_…`
+    /// The application's client id, `svc_app_…`.
     #[serde(rename = "clientId")]
     pub id: String,
-    /// `svc_sec_…`
+    /// The application's client secret, `svc_sec_…`.
     #[serde(rename = "clientSecret", serialize_with = "bare")]
     pub secret: Secret,
     /// The file it came from, if it was one.
     #[serde(rename = "clientSecretFile")]
     pub secret_file: Option<String>,
-    /// `--crm-ca-file`
+    /// The value of `--crm-ca-file`, if given.
     pub ca_file: Option<String>,
-    /// `--crm-proxy`
+    /// The value of `--crm-proxy`, if given.
     pub proxy: Option<String>,
 }
 
 impl Connection {
-    /// The access token's print.
+    /// Returns the fingerprint of the access token.
     pub fn print(&self) -> TokenFingerprint {
         print(&self.access)
     }
 
-    /// Whether both hold the same pair: no refresh and no consent lies between them.
+    /// Returns `true` when both hold the same pair: no refresh and no consent lies between them.
     pub fn is_same_pair(&self, other: &Self) -> bool {
         self.refresh.expose_secret() == other.refresh.expose_secret()
             && self.access.expose_secret() == other.access.expose_secret()
@@ -139,14 +139,14 @@ impl Connection {
         command
     }
 
-    /// As it is stored.
+    /// Writes the content of `connection.json`, secrets bare, with a newline at its end.
     pub fn to_json(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');
         text
     }
 
-    /// As it was stored.
+    /// Reads the content of `connection.json`.
     ///
     /// # Errors
     /// In words what is missing or wrong; never with a value of the file.
@@ -174,7 +174,7 @@ impl Connection {
     }
 }
 
-/// For a POSIX shell.
+/// Quotes a word for a POSIX shell, where it needs that.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -10,13 +10,13 @@ const WORDS_MAX: usize = 200;
 /// `--redirect-uri`: letter by letter as it is registered (§5.6.1), and taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// As given.
+    /// The address as given: it is sent unchanged.
     pub text: String,
     url: Url,
 }
 
 impl Redirect {
-    /// Reads it.
+    /// Parses an http(s) address without a fragment; port 0 is refused.
     ///
     /// # Errors
     /// In words, for `--redirect-uri`.
@@ -35,7 +35,8 @@ impl Redirect {
         Ok(Self { text, url })
     }
 
-    /// Where to listen for it: on this machine, without TLS. `None` where it cannot be caught.
+    /// Loopback addresses on which the redirect can be caught; `None` where it leads to another
+    /// host or wants TLS.
     pub fn listen(&self) -> Option<Vec<SocketAddr>> {
         if self.url.scheme() != "http" {
             return None;
@@ -59,12 +60,12 @@ impl Redirect {
         )
     }
 
-    /// Its path.
+    /// Path of the address, without its query.
     pub fn path(&self) -> &str {
         self.url.path()
     }
 
-    /// Whether an address is this one, but for its query.
+    /// Returns `true` when `url` is this address in all but its query.
     fn leads_to(&self, url: &Url) -> bool {
         let own = &self.url;
         own.scheme() == url.scheme()
@@ -95,10 +96,10 @@ pub fn address(
     url
 }
 
-/// What came back.
+/// Meaning of a redirect that came back from the consent page.
 #[derive(Clone, Debug)]
 pub enum Back {
-    /// Approved.
+    /// Consent was given: a code to exchange for the first pair.
     Code(Secret),
     /// Declined; that is no error (§4.2).
     Declined,
@@ -109,7 +110,7 @@ pub enum Back {
 }
 
 impl Back {
-    /// The wait is over.
+    /// Returns `true` when the wait for a redirect is over: any answer but `Wrong`.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Wrong(_))
     }

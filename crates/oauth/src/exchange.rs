@@ -18,7 +18,7 @@ const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Characters kept of a text for people.
 const WORDS_MAX: usize = 300;
 
-/// What is asked.
+/// A request to the OAuth endpoints, with the secret that it brings.
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// A code for the first pair.
@@ -64,24 +64,24 @@ impl Ask {
     }
 }
 
-/// A new pair (§4.1.1).
+/// A new pair of access and refresh token (§4.1.1).
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// `access_token`
+    /// `access_token` of the answer: visible ASCII.
     pub access: Secret,
     /// `refresh_token`; `None` where the old one stays.
     pub refresh: Option<Secret>,
-    /// `expires_in`
+    /// `expires_in` of the answer: 1 s to 366 days; an hour where it is missing or none.
     pub life: Duration,
     /// `scope`; `None` for what was asked for.
     pub scope: Option<String>,
-    /// `webhook_secret`
+    /// `webhook_secret`, which the first exchange alone brings (§5.6.8).
     pub webhook_secret: Option<Secret>,
-    /// `embedded_secret`
+    /// `embedded_secret`, which the first exchange alone brings (§5.6.8).
     pub embedded_secret: Option<Secret>,
 }
 
-/// What came of it.
+/// Meaning of an answer of the OAuth endpoints, or of its absence.
 #[derive(Clone, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum TokenReply {
@@ -94,14 +94,13 @@ pub enum TokenReply {
     Refused(String),
     /// 401: client_id or client_secret are not known.
     WrongClient(String),
-    /// It may have been done, and its answer is lost: 5xx, no answer in time, a broken one, a
-    /// gateway's.
+    /// Perhaps done, and the answer is lost: 5xx, no answer in time, a broken one, a gateway's.
     Unsure(String),
     /// Nothing was sent: no connection was made.
     NotSent(String),
     /// 429: not done, and too early.
     TooMany,
-    /// What answers there is no OAuth endpoint, or refuses before it: not done.
+    /// Not done: the host that answers has no OAuth endpoint there, or refuses before it.
     WrongAddress(String),
 }
 
@@ -126,7 +125,7 @@ impl Exchange {
         }
     }
 
-    /// Their address.
+    /// Base address of the OAuth endpoints.
     pub fn address(&self) -> &Address {
         self.http.address()
     }

@@ -21,32 +21,33 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-/// How often the file is looked at.
+/// Longest wait between two checks of the file for a new version.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long after the disk could not take a new pair it is tried again.
+/// Wait before a new pair that the disk could not take is written again.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// A refused token whose connection works.
 const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itself, once a minute \
                        at most; if that does not help, see whether the company is blocked";
 
-/// What the keeper works with.
+/// Keeper of a stored connection: its settings, and its channels to the sender and `status`.
 #[derive(Debug)]
 pub struct Keeper {
-    /// The state folder.
+    /// The state folder, which holds `connection.json`.
     pub dir: PathBuf,
-    /// How the CRM is reached; its certificates and proxy hold for the OAuth endpoints, too.
+    /// Address, certificates and proxy of the CRM; the latter two hold for the OAuth endpoints,
+    /// too.
     pub setup: Setup,
     /// `--auth-url`, before the one that was stored.
     pub auth: Option<Address>,
     /// `--rebind`: a connection of another CRM address is used.
     pub rebind: bool,
-    /// What the sender is told.
+    /// Carries each new token, or the reason for having none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
-    /// Requests so far.
+    /// Requests to the OAuth endpoints so far, by endpoint and outcome.
     pub requests: watch::Sender<Requests>,
 }
 
-/// What was told last, without secrets.
+/// Content of the last update, without secrets: an equal one is not sent.
 type Shown = (Option<TokenPrints>, Option<Trouble>);
 
 struct Work {
@@ -54,9 +55,9 @@ struct Work {
     core: Refresher,
     connection: Option<Connection>,
     version: Option<FileVersion>,
-    /// Why the file cannot be used.
+    /// Reason for which the file cannot be used; `None` when it was read or is not there.
     unread: Option<String>,
-    /// Why the last refresh brought nothing.
+    /// Reason for which the last refresh brought no pair.
     failure: Option<String>,
     shown: Option<Shown>,
 }
@@ -384,7 +385,7 @@ fn wrong_client(id: &str, why: &str) -> String {
     )
 }
 
-/// What the core has to know.
+/// Facts of a stored connection that decide on its next refresh.
 pub fn facts(connection: &Connection) -> Facts {
     Facts {
         access: connection.print(),
@@ -420,7 +421,8 @@ fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> C
     }
 }
 
-/// When a token of this life ends that was asked for at this moment; rather too soon.
+/// End of a token of this life, counted from the moment it was asked for: rather too soon than too
+/// late.
 pub fn end_of(asked: EventTime, life: Duration) -> EpochSeconds {
     asked.plus(life).floor_seconds()
 }

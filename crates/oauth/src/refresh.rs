@@ -26,28 +26,28 @@ use std::time::Duration;
 const EARLY: Duration = Duration::from_secs(300);
 /// Between two refreshes that a 401 asks for; twice as long after each that did not help.
 const BY_401: Duration = Duration::from_secs(60);
-/// At most so long.
+/// Upper limit of the wait between two refreshes that a 401 asks for.
 const BY_401_MAX: Duration = Duration::from_secs(900);
 /// Seconds after the first tries that failed or were too many (§7.7: 3 to 5 attempts), and no
 /// sooner than half of what is left of the token.
 const TRIES: [u64; 4] = [2, 8, 20, 60];
 /// Added to each of these waits, by chance (§7.7).
 const JITTER_MAX: Duration = Duration::from_millis(500);
-/// After more of them.
+/// Wait after each further try, and the upper limit of those before.
 const RARELY: Duration = Duration::from_secs(300);
-/// Where no connection can be made: 2, 4, 8 … s, and at most this.
+/// Upper limit of the waits where no connection can be made: 2, 4, 8 … s.
 const MISS_MAX: Duration = Duration::from_secs(60);
 /// A client that is not known may be known again: a company that was blocked and pays.
 const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 
-/// What the core has to know of a stored pair.
+/// Facts of a stored pair that decide on its next refresh; without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The access token's print.
+    /// Fingerprint of the access token.
     pub access: TokenFingerprint,
-    /// When it was asked for.
+    /// Moment of the request that brought the pair.
     pub issued_at: EpochSeconds,
-    /// When it ends.
+    /// End of the access token.
     pub expires_at: EpochSeconds,
     /// A refresh of this pair was begun, and its answer is not known.
     pub began: bool,
@@ -57,16 +57,16 @@ pub struct Facts {
     pub over: bool,
 }
 
-/// How a refresh ended.
+/// Results that a refresh can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefreshOutcome {
     /// A new pair, and it is stored.
     Rotated(Facts),
-    /// 400
+    /// 400: the refresh token is good no more, and consent has to be given anew.
     Refused,
-    /// 401
+    /// 401: client id or secret are not known, or the company is blocked.
     WrongClient,
-    /// It may have happened.
+    /// No answer, or an unclear one: the pair may have been replaced.
     Unsure,
     /// No connection, or no disk to store a new pair on: nothing was sent.
     NotSent,
@@ -74,12 +74,12 @@ pub enum RefreshOutcome {
     NotDone,
 }
 
-/// What to do now.
+/// Next step of the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Refresh.
+    /// A refresh is due now.
     Refresh,
-    /// Nothing before this moment since boot, unless the wall clock is set or something is heard.
+    /// Nothing before this moment since boot, unless the wall clock is set or an event comes.
     At(Duration),
     /// Nothing, until something else changes.
     Idle,
@@ -107,7 +107,7 @@ impl Moment {
 enum Phase {
     Waiting,
     UnderWay {
-        /// What to go back to where nothing was sent.
+        /// `by_401` as it was before this refresh: restored where nothing was done.
         before: Option<Duration>,
     },
     ClientRefused {
@@ -139,7 +139,7 @@ struct Held {
     not_before: Duration,
 }
 
-/// The core.
+/// Decides when the held pair is refreshed; holds nothing without a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {
     held: Option<Held>,
@@ -186,7 +186,7 @@ impl Refresher {
         again
     }
 
-    /// What to do now.
+    /// Returns the step that is due now, or the moment of the next one.
     pub fn next(&self, now: Now) -> Next {
         let Some(held) = &self.held else {
             return Next::Idle;
@@ -203,7 +203,7 @@ impl Refresher {
         }
     }
 
-    /// How long nothing is to be done, as long as `most`.
+    /// Time until a refresh is due, at most `most`.
     pub fn wait(&self, now: Now, most: Duration) -> Duration {
         match self.next(now) {
             Next::Refresh => Duration::ZERO,
@@ -227,7 +227,7 @@ impl Refresher {
         asked
     }
 
-    /// It has ended.
+    /// Takes in the result of the refresh that was begun, and plans the next one.
     pub fn ended(&mut self, now: Now, ended: RefreshOutcome) {
         let Some(held) = &mut self.held else {
             return;
@@ -291,7 +291,7 @@ impl Refresher {
         self.held.as_ref().is_some_and(|held| held.refused)
     }
 
-    /// When the access token ends, since boot.
+    /// End of the access token as time since boot; `None` without a connection.
     pub fn end(&self) -> Option<Duration> {
         self.held.as_ref().map(|held| held.end.boot)
     }
@@ -310,7 +310,7 @@ impl Refresher {
 }
 
 impl Held {
-    /// When the next refresh is due, since boot.
+    /// Moment of the next refresh as time since boot; one that has passed means now.
     fn next(&self, now: Now) -> Duration {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;

@@ -12,15 +12,15 @@ use url::Url;
 
 /// Tries to revoke; revoking twice does no harm.
 const TRIES_MAX: u32 = 3;
-/// Between two of them.
+/// Wait between two tries to revoke.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// A token that could not be revoked.
 #[derive(Clone, Debug)]
 pub struct Unrevoked {
-    /// Which, in words.
+    /// Kind of the token in words: `refresh token`, `access token`, `access token before it`.
     pub token: &'static str,
-    /// What came instead.
+    /// Last reply, in place of `Revoked`.
     pub came: TokenReply,
 }
 
@@ -80,7 +80,7 @@ async fn revoke(
     came
 }
 
-/// Those tokens, and why the first of them could not be revoked.
+/// Names those tokens, and the reason for which the first of them could not be revoked.
 pub fn words(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
     let why = match left.first().map(|it| &it.came) {

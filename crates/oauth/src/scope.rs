@@ -24,14 +24,14 @@ const USEFUL: [(Grant, &str); 3] = [
     ),
 ];
 
-/// What is asked for where `--scope` says nothing: what is needed and what is useful.
+/// Default of `--scope`: the grants that are needed and useful.
 pub fn usual() -> String {
     let mut all = vec![NEEDED.word()];
     all.extend(USEFUL.map(|(grant, _)| grant.word()));
     all.join(" ")
 }
 
-/// The given scope, checked.
+/// Checks a scope from the command line, and returns it with single spaces.
 ///
 /// # Errors
 /// In words, for `--scope`.
@@ -59,12 +59,13 @@ pub fn checked(text: &str) -> Result<String, String> {
     Ok(grants.join(" "))
 }
 
-/// What was granted, against what is needed and useful.
+/// Comparison of the grants given with those needed and asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// The grant to journal is among it.
     pub enough: bool,
-    /// What was asked for and is not among it, and what works less for it.
+    /// Grants that were asked for and not given, each as a sentence with what works less without
+    /// it.
     pub lacks: Vec<String>,
 }
 

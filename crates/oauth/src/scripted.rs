@@ -6,16 +6,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// One answer.
+/// An answer of the scripted host to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// This status with this body.
+    /// Answers with this status and this body.
     Say(u16, String),
     /// The connection is closed without a word, the request read.
     Close,
 }
 
-/// The host.
+/// The scripted host; clones share its script and its notes.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripted {
     pub(crate) url: String,
@@ -44,7 +44,7 @@ impl Scripted {
         host
     }
 
-    /// Adds an answer.
+    /// Appends an answer to the script.
     pub(crate) fn then(&self, reply: Reply) {
         self.script.lock().expect("the script").push_back(reply);
     }

@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Its name, in the state folder.
+/// Name of the file in the state folder.
 pub const FILE: &str = "shown-once.json";
 /// No more of it is read.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// What was shown once, to whom.
+/// Secrets that a CRM has shown once to one client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownOnce {
     crm_url: String,
     client_id: String,
-    /// Signs webhooks.
+    /// Secret with which the CRM signs webhooks.
     #[serde(rename = "webhookSecret", serialize_with = "bare_option")]
     pub webhook: Option<Secret>,
-    /// Signs embedded pages.
+    /// Secret with which the CRM signs embedded pages.
     #[serde(rename = "embeddedSecret", serialize_with = "bare_option")]
     pub embedded: Option<Secret>,
 }
@@ -42,8 +42,8 @@ impl ShownOnce {
             .unwrap_or_default()
     }
 
-    /// What an earlier connection of this client has left behind; nothing where that cannot be
-    /// read, which is said.
+    /// Secrets that an earlier connection of this client has left behind; empty, with a warning in
+    /// the log, where the file cannot be read.
     pub fn left(dir: &Path, client: &Client) -> Self {
         let stored = stored(dir).unwrap_or_else(|why| {
             tracing::warn!(
@@ -61,7 +61,7 @@ impl ShownOnce {
     }
 }
 
-/// What is kept; `None` where nothing is. The words never hold a value of the file.
+/// Reads the file; `None` where there is none. An error's text never holds a value of the file.
 fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
     let path = dir.join(FILE);
     let bytes = match plain_file::read(&path, FILE_MAX) {

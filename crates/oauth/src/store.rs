@@ -16,62 +16,62 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Its name.
+/// Name of the connection's file in the state folder.
 pub const FILE: &str = "connection.json";
-/// The lock beside it.
+/// Name of the lock file beside it.
 const LOCK: &str = "connection.lock";
 /// Bytes of the file; a longer one is none of ours.
 const FILE_MAX: u64 = 256 * 1024;
 /// So long the lock is waited for: longer than a request of its holder may take.
 const LOCK_WITHIN: Duration = Duration::from_secs(45);
-/// Between two tries.
+/// Wait between two tries to take the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(50);
 
-/// Why the connection cannot be read or written.
+/// Reasons for which the connection cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("{path}: {why}; give callbridge's user the right to read it")]
     Unreadable {
-        /// The file.
+        /// Path of the connection's file.
         path: PathBuf,
-        /// The system's words.
+        /// Reason as the system gives it.
         why: String,
     },
     /// Something else stands in its place.
     #[error("{path} cannot be used; {why}")]
     NotPlain {
-        /// The file.
+        /// Path at which something else stands.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// Kind of what stands there, and the operator's next step.
         why: String,
     },
-    /// Its content is not what was written.
+    /// The content is not what was written.
     #[error(
         "{path} is damaged: {why}; put a copy of it back, or run `callbridge connect` again, which \
          keeps this one beside the new one"
     )]
     Damaged {
-        /// The file.
+        /// Path of the connection's file.
         path: PathBuf,
-        /// What is wrong.
+        /// Damage in words, without a value of the file.
         why: String,
     },
-    /// It cannot be written.
+    /// The file, its lock or its folder cannot be written.
     #[error("{path} cannot be written: {why}")]
     NotWritable {
-        /// The file.
+        /// Path of the file that was to be written.
         path: PathBuf,
-        /// The system's words.
+        /// Reason as the system gives it.
         why: String,
     },
-    /// Another process changes it.
+    /// Another process kept the lock of this state folder for longer than callbridge waits.
     #[error("another callbridge is busy with {0}; try again in a minute")]
     Locked(PathBuf),
 }
 
 impl Error {
-    /// What the system says of a file that cannot be written.
+    /// Error of a file that cannot be written, with the system's reason.
     pub(crate) fn not_writable(path: PathBuf, error: io::Error) -> Self {
         let why = error.to_string();
         Self::NotWritable { path, why }
@@ -90,12 +90,12 @@ impl ExitCode for Error {
     }
 }
 
-/// Where it is.
+/// Path of the connection's file in the state folder.
 pub fn path(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }
 
-/// Whether there is one, whatever it holds.
+/// Returns `true` when a connection's file is there, whatever it holds.
 pub fn exists(dir: &Path) -> bool {
     path(dir).symlink_metadata().is_ok()
 }
@@ -142,7 +142,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits for it.
+    /// Waits up to 45 s for the lock, and puts a pair in its place that a kill has kept from it.
     ///
     /// # Errors
     /// When it cannot be had in time, or the folder cannot be written.
@@ -187,7 +187,7 @@ impl Lock {
         written.map_err(|error| Error::not_writable(path, error))
     }
 
-    /// Takes the connection away.
+    /// Deletes the connection's file; without one nothing is done.
     ///
     /// # Errors
     /// When the folder cannot be written.
@@ -213,7 +213,7 @@ impl Lock {
     }
 }
 
-/// Where a new one is written before it takes its place.
+/// Path at which a new file is written before it is renamed into place.
 fn written(dir: &Path) -> PathBuf {
     dir.join(format!("{FILE}.new"))
 }

@@ -12,23 +12,23 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 const NAME: &str = "--listen";
-/// At a time.
+/// Most connections held at the same time, before the share of descriptors.
 pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
 const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
 const READYZ: &str = "/readyz";
 const METRICS: &str = "/metrics";
 
-/// Looks at the running program when it is asked.
+/// The running program, as the listener observes it at a request.
 pub trait Watch: Send + Sync + 'static {
-    /// What a scrape shows.
+    /// Collects the values of a scrape of `/metrics`.
     fn observe(&self) -> impl Future<Output = Observed> + Send;
-    /// What keeps the program from being ready, a line each; empty when it is. A paused sender is
-    /// ready: it keeps everything.
+    /// Reasons for which the program is not ready, a line each; empty when it is. A paused sender
+    /// is ready: it keeps everything.
     fn not_ready(&self) -> Vec<String>;
 }
 
-/// Serves until `shutdown` ends.
+/// Serves the three paths until `shutdown` ends.
 pub async fn serve(
     listener: TcpListener,
     watch: Arc<impl Watch>,

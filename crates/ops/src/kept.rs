@@ -7,14 +7,14 @@ use callbridge_intake::{gap_log, identity, unmatched};
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store, tables};
 
-/// What is kept, at this second, in this state folder.
+/// Reads the part of the status that the spool stores, at this second, in this state folder.
 ///
 /// # Errors
 /// When the spool cannot be read.
 pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
     let letters = tables::letters::letters_by_reason(store)?;
     let letters = letters.into_iter().filter(|(_, count)| *count > 0);
-    // What cannot be read is told of by the daemon's start, which begins it anew.
+    // What cannot be read is logged at the daemon's start, which begins it anew.
     let gaps =
         GapLog::stored(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
     let unmatched = UnmatchedLog::stored(tables::meta::meta(store, unmatched::KEY)?.as_deref());

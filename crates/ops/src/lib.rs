@@ -1,5 +1,5 @@
-//! What an operator sees: log lines, what `status` tells, health and metrics over HTTP, systemd,
-//! and a command that is told of troubles.
+//! What an operator sees: log lines, what `status` shows, health and metrics over HTTP, systemd,
+//! and a command that gets messages about troubles.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -17,10 +17,10 @@ pub mod metrics;
 pub mod notify;
 pub mod systemd;
 
-/// Which build this is.
+/// The version and commit of this build.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Release {
-    /// As `Cargo.toml` has it.
+    /// The package's version in `Cargo.toml`.
     pub version: &'static str,
     /// The commit it was built from.
     pub commit: &'static str,

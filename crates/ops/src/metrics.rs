@@ -22,11 +22,11 @@ use std::sync::atomic::AtomicU64;
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
 #[derive(Clone, Debug)]
 pub struct Durations {
-    /// From a request's first byte to its answer, in seconds.
+    /// Seconds from a request's first byte to its answer.
     pub request: Histogram,
-    /// From the spool's `BEGIN` to the end of its sync, in seconds.
+    /// Seconds from the spool's `BEGIN` to the end of its sync.
     pub commit: Histogram,
-    /// From a dialplan's whole question to its answer, in seconds.
+    /// Seconds from a dialplan's whole question to its answer.
     pub lookup: Histogram,
 }
 
@@ -45,10 +45,10 @@ impl Default for Durations {
     }
 }
 
-/// What a scrape shows.
+/// Values collected for one scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// As `status --json` has it.
+    /// The status, as `status --json` has it.
     pub status: Status,
     /// Requests sent, by endpoint and verdict.
     pub requests: Requests,
@@ -68,11 +68,11 @@ pub struct Observed {
     pub lookups: Option<Vec<(&'static str, u64)>>,
     /// Shared with where they are counted.
     pub durations: Durations,
-    /// Which build this is.
+    /// The build that `callbridge_build_info` names.
     pub release: Release,
 }
 
-/// One label.
+/// A set of one label.
 fn label(name: &'static str, value: &str) -> Labels<1> {
     labels([(name, value)])
 }
@@ -160,7 +160,8 @@ fn budget(all: &mut Registry, seen: &Observed) {
     gauges(all, "failing", help, failing);
 }
 
-/// How the CRM's journal shows what was sent; nothing before a call was compared.
+/// Registers the comparison of the CRM's journal with the values that were sent; no series before a
+/// call was compared.
 fn journal(all: &mut Registry, seen: &Observed) {
     let fields = seen.status.journal_fields.iter().flat_map(|it| {
         let right = it.compared.saturating_sub(it.missing + it.different);
@@ -203,7 +204,7 @@ fn directory(all: &mut Registry, seen: &Observed) {
     counter(all, "directory_learned", help, directory.learned);
 }
 
-/// What became of failed calls, and what leads show.
+/// Registers failed calls that went on by themselves, and values of lead fields.
 fn leads(all: &mut Registry, seen: &Observed) {
     let count = |(result, counter): (&str, &str)| {
         let count = seen.counters.get(counter).copied().unwrap_or(0);
@@ -268,8 +269,8 @@ fn token(all: &mut Registry, seen: &Observed) {
     }
 }
 
-/// What each trunk took, and who waits for a call back: a series for each trunk of the flags, also
-/// where it is 0.
+/// Registers the calls of each trunk, and the customers waiting for a call back: a series for each
+/// trunk of the flags, also where it is 0.
 fn trunks(all: &mut Registry, seen: &Observed) {
     let trunks = &seen.status.trunks;
     let calls = (trunks.iter()).map(|it| (label("trunk", &it.name), it.calls));

@@ -1,4 +1,4 @@
-//! What systemd is told: READY when the spool is open, WATCHDOG while the process works, STATUS
+//! Messages to systemd: READY when the spool is open, WATCHDOG while the process works, STATUS
 //! with the books. Does nothing where no `NOTIFY_SOCKET` is set.
 //!
 //! A message waits while systemd is busy, and nobody here may wait with it: a thread of its own
@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Messages that wait at most; later ones are dropped, for they would be old when heard.
+/// Messages that wait at most; later ones are dropped, for they would be old when received.
 const WAITING_MAX: usize = 8;
 
-/// What there is to tell.
+/// A message for systemd, on its way to the thread that sends it.
 #[derive(Debug)]
 enum Message {
     Ready,
@@ -27,7 +27,7 @@ pub fn ready() {
     notify(Message::Ready);
 }
 
-/// The end has begun.
+/// Reports to systemd that the process is ending.
 pub fn stopping() {
     notify(Message::Stopping);
 }
@@ -49,17 +49,17 @@ pub fn alive(status: &Status) {
     notify(Message::Alive(line));
 }
 
-/// Something hangs: said in the status line, and the watchdog is not fed.
+/// Reports loops that hang in the status line, and does not feed the watchdog.
 pub fn stalled(names: &str) {
     notify(Message::Stalled(format!("{names} does not turn")));
 }
 
-/// `WatchdogSec=`, where it is set.
+/// The value of `WatchdogSec=`; `None` where it is not set.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// How often to say [`alive`]: half of `WatchdogSec=`, at most 10 s.
+/// Interval between two calls of [`alive`]: half of `WatchdogSec=`, at most 10 s.
 pub fn interval() -> Duration {
     let most = Duration::from_secs(10);
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))

@@ -39,7 +39,7 @@ use std::time::Duration;
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
-/// What a person orders; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/`; each path reads its own of these.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -57,7 +57,7 @@ struct Order {
     ahead_sec: Option<u64>,
 }
 
-/// Of a PAT that is issued without one (§5.3.2); null gives it no end.
+/// The life of a PAT that is issued without one (§5.3.2); null gives it no end.
 const fn longest_life() -> Option<i64> {
     Some(PAT_SECONDS_MAX)
 }
@@ -137,7 +137,7 @@ fn change_leads(core: &mut Sandbox, order: &Order) {
     });
 }
 
-/// The clock goes ahead only: what happened cannot be ahead of now.
+/// Moves the clock ahead; it never goes back, for what happened cannot be ahead of now.
 fn set_clock(core: &mut Sandbox, ahead: u64) -> AdminAnswer {
     let before = core.ahead.as_secs();
     let further = ahead.checked_sub(before);
@@ -171,7 +171,7 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     }
 }
 
-/// The records as the filter shows them, with what only the sandbox tells.
+/// The records as the filter shows them, with values that only the sandbox shows.
 fn records_json(records: &[Record]) -> Value {
     let rows = records.iter().map(|record| {
         let mut row = endpoints::object(record, record.registered_at.floor_seconds().get());
@@ -185,7 +185,7 @@ fn records_json(records: &[Record]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// Every write with its status; the requestId is what it is known by.
+/// Every write with its status, by its requestId.
 fn writes_json(core: &Sandbox) -> Value {
     let rows = core.journal.writes().iter().map(|(id, write)| {
         let (of, uuid) = match &write.content {

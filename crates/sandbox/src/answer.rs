@@ -1,4 +1,4 @@
-//! Request in, answer out: the order in which the service looks at a request.
+//! Request in, answer out: the order in which the service checks a request.
 //!
 //! ```text
 //! token (401, not counted) ─▶ window (429) ─▶ fault ─▶ address (404) ─▶ method (405) ─▶
@@ -88,8 +88,8 @@ impl Sandbox {
         })
     }
 
-    /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
-    /// is connected and not blocked. All failures look the same.
+    /// Checks the token (§5.1): one header, known, neither revoked nor expired, and a company that
+    /// is connected and not blocked. All failures are answered alike.
     fn authenticate(&mut self, request: &Request) -> Option<(TokenKey, Token)> {
         self.judge_api(request);
         if request.header("authorization").next().is_some() {
@@ -130,7 +130,7 @@ impl Sandbox {
         Some((key, token))
     }
 
-    /// What lies behind the authentication layer, and the faults that strike after it.
+    /// Answers a request that has a working token, with the faults that strike after that check.
     fn behind(&mut self, asked: &Asked<'_>) -> Response {
         let result = self.admit(asked).and_then(|()| match asked.endpoint {
             Endpoint::TokenInfo => Ok(endpoints::token_info(self, asked)),
@@ -207,7 +207,7 @@ impl Sandbox {
         Refusal::NotFound("Manzil topilmadi").respond()
     }
 
-    /// Records what a refusal says of the client.
+    /// Records the violation that a refusal shows.
     fn note(&mut self, asked: &Asked<'_>, refusal: &Refusal) {
         let Request { method, path, .. } = asked.request;
         let section = asked.endpoint.section();

@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 
-/// What an order below `/sandbox/admin/` comes to: its answer, null for no such path, or what is
-/// wrong.
+/// Result of an order below `/sandbox/admin/`: the answer, null for no such path, or the fault of
+/// the order in words.
 pub(crate) type AdminAnswer = Result<Value, String>;
 
-/// A body as what its path reads; an empty one orders nothing.
+/// Reads a body as the order that its path expects; an empty one orders nothing.
 pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     if body.is_empty() {
         return Ok(T::default());
@@ -25,10 +25,10 @@ pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
     value.ok_or_else(|| format!("`{name}` is missing"))
 }
 
-/// Before it nothing of ours happened: 2000-01-01.
+/// The earliest moment of a call: 2000-01-01 in epoch seconds.
 pub(super) const EPOCH_MIN: i64 = 946_684_800;
 
-/// The fields of a body not yet taken, and what was found wrong.
+/// The fields of a body not yet taken, and the faults found so far.
 pub(super) struct BodyFields {
     pub(super) map: Map<String, Value>,
     pub(super) errors: Vec<FieldError>,
@@ -45,7 +45,7 @@ impl BodyFields {
         }
     }
 
-    /// Of an element of a list in the body.
+    /// The fields of an element of a list in the body.
     pub(super) fn within(map: Map<String, Value>, prefix: String) -> Self {
         Self {
             prefix,
@@ -115,16 +115,16 @@ impl BodyFields {
     }
 }
 
-/// E.164 with its plus sign.
+/// Returns `true` for a number in E.164 with its plus sign.
 pub(super) fn is_phone(phone: &str) -> bool {
     let digits = phone.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Above are milliseconds: the year 5138 in seconds.
+/// The first number taken for milliseconds: the year 5138 in seconds.
 const EPOCH_MAX: i64 = 100_000_000_000;
 
-/// What a page is asked for.
+/// Page, size, order and ranges that a filter request asks for.
 #[derive(Debug)]
 pub(super) struct Query {
     page: i64,
@@ -141,7 +141,8 @@ impl Query {
         found.map_or([None, None], |(_, bounds)| *bounds)
     }
 
-    /// Does a moment lie within a range? One that is not known lies in none that was asked for.
+    /// Returns `true` where a moment lies within a range. One that is not known lies in none that
+    /// was asked for.
     pub(super) fn holds(&self, name: &str, at: Option<i64>) -> bool {
         match (self.range(name), at) {
             ([None, None], _) => true,
@@ -163,7 +164,7 @@ impl Query {
         }
     }
 
-    /// The page of these rows.
+    /// Cuts the page out of these rows, and answers with it.
     pub(super) fn answer<T>(
         &self,
         rows: &[T],

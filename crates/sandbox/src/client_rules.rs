@@ -27,16 +27,16 @@ const UNDER_WAY: Duration = Duration::from_secs(1);
 const REMEMBERED_MAX: usize = 10_000;
 /// A second, less what the way of two requests may differ by.
 const SOON: Duration = Duration::from_millis(900);
-/// Attempts of one write (§7.7).
+/// Most attempts of one write (§7.7).
 const ATTEMPTS_MAX: u32 = 5;
-/// So long after its last attempt a write is sent on somebody's order, and begins again.
+/// Time after its last attempt at which a write is sent on somebody's order, and begins again.
 const SERIES: Duration = Duration::from_secs(3_600);
 const NAMESPACE: Uuid = Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
 
 /// A company, and the public application of the connection; `None`: its own.
 type ConnectionKey = (i64, Option<i64>);
 
-/// What may be asked again a minute after it was refused.
+/// A request that was refused, and may be repeated a minute later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
     /// A token or client credentials that do not work (401).
@@ -54,27 +54,28 @@ struct EndpointHistory {
     failed: u64,
 }
 
-/// A write that failed.
+/// The failures of one write, as a series of attempts.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     last: EventTime,
-    /// Without an answer the client cannot know whether it was done.
+    /// The last attempt was answered; without an answer the client cannot know that it failed.
     answered: bool,
     attempts: u32,
     history: EndpointHistory,
 }
 
 impl Failed {
-    /// Since the last attempt others passed, and none failed.
+    /// Returns `true` where others have passed since the last attempt, and none failed.
     const fn alone(&self, history: EndpointHistory) -> bool {
         history.passed > self.history.passed && history.failed == self.history.failed
     }
 }
 
-/// What was refused, and what failed, so far.
+/// Refusals and failures of each client so far, to find repeats that come too soon or too often.
 #[derive(Clone, Debug, Default)]
 pub struct ClientRules {
-    /// When each was first and last refused.
+    /// Times of the first and the last refusal of each; the first is set anew after a minute's
+    /// pause.
     refused: BTreeMap<Refused, (EventTime, EventTime)>,
     /// Requests refused with 400 or 409.
     bodies: BTreeSet<(Endpoint, Uuid)>,
@@ -86,7 +87,7 @@ pub struct ClientRules {
 }
 
 impl ClientRules {
-    /// Notes a counted request; tells how many there were within a window's length, when they are
+    /// Notes a counted request; returns how many there were within a window's length, when they are
     /// more than a window holds and came by several token values.
     pub fn counted(
         &mut self,
@@ -107,7 +108,7 @@ impl ClientRules {
         several.then_some(span.len())
     }
 
-    /// Notes a refusal; tells how long after the one before when that was too soon.
+    /// Notes a refusal; returns the time since the one before when that was too soon.
     pub fn refused_again(&mut self, what: Refused, now: EventTime) -> Option<Duration> {
         if self.refused.len() >= REMEMBERED_MAX {
             self.refused.clear();
@@ -122,23 +123,25 @@ impl ClientRules {
         (since_first > UNDER_WAY).then_some(since_last)
     }
 
-    /// The token works again.
+    /// Ends the refusals of a token that is accepted again.
     pub fn token_works(&mut self, key: TokenKey) {
         self.refused.remove(&Refused::Token(key));
     }
 
-    /// The grants changed: what was denied may be asked again.
+    /// Ends the refusals for missing grants, which have changed: what was denied may be asked
+    /// again.
     pub fn grants_changed(&mut self) {
         self.refused
             .retain(|what, _| !matches!(what, Refused::Grant(..)));
     }
 
-    /// An application changed: what the OAuth endpoints refused may be asked again.
+    /// Ends the refusals of the OAuth endpoints for an application that changed.
     pub fn application_changed(&mut self) {
         self.bodies.retain(|(endpoint, _)| !endpoint.is_oauth());
     }
 
-    /// What is wrong with a request that was refused, or failed with a 5xx, and comes again.
+    /// Returns the violations of a request that repeats one that was refused, or that failed with a
+    /// 5xx.
     pub fn repeated(
         &self,
         endpoint: Endpoint,
@@ -217,7 +220,7 @@ impl ClientRules {
     }
 }
 
-/// What a request is known by when it comes again.
+/// Returns the hash of method, path and body by which a repeated request is recognised.
 pub fn fingerprint(request: &Request) -> Uuid {
     let Request {
         method, path, body, ..

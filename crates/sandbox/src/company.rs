@@ -62,7 +62,7 @@ impl Sandbox {
         self.companies.insert(company.id, company);
     }
 
-    /// Begins work, with what an earlier run left or with nothing: flags that changed since go
+    /// Begins work, with the state of an earlier run or with none: flags that changed since go
     /// before what was administered since; a token not yet known is issued.
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
         self.now = now;
@@ -83,14 +83,14 @@ impl Sandbox {
         connection::begin_application(self);
     }
 
-    /// Does the core know this token as one that works?
+    /// Returns `true` for the value of a token that is known and works.
     pub fn token_works(&self, now: EventTime, value: &str) -> bool {
         self.tokens
             .get(&TokenKey::of(value))
             .is_some_and(|token| token.works(now))
     }
 
-    /// Revokes a token (§5.3).
+    /// Revokes the token of this value (§5.3); an unknown one changes nothing.
     pub fn revoke(&mut self, value: &str) {
         self.revoke_key(TokenKey::of(value));
     }
@@ -143,7 +143,7 @@ impl Sandbox {
         self.journal.edit(record);
     }
 
-    /// Revokes every token.
+    /// Revokes every token of every company.
     pub fn revoke_all(&mut self) {
         for token in self.tokens.values_mut() {
             token.revoked = true;

@@ -16,17 +16,17 @@ use std::time::Duration;
 /// Settings of the core: with the same settings and requests it answers the same.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The window (Limits).
+    /// Size and length of the request window of each token (Limits).
     pub rate: Rate,
-    /// From accepting a write to its record.
+    /// Time from accepting a write to its record.
     pub persist_after: Duration,
     /// Up to this much is added, by the dice.
     pub persist_jitter: Duration,
-    /// Of the dice and the requestIds.
+    /// The seed of the dice and the requestIds.
     pub seed: u64,
     /// Names that the document does not publish.
     pub names: FieldNames,
-    /// How far `startedAt` may lie ahead of our clock.
+    /// The furthest that `startedAt` may lie ahead of our clock.
     pub ahead_max: Duration,
     /// Shapes that the document does not publish.
     pub shapes: Shapes,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub company: Company,
     /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
     pub private_targets: bool,
-    /// Lives of what OAuth gives out.
+    /// Lifetimes of tokens and codes, and the first application.
     pub oauth: OauthSettings,
     /// The CRM fields of every company.
     pub catalogue: Catalogue,
@@ -42,18 +42,18 @@ pub struct Settings {
     pub lead_list: Vec<Lead>,
 }
 
-/// Settings of the OAuth part.
+/// Settings of OAuth: lifetimes, salt and the first application.
 #[derive(Clone, Debug)]
 pub struct OauthSettings {
     /// `expires_in`; an hour, or less for trials.
     pub access_life: Duration,
-    /// Of a refresh token.
+    /// Lifetime of a refresh token.
     pub refresh_life: Duration,
-    /// Of an authorization code.
+    /// Lifetime of an authorization code.
     pub code_life: Duration,
-    /// Mixed into new values.
+    /// Salt of minted values, so that another start mints others.
     pub salt: u128,
-    /// The application to begin with.
+    /// The application that exists from the first start.
     pub application: Option<Application>,
 }
 
@@ -103,27 +103,28 @@ impl Default for Settings {
     }
 }
 
-/// Leads without `--leads`.
+/// The leads that exist without `--leads`.
 pub const DEFAULT_LEADS: &str = "4001-4999";
-/// Employees without `--employees`.
+/// The employees that exist without `--employees`.
 pub const DEFAULT_EMPLOYEES: &str = "501-599";
 
-/// Everything that [`super::start`] needs.
+/// All settings of a sandbox that [`super::start`] needs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where the token and the revoke endpoint are served, and they alone; `None`: with the rest.
+    /// The address that serves the token and the revoke endpoint, and them alone; `None`: they are
+    /// served with the rest.
     pub auth_listen: Option<SocketAddr>,
-    /// The token that works.
+    /// The token that works from the first start.
     pub token: Secret,
-    /// When it expires; `None`: never.
+    /// Expiry of the token; `None`: it has none.
     pub expires_at: Option<EpochSeconds>,
-    /// Of the core.
+    /// Settings of the core, which decide its answers.
     pub settings: Settings,
-    /// Faults to begin with.
+    /// Rules of the faults that are in force from the start.
     pub rules: Vec<Rule>,
-    /// Where the journal is kept across restarts; `None`: nowhere.
+    /// The file that keeps the state across restarts; `None`: the state is lost at the end.
     pub state: Option<PathBuf>,
     /// The authorities that deliveries of webhooks trust; `None`: the system's.
     pub webhook_ca_file: Option<PathBuf>,
@@ -148,11 +149,11 @@ impl Default for Config {
 /// Names that the document does not publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldNames {
-    /// The talk time.
+    /// The field of the talk time in seconds.
     pub talk: String,
     /// The customer's number; `None`: no such field.
     pub phone: Option<String>,
-    /// The operator's extension.
+    /// The field of the operator's extension.
     pub extension: String,
     /// The key of the lead field upsert's list, where it is wrapped (§4.4).
     pub list: String,

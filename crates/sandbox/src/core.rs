@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x27d4_e0b1_9c35_4f68_8a1e_64f0_b3c9_517d);
 
-/// The CRM of the document. Its JSON is the state file: what outlives a restart.
+/// The CRM of the document. Its JSON is the state file, which outlives a restart.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sandbox {
     #[serde(skip)]
@@ -34,7 +34,7 @@ pub struct Sandbox {
     pub webhooks: Outbox,
     pub(super) leads: Leads,
     #[serde(skip)]
-    /// What goes wrong, which may be changed while it runs.
+    /// Rules of the faults in force, which may be changed while it runs.
     pub faults: Faults,
     #[serde(skip)]
     pub(super) dice: Dice,
@@ -46,13 +46,13 @@ pub struct Sandbox {
     /// Applications, connections and their tokens.
     pub oauth: OAuthState,
     pub(super) client: ClientWatch,
-    /// How many tokens, codes and keys were made.
+    /// Tokens, codes and keys made so far; part of each new one, so that none repeats.
     pub(super) minted: u64,
-    /// So far the clock stands ahead of the machine's.
+    /// Time by which the clock stands ahead of the machine's.
     pub(super) ahead: Duration,
 }
 
-/// What is watched of the clients: how much they ask, and what they do against the document.
+/// Records about the clients: their request windows, and their violations of the document.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ClientWatch {
     pub(super) windows: Windows,
@@ -89,7 +89,7 @@ impl Sandbox {
         }
     }
 
-    /// What an earlier run left, under the settings of this one.
+    /// Restores the state that an earlier run left, under the settings of this one.
     ///
     /// # Errors
     /// The text is no state.
@@ -102,7 +102,7 @@ impl Sandbox {
         Ok(core)
     }
 
-    /// The sandbox's moment when the machine's clock says `clock`.
+    /// The sandbox's moment at this time of the machine's clock.
     pub fn moment(&self, clock: EventTime) -> EventTime {
         clock.plus(self.ahead)
     }
@@ -112,12 +112,12 @@ impl Sandbox {
         self.journal.records()
     }
 
-    /// What clients did against the document.
+    /// Violations of the document by clients, oldest first.
     pub const fn violations(&self) -> &Violations {
         &self.client.violations
     }
 
-    /// The fullest window and span.
+    /// Returns the fullest window and span of all tokens.
     pub const fn fullest(&self) -> Fullest {
         self.client.windows.fullest()
     }

@@ -111,7 +111,7 @@ fn check_direction(direction: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// What a client must not send, as far as it stands in the body.
+/// Returns the names of fields in the body that the service derives and a client must not send.
 fn derived(map: &serde_json::Map<String, serde_json::Value>, uuid: &str) -> Vec<String> {
     let mut derived: Vec<String> = map.keys().filter(|key| is_derived(key)).cloned().collect();
     if uuid.starts_with(PREFIX) {
@@ -254,7 +254,7 @@ pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Re
     }))
 }
 
-/// A record as a row.
+/// The row of a record in a page.
 pub(super) fn object(record: &Record, registered: i64) -> Value {
     let call = &record.call;
     json!({

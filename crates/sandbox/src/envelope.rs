@@ -17,10 +17,10 @@ pub const TOKEN_HEADER: &str = "x-open-api-token";
 /// Largest body read, in bytes; more is 413.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What is served at the address that a request came to (§5.6.9).
+/// The endpoints served at the address that a request came to (§5.6.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Everything.
+    /// All endpoints, at one address.
     #[default]
     Whole,
     /// All but the token and the revoke endpoint.
@@ -32,7 +32,7 @@ pub enum Role {
 /// One HTTP request, as the core sees it.
 #[derive(Clone)]
 pub struct Request {
-    /// `GET`, `POST`…
+    /// The HTTP method in capitals: `GET`, `POST`.
     pub method: String,
     /// The path without the query.
     pub path: String,
@@ -42,12 +42,12 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The bytes of the body; empty for none.
     pub body: Vec<u8>,
-    /// What is served where it came to.
+    /// The endpoints served at the address that it came to.
     pub role: Role,
 }
 
 impl fmt::Debug for Request {
-    /// Without headers and body: they carry tokens and people.
+    /// Leaves out headers and body: they carry tokens and people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -60,7 +60,7 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    /// Does this text stand in its body or its path?
+    /// Returns `true` where this text stands in its body or its path.
     pub fn holds(&self, text: &str) -> bool {
         let body = String::from_utf8_lossy(&self.body);
         body.contains(text) || self.path.contains(text)
@@ -91,7 +91,7 @@ impl Request {
         request
     }
 
-    /// With one more header.
+    /// Adds a header to the request, its name in lower case.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers
@@ -99,13 +99,14 @@ impl Request {
         self
     }
 
-    /// With the token in its header.
+    /// Adds the token in its header.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         self.with(TOKEN_HEADER, token)
     }
 
-    /// Is its body of this type: named once, in UTF-8 where it says so, and not encoded?
+    /// Returns `true` where its body is of this type: named once, in UTF-8 where it says so, and
+    /// not encoded.
     pub(crate) fn is_of_type(&self, kind: &str) -> bool {
         let mut types = self.header("content-type");
         let mut parts = types.next().unwrap_or_default().split(';').map(str::trim);
@@ -130,12 +131,12 @@ impl Request {
     }
 }
 
-/// How an answer leaves.
+/// The manner in which an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// At once.
+    /// The whole answer at once.
     Now,
-    /// After a wait.
+    /// The whole answer after this wait.
     After(Duration),
     /// The head at once, the body spread over this time.
     Slow(Duration),
@@ -143,23 +144,23 @@ pub enum Delivery {
     Lost,
 }
 
-/// One HTTP answer.
+/// The answer to one HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The HTTP status.
+    /// The HTTP status code, 100 to 599.
     pub status: u16,
-    /// The content type.
+    /// The value of the header `Content-Type`.
     pub content_type: &'static str,
     /// The `Location` of a redirect.
     pub location: Option<String>,
     /// The bytes of the body.
     pub body: Vec<u8>,
-    /// How it leaves.
+    /// Time and completeness of the sending.
     pub delivery: Delivery,
 }
 
 impl Response {
-    /// It is the service's own, and no page.
+    /// Returns `true` for an answer of the service's own, which is JSON, and no HTML page.
     pub fn is_json(&self) -> bool {
         self.content_type == "application/json"
     }
@@ -186,40 +187,40 @@ impl Response {
     }
 }
 
-/// One entry of `errors[]` (§7.5).
+/// An entry of `errors[]`: a field and the reason against it (§7.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
     /// The field's name as sent.
     pub field: String,
-    /// `NOT_NULL`, `MAX`…
+    /// The reason that the service gives: `NOT_NULL`, `MAX`.
     pub reason: RefusalReason,
 }
 
-/// The reasons of §7.5.
+/// Reasons that a field is refused for (§7.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RefusalReason {
-    /// Required.
+    /// The field is required and missing.
     NotNull,
     /// Must not be an empty string.
     NotBlank,
-    /// Below the bound.
+    /// The number lies below the bound.
     Min,
-    /// Above the bound.
+    /// The number lies above the bound.
     Max,
-    /// Too long.
+    /// The text has too many characters.
     Length,
     /// The list has nothing in it.
     NotEmpty,
     /// The list is not there.
     NotNullCollection,
-    /// Not a telephone number.
+    /// The text is no telephone number.
     ValidPhone,
-    /// Not epoch seconds.
+    /// The number is no moment in epoch seconds.
     ValidEpochSec,
 }
 
-/// What the authentication layer answers (§7.2); its bodies are fixed English text.
+/// The answer of the authentication layer (§7.2); its bodies are fixed English text.
 pub fn reduced(status: u16) -> Response {
     let message = match status {
         429 => "Rate limit exceeded. Max 60 requests per minute.",
@@ -240,19 +241,19 @@ pub enum Refusal {
     Invalid(Vec<FieldError>),
     /// Business validation: 400, message only (codes 6400 and 6401 stay in the service's log).
     Business(&'static str),
-    /// 404, message only.
+    /// A 404 with a message only.
     NotFound(&'static str),
     /// 409, message only: a missing lead, flat, note, task or history item (§7.4), or a conflict.
     Conflict(&'static str),
-    /// 405.
+    /// A 405: the path takes another method.
     Method,
-    /// 413.
+    /// A 413: the body exceeds [`BODY_BYTES_MAX`].
     TooLarge,
-    /// 415.
+    /// A 415: the body has another content type.
     MediaType,
     /// An error of the OAuth endpoints (§7.6): a status and human text, the code in the log.
     Oauth(Code),
-    /// An error told by its status alone, as faults ask for.
+    /// An error shown by its status alone, as faults ask for.
     Status(u16),
 }
 
@@ -302,16 +303,16 @@ impl Refusal {
 /// A success: its payload and, for an accepted write, the id to poll (§2.1).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Success {
-    /// `data`.
+    /// The value of `data` in the envelope.
     pub data: Value,
-    /// `requestId`.
+    /// The value of `requestId`; `None` for all but accepted writes.
     pub request_id: Option<String>,
     /// `currentPage` and `totalPages` when they stand beside `data`.
     pub paging: Option<(u64, u64)>,
 }
 
 impl Success {
-    /// With data alone.
+    /// A success with this `data` and no requestId.
     pub fn of(data: Value) -> Self {
         Self {
             data,
@@ -319,7 +320,7 @@ impl Success {
         }
     }
 
-    /// Of a write that is done later.
+    /// A success of a write that is done later.
     pub fn accepted(request_id: String) -> Self {
         Self {
             request_id: Some(request_id),

@@ -35,7 +35,7 @@ use super::shapes::Shapes;
 use super::window::parse_duration;
 use std::time::Duration;
 
-/// What goes wrong.
+/// The fault that a rule orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Refused with this status before anything was done.
@@ -48,38 +48,38 @@ pub enum Action {
     Lost,
     /// Closed without an answer, nothing done.
     Cut,
-    /// Done, answered later.
+    /// Done, and answered after this time.
     Delay(Duration),
-    /// Done, the body drips.
+    /// Done, and the body sent in pieces over this time.
     Slow(Duration),
-    /// Done, half the body.
+    /// Done, and answered with half the body.
     Broken,
-    /// Done, 200 without a requestId.
+    /// Done, and answered 200 without a requestId.
     NoRequestId,
     /// 200 with `accept: false`, nothing done.
     AcceptFalse,
     /// 302 to another path of the sandbox.
     Redirect,
-    /// Accepted, then FAILED.
+    /// Accepted with 200, and ended FAILED.
     Failed,
-    /// Accepted, written this much later.
+    /// Accepted, and written this much later than others.
     Hold(Duration),
 }
 
 /// One rule: which requests of an endpoint meet which fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// `None`: any endpoint.
+    /// The endpoint whose requests are struck; `None`: any.
     pub endpoint: Option<Endpoint>,
     /// Only requests with this text in their body or path.
     pub with: Option<String>,
-    /// Requests let through first.
+    /// Number of matching requests that pass before the rule strikes.
     pub after: u64,
-    /// How often it strikes; `None`: without end.
+    /// Number of requests that the rule strikes; `None`: without end.
     pub times: Option<u64>,
     /// Chance to strike, in millionths; 1,000,000 is always.
     pub chance_ppm: u32,
-    /// What happens.
+    /// The fault that strikes the request.
     pub action: Action,
 }
 
@@ -213,12 +213,12 @@ fn percent(text: &str) -> Result<u32, String> {
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice of a seed.
+    /// Dice that this seed decides wholly.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits of the sequence.
     pub const fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -227,7 +227,7 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// From 0 to below `bound`; 0 for a bound of 0.
+    /// Returns a number from 0 to below `bound`; 0 for a bound of 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         let roll = self.roll();
         if bound == 0 { 0 } else { roll % bound }
@@ -256,7 +256,7 @@ impl Faults {
         self.rules.push((rule, 0, 0));
     }
 
-    /// No rule any more.
+    /// Removes all rules, with their counts.
     pub fn clear(&mut self) {
         self.rules.clear();
     }
@@ -284,7 +284,7 @@ impl Faults {
         struck
     }
 
-    /// How often the rules struck, in their order.
+    /// Number of requests that each rule struck, in the order of the rules.
     pub fn fired(&self) -> Vec<u64> {
         self.rules.iter().map(|(_, _, fired)| *fired).collect()
     }
@@ -327,7 +327,7 @@ fn gateway(status: u16) -> Response {
     Response::new(status, "text/html", page)
 }
 
-/// What a fault makes of an answer whose effect is done.
+/// Applies a fault to the answer of a request whose effect is done.
 pub(super) fn after_effect(response: &mut Response, action: Action) {
     match action {
         Action::StatusAfter(status) => *response = Refusal::Status(status).respond(),
@@ -340,7 +340,8 @@ pub(super) fn after_effect(response: &mut Response, action: Action) {
 }
 
 impl Action {
-    /// The client can tell from the answer, at once, that its write was accepted.
+    /// Returns `true` where the client learns from the answer, at once, that its write was
+    /// accepted.
     pub(super) const fn leaves_answer_whole(self) -> bool {
         matches!(self, Self::Failed | Self::Hold(_))
     }

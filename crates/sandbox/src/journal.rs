@@ -15,11 +15,11 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long the status of a write can be read (§3.2).
+/// Time for which the status of a write can be read (§3.2).
 pub const STATUS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Most writes of one life of the sandbox; more are answered 500.
 pub const WRITES_MAX: u64 = 2_000_000;
-/// What the service puts before a uuid (§2.6).
+/// The prefix that the service puts before a uuid (§2.6).
 pub const PREFIX: &str = "oapi-";
 
 /// The provider of what was submitted (§2.6).
@@ -29,69 +29,69 @@ pub(crate) const OPEN_API: &str = "OPEN_API";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Submission {
-    /// §2.6
+    /// The id of the call's lead (§2.6).
     pub lead_id: i64,
-    /// §2.6
+    /// The id of the call's employee (§2.6); `None` where none was sent.
     pub employee_id: Option<i64>,
-    /// As sent, without the prefix.
+    /// The uuid as sent, without the prefix.
     pub uuid: String,
-    /// Epoch seconds.
+    /// Start of the call in epoch seconds.
     pub started_at: i64,
-    /// Seconds.
+    /// Length of the call in seconds.
     pub duration_sec: i64,
     /// Seconds; under the name that the sandbox was given for it.
     pub talk_time_sec: Option<i64>,
-    /// §2.6
+    /// The value of `answered` as sent (§2.6).
     pub answered: bool,
-    /// `INBOUND` or `OUTBOUND`.
+    /// The direction: `INBOUND` or `OUTBOUND`.
     pub direction: String,
-    /// Under the name that the sandbox was given for it.
+    /// The customer's number, under the name that the sandbox was given for it.
     pub client_phone: Option<String>,
-    /// The same.
+    /// The operator's extension, under the name that the sandbox was given for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_extension: Option<String>,
     /// Fields that the document does not name, tolerated.
     pub others: Map<String, Value>,
 }
 
-/// What a write says.
+/// The content of an accepted write, by its endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// `POST call-history`
+    /// A call of `POST call-history`.
     Call(Submission),
-    /// `POST lead/{id}/field/list`
+    /// Field values of `POST lead/{id}/field/list`.
     Fields(FieldUpsert),
 }
 
-/// An accepted write.
+/// A write that was answered with 200, and its fate since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Write {
-    /// Its `requestId`.
+    /// The `requestId` that its answer gave.
     pub request_id: String,
-    /// Whose data.
+    /// The company whose data it writes.
     pub company: i64,
     /// The token that alone can read its status.
     pub token: TokenKey,
-    /// When it was accepted.
+    /// The moment at which its 200 was given.
     pub accepted_at: EventTime,
-    /// When it is done.
+    /// The moment at which it is carried out.
     pub due: EventTime,
-    /// Its 200 with the requestId left for the client at once and whole.
+    /// The 200 with its requestId left for the client at once and whole.
     pub answered: bool,
-    /// It is to end FAILED whatever it says.
+    /// A fault orders that it ends FAILED whatever its content.
     pub doomed: bool,
-    /// What it says.
+    /// The call or the fields that it writes.
     pub content: Content,
-    /// Where it is.
+    /// Progress of the write, as the status endpoint reports it.
     pub status: Status,
-    /// Why it failed, for people.
+    /// The reason of a failure, for people; `None` unless the write failed.
     pub why: Option<String>,
 }
 
 impl Write {
-    /// The call that it writes.
+    /// The call that the write submits; `None` for field values.
     pub const fn call(&self) -> Option<&Submission> {
         match &self.content {
             Content::Call(call) => Some(call),
@@ -104,33 +104,33 @@ impl Write {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// With the prefix.
+    /// The call's uuid with the prefix `oapi-`.
     pub uuid: String,
-    /// The write that made it.
+    /// The requestId of the write that made it.
     pub request_id: String,
-    /// Whose journal.
+    /// The company whose journal holds the record.
     pub company_id: i64,
-    /// What was sent; the uuid here is as sent.
+    /// The call as submitted; the uuid here has no prefix.
     pub call: Submission,
-    /// `startedAt + durationSec`
+    /// End of the call in epoch seconds: `startedAt + durationSec`.
     pub ended_at: i64,
-    /// From `answered`.
+    /// `ANSWER` or `NO_ANSWER`, derived from `answered`.
     pub hangup_cause: String,
     /// Always `OPEN_API`; others for records that are not ours.
     pub provider: String,
-    /// When it was written.
+    /// The moment at which the record was written.
     pub registered_at: EventTime,
 }
 
-/// Where a write is.
+/// Progress of a write, in the words of §3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
-    /// Accepted, not yet written.
+    /// Accepted, and not yet carried out.
     Pending,
     /// Written, now or by an earlier write of the same uuid.
     Success,
-    /// Unknown leadId or employeeId.
+    /// Not written: the leadId or the employeeId is unknown, or a fault ordered so.
     Failed,
 }
 
@@ -140,20 +140,21 @@ pub struct Journal {
     records: Vec<Record>,
     #[serde(with = "pairs")]
     by_uuid: BTreeMap<(i64, String), usize>,
-    /// Writes by their `requestId`.
+    /// Writes by their `requestId`, for two retentions of their status.
     writes: BTreeMap<String, Write>,
     by_age: VecDeque<String>,
     /// The last write of each uuid.
     #[serde(with = "pairs")]
     last: BTreeMap<(i64, String), String>,
-    /// By the moment they are due, then in the order they were accepted.
+    /// The requestIds of pending writes by the moment they are due, then in the order they were
+    /// accepted.
     #[serde(with = "pairs")]
     pending: BTreeMap<(EventTime, u64), String>,
     accepted: u64,
 }
 
 impl Journal {
-    /// Takes a write in.
+    /// Takes in an accepted write, which becomes due at its `due`.
     pub fn accept(&mut self, write: Write) {
         let id = write.request_id.clone();
         if let Some(call) = write.call() {
@@ -192,7 +193,7 @@ impl Journal {
         }
     }
 
-    /// How many writes were accepted so far.
+    /// Number of writes accepted so far, also those forgotten since.
     pub const fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -212,7 +213,8 @@ impl Journal {
         })
     }
 
-    /// The same call as a telephony of the CRM's own journals it, which heard it a moment earlier.
+    /// Copies a call as a telephony of the CRM's own journals it, which received it two seconds
+    /// earlier.
     pub(super) fn foreign_of(own: &Record, provider: &str) -> Record {
         let mut record = own.clone();
         record.call.uuid = format!("{provider}-{}", own.call.uuid);
@@ -222,8 +224,8 @@ impl Journal {
         record
     }
 
-    /// A write is forgotten one retention after nobody can read its status any more: until then a
-    /// late poll is told from one of an id that never was.
+    /// Forgets writes one retention after nobody can read their status any more: until then a late
+    /// poll can be distinguished from one of an id that never was.
     pub(super) fn forget(&mut self, now: EventTime) {
         while let Some(id) = self.by_age.front() {
             let old = (self.writes.get(id))
@@ -236,7 +238,7 @@ impl Journal {
         }
     }
 
-    /// Adds a record.
+    /// Adds a record as the newest.
     pub fn add(&mut self, record: Record) {
         self.by_uuid.insert(
             (record.company_id, record.call.uuid.clone()),
@@ -287,7 +289,7 @@ impl Journal {
         &self.records
     }
 
-    /// Writes not yet done.
+    /// Number of writes that are not yet due.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }

@@ -10,7 +10,8 @@ use super::routes::Endpoint;
 use super::token::TokenKey;
 use super::violations::ViolationKind;
 
-/// How a secret begins, what it is, and whether the API takes it in the header of tokens.
+/// The beginning of a secret, its kind in words, and a mark that the API takes it in the header of
+/// tokens.
 type Secret = (&'static str, &'static str, bool);
 
 const KNOWN: [Secret; 5] = [
@@ -42,7 +43,8 @@ impl Sandbox {
         response
     }
 
-    /// What an answer says of how the same request may come again (§7.7). `own`: no fault made it.
+    /// Notes the answer to a request, which limits its repeats (§7.7). `own`: no fault made the
+    /// answer.
     fn note_answer(
         &mut self,
         endpoint: Endpoint,
@@ -88,14 +90,14 @@ impl Sandbox {
     /// A request to the API: nothing but the token, and that in its header alone.
     pub(super) fn judge_api(&mut self, request: &Request) {
         if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
-            // The request's own token in the address is told by the token check.
+            // The request's own token in the address is reported by the token check.
             let own = |value: &str| request.path.contains(value) || request.query.contains(value);
             if !request.header(TOKEN_HEADER).any(own) {
                 self.misplaced(what, "in an address of the API", "§5.6.1");
             }
         }
         for (name, value) in &request.headers {
-            // The token check tells of Authorization by itself.
+            // The token check reports Authorization by itself.
             let Some(what) = found(value).filter(|_| name != "authorization") else {
                 continue;
             };

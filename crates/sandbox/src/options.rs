@@ -122,12 +122,12 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub webhook_ca_file: Option<PathBuf>,
 
-    /// One application for `connect`.
+    /// Flags of the one application that `callbridge connect` can be tried with.
     #[command(flatten)]
     pub application: ApplicationOptions,
 }
 
-/// Takes a value, or notes what is wrong with its flag.
+/// Takes a value, or notes the fault of its flag.
 fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
     value.unwrap_or_else(|words| {
         faults.push(format!("--{flag}: {words}"));
@@ -224,7 +224,7 @@ impl Options {
     }
 }
 
-/// How long a new PAT lives (§5.3.2); `None`: it has no expiry date (§2.2).
+/// Reads the lifetime of a new PAT (§5.3.2); `None` for `never`: it has no expiry date (§2.2).
 fn expiry(text: &str) -> Result<Option<Duration>, String> {
     if text == "never" {
         return Ok(None);
@@ -314,8 +314,8 @@ fn made_secret(path: &Path, begins: &str) -> io::Result<Secret> {
     Ok(secret)
 }
 
-/// The `sandbox` command: says where it listens on stdout, serves until `shutdown`, then says what
-/// it saw.
+/// Runs the `sandbox` command: prints its address on stdout, serves until `shutdown`, then prints
+/// what it counted.
 ///
 /// # Errors
 /// Flags, files or the address cannot be used; see [`Error`].
@@ -399,7 +399,7 @@ pub struct ApplicationOptions {
 }
 
 impl ApplicationOptions {
-    /// Puts the checked flags into a configuration; what is wrong goes to `wrong`.
+    /// Puts the checked flags into a configuration; faults go to `wrong`.
     fn check(&self, config: &mut Config, wrong: &mut Vec<String>) {
         let oauth = &mut config.settings.oauth;
         let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
@@ -453,7 +453,7 @@ impl ApplicationOptions {
     }
 }
 
-/// How long a token lives.
+/// Reads the lifetime of an OAuth token, in whole seconds up to `most`.
 fn life(text: &str, most: Duration) -> Result<Duration, String> {
     let time = parse_duration(text)?;
     if time.subsec_nanos() > 0 || time.is_zero() || time > most {

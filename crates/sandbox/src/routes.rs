@@ -4,7 +4,7 @@ use super::token::{CALL_READ, CALL_SAVE};
 use serde::Serialize;
 use strum::VariantArray as _;
 
-/// Where the authorization page lies (§4.2).
+/// The path of the authorization page (§4.2).
 pub(super) const CONSENT_PATH: &str = "/consent";
 const PREFIX: &str = "/v1/open-api/";
 const LEAD_READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
@@ -27,31 +27,31 @@ const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Endpoint {
-    /// `GET token/info` (§4.3)
+    /// The endpoint `GET token/info` (§4.3).
     TokenInfo,
-    /// `POST call-history` (§4.5)
+    /// The endpoint `POST call-history` (§4.5).
     CallHistory,
-    /// `POST call-history/filter` (§4.5)
+    /// The endpoint `POST call-history/filter` (§4.5).
     Filter,
-    /// `GET request/{requestId}` (§4.6)
+    /// The endpoint `GET request/{requestId}` (§4.6).
     Request,
-    /// `POST lead/filter` (§4.7)
+    /// The endpoint `POST lead/filter` (§4.7).
     LeadFilter,
-    /// `GET lead/{leadId}` (§4.7)
+    /// The endpoint `GET lead/{leadId}` (§4.7).
     Lead,
-    /// `POST lead/{leadId}/field/list` (§4.4)
+    /// The endpoint `POST lead/{leadId}/field/list` (§4.4).
     LeadFields,
-    /// `GET crm-field` (§4.7)
+    /// The endpoint `GET crm-field` (§4.7).
     CrmField,
-    /// `POST oauth/token` (§4.1)
+    /// The endpoint `POST oauth/token` (§4.1).
     OauthToken,
-    /// `POST oauth/revoke` (§4.1)
+    /// The endpoint `POST oauth/revoke` (§4.1).
     OauthRevoke,
-    /// The authorization page (§4.2)
+    /// The authorization page for browsers (§4.2).
     Consent,
-    /// Where a redirect of ours leads: whoever comes followed it.
+    /// The destination of redirects that faults order: a request here has followed one.
     Moved,
-    /// Not served, or not in the document.
+    /// A path that is not served, or is not in the document.
     Unknown,
 }
 
@@ -106,7 +106,7 @@ impl Endpoint {
         self.facts().0
     }
 
-    /// The grant it needs.
+    /// The grant without which the endpoint answers 403; `None` where it needs none.
     pub const fn grant(self) -> Option<&'static str> {
         self.facts().1
     }

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A running sandbox.
+/// A running sandbox with its listeners and its dispatcher.
 pub struct Server {
     addr: SocketAddr,
     auth: SocketAddr,
@@ -32,22 +32,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address it listens on, with the port that the system chose.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// `http://127.0.0.1:PORT`
+    /// The URL of the API: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Where the token and the revoke endpoint are; the same, unless they have their own address.
+    /// The URL of the token and the revoke endpoint; that of the API, unless they have their own
+    /// address.
     pub fn auth_url(&self) -> String {
         format!("http://{}", self.auth)
     }
 
-    /// Does something with the core.
+    /// Runs a function on the core at the clock's moment, and keeps the state after it.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.shared.admin(act)
     }
@@ -57,12 +58,12 @@ impl Server {
         self.shared.clone()
     }
 
-    /// The journal's records.
+    /// Copies the journal's records, in the order they were written.
     pub fn journal(&self) -> Vec<Record> {
         self.admin(|core, _| core.records().to_vec())
     }
 
-    /// What clients did against the document.
+    /// Copies the clients' violations of the document, oldest first.
     pub fn violations(&self) -> Vec<super::Violation> {
         self.admin(|core, _| core.violations().all().to_vec())
     }
@@ -136,7 +137,7 @@ async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-/// The core as its state file left it, with what the flags say now.
+/// Restores the core from its state file, under the flags of this start.
 fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>), Error> {
     let (mut state, mut core) = match &config.state {
         Some(path) => {
@@ -154,7 +155,7 @@ fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>
     Ok((core, state))
 }
 
-/// Nobody is kept out; open connections have two seconds to end after the word to stop.
+/// Limits that keep nobody out; open connections have two seconds to end after the order to stop.
 const LIMITS: Limits = Limits {
     connections: usize::MAX,
     head_within: A_YEAR,
@@ -172,7 +173,7 @@ struct Shell {
     closing: watch::Receiver<bool>,
 }
 
-/// Serves a sandbox, or the part of it that an address has (§5.6.9), until the word to stop; then
+/// Serves a sandbox, or the part of it that an address has (§5.6.9), until the order to stop; then
 /// open connections have two seconds.
 async fn serve(
     listener: TcpListener,

@@ -7,101 +7,101 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How a request's status stands in `data`.
+/// The form of a request's status in `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatusShape {
-    /// `{"status": "SUCCESS"}`
+    /// An object with one key: `{"status": "SUCCESS"}`.
     Object,
-    /// `"SUCCESS"`
+    /// A string without an object: `"SUCCESS"`.
     Bare,
 }
 
-/// How a page's rows look.
+/// The form of a page's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
     /// Objects with `uuid` and the call.
     Objects,
-    /// The uuids alone.
+    /// Bare values: the uuids of calls, or the ids of leads.
     Strings,
 }
 
-/// Where `currentPage` and `totalPages` stand.
+/// The place of `currentPage` and `totalPages` in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Paging {
-    /// In `data`, with the rows under a key.
+    /// The two stand in `data`, with the rows under a key.
     Inside,
-    /// Beside `data`, which is the array of rows.
+    /// The two stand beside `data`, which is the array of rows.
     Beside,
 }
 
-/// What becomes of a range such as `registeredTimestampFrom`, or of `orders`.
+/// The treatment of a range such as `registeredTimestampFrom`, or of `orders`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Treatment {
-    /// It limits the rows, or orders them; keys that nobody knows change nothing.
+    /// The range limits the rows, or the key orders them; keys that nobody knows change nothing.
     Kept,
-    /// It changes nothing.
+    /// The field changes nothing, as if it were not sent.
     Ignored,
-    /// 400.
+    /// The request is answered with 400.
     Refused,
 }
 
-/// Which moment `registeredTimestamp` is.
+/// The moment that `registeredTimestamp` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Registered {
-    /// When the record was written.
+    /// The moment at which the record was written.
     Stored,
-    /// The call's `startedAt`.
+    /// The start of the call, as in `startedAt`.
     Started,
 }
 
-/// How `callId` is written: "the conversation uuid in the journal" (§6.8), where it stands with
-/// the prefix `oapi-` (§2.6).
+/// The form of `callId`: "the conversation uuid in the journal" (§6.8), where it stands with the
+/// prefix `oapi-` (§2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallId {
-    /// `oapi-…`
+    /// The uuid with its prefix: `oapi-…`.
     Prefixed,
-    /// As submitted.
+    /// The uuid as it was submitted.
     Plain,
 }
 
 /// One choice for each thing that the document leaves open, named as in a text of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shapes {
-    /// Of a request's status.
+    /// Form of a request's status.
     pub status: StatusShape,
-    /// Of a page's rows (§4.7).
+    /// Form of a page's rows (§4.7).
     pub rows: Rows,
     /// The key of the array of rows.
     pub rows_key: String,
-    /// Of `currentPage` and `totalPages`.
+    /// Place of `currentPage` and `totalPages`.
     pub page: Paging,
-    /// Of the range filter.
+    /// Treatment of the range filter.
     pub range: Treatment,
-    /// Of the order asked for.
+    /// Treatment of the order asked for.
     pub orders: Treatment,
     /// Largest page (30 to 100).
     pub size_max: i64,
-    /// Of `registeredTimestamp`.
+    /// The moment shown as `registeredTimestamp`.
     pub registered: Registered,
     /// The right that `call-history/filter` needs, where §5.4.3 leaves it open; `None`: none.
     pub filter_grant: Option<Grant>,
-    /// The same of `request/{requestId}`.
+    /// The right that `request/{requestId}` needs, where §5.4.3 leaves it open; `None`: none.
     pub request_grant: Option<Grant>,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
-    /// Of `callId` in deliveries.
+    /// Form of `callId` in deliveries.
     pub webhook_call_id: CallId,
     /// Deliveries with fields and values that the document does not have (§6.5, Versioning).
     pub webhook_extra: bool,
     /// Deliveries leave in any order (§6.1.4).
     pub webhook_shuffled: bool,
-    /// So many of a hundred deliveries arrive twice (§6.1.4).
+    /// Percentage of deliveries that arrive twice (§6.1.4).
     pub webhook_twice: u8,
     /// Deliveries leave up to this much later than they might, by the dice.
     pub webhook_late: Duration,
@@ -137,7 +137,7 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Sets one by its words in a text of faults.
+    /// Sets a shape by its name and value in a text of faults.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -175,7 +175,7 @@ impl Shapes {
         Ok(())
     }
 
-    /// `data` of a request's status.
+    /// The value of `data` that shows a request's status.
     pub fn status_data(&self, word: &str) -> Value {
         match self.status {
             StatusShape::Object => json!({ "status": word }),
@@ -184,12 +184,12 @@ impl Shapes {
     }
 }
 
-/// The choice of this word.
+/// Reads the choice that this word names.
 fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(json!(word)).map_err(|error| error.to_string())
 }
 
-/// `none`, or `PERMISSION:SCOPE`.
+/// Reads the word `none`, or a right as `PERMISSION:SCOPE`.
 fn grant(word: &str) -> Result<Option<Grant>, String> {
     let grant = Grant::parse(word);
     if grant.is_none() && word != "none" {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::error;
 
-/// Tells the moment; it must not go back.
+/// Returns the moment by the machine; it must not go back.
 pub type SandboxClock = Arc<dyn Fn() -> EventTime + Send + Sync>;
 
 /// A clock that starts at the wall clock's moment and then runs with the time since boot, so that
@@ -33,7 +33,7 @@ pub fn steady_clock() -> SandboxClock {
     })
 }
 
-/// A sandbox that others in the process may look into.
+/// A sandbox shared with others in the process.
 #[derive(Clone)]
 pub struct SharedSandbox {
     /// The core, and its state file if it has one.
@@ -50,8 +50,8 @@ impl SharedSandbox {
         }
     }
 
-    /// Does something with the core at the clock's moment; false when what it `changes` could not
-    /// be kept.
+    /// Runs a function on the core at the clock's moment; `false` when the state that it `changes`
+    /// could not be kept.
     fn act<R>(&self, changes: bool, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> (R, bool) {
         // A panic under the lock leaves the core as it was after its last change.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,12 +68,12 @@ impl SharedSandbox {
         (result, kept.is_ok())
     }
 
-    /// Does something with the core at the clock's moment, after what is due by then.
+    /// Runs a function on the core at the clock's moment, after writes that are due by then.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.act(true, act).0
     }
 
-    /// The deliveries of this cycle: what is under way is not kept.
+    /// Claims the deliveries of this cycle; the state is not kept for it.
     pub(super) fn deliveries(&self) -> Vec<Dispatch> {
         self.act(false, dispatch::deliveries).0
     }
@@ -96,7 +96,7 @@ impl SharedSandbox {
     }
 }
 
-/// The open file.
+/// The open state file, under its lock.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -137,7 +137,7 @@ impl StateFile {
         Ok((Self { path, held }, core))
     }
 
-    /// Puts what the core holds in the place of what was kept.
+    /// Replaces the file by the core's state.
     ///
     /// # Errors
     /// The disk refuses; what was kept before is kept on.

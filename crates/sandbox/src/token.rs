@@ -59,12 +59,12 @@ impl Grant {
         (known && ["READ", "SAVE", "DELETE"].contains(&scope)).then(|| Self(text.to_owned()))
     }
 
-    /// `PERMISSION_OPEN_API_CALL:SAVE`
+    /// The right as it is written: `PERMISSION_OPEN_API_CALL:SAVE`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Permission and scope apart.
+    /// Splits the right into permission and scope.
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once(':').unwrap_or((&self.0, ""))
     }
@@ -76,7 +76,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Which kind of token (§2.2 `kind`).
+/// The kind of a token (§2.2 `kind`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum TokenKind {
@@ -86,10 +86,10 @@ pub enum TokenKind {
     Access,
 }
 
-/// What is known of a token.
+/// A token and its connection, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Its kind.
+    /// Personal or OAuth access token.
     pub kind: TokenKind,
     /// The company of its connection.
     pub company: i64,
@@ -99,14 +99,14 @@ pub struct Token {
     /// The refresh token that was given out with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<TokenKey>,
-    /// `None`: no expiry date.
+    /// The moment from which it does not work; `None`: no expiry date.
     pub expires_at: Option<EpochSeconds>,
-    /// It was replaced or revoked.
+    /// The token was replaced or revoked.
     pub revoked: bool,
 }
 
 impl Token {
-    /// Neither revoked nor expired.
+    /// Returns `true` for a token that is neither revoked nor expired.
     pub fn works(&self, now: EventTime) -> bool {
         let expired = self.expires_at.is_some_and(|at| now.floor_seconds() >= at);
         !self.revoked && !expired
@@ -162,7 +162,7 @@ impl IdSet {
         Ok(set)
     }
 
-    /// Is it among them?
+    /// Returns `true` where the id lies in a range and was not removed.
     pub fn contains(&self, id: i64) -> bool {
         let within = self
             .ranges
@@ -171,14 +171,14 @@ impl IdSet {
         within && !self.removed.contains(&id)
     }
 
-    /// Adds one.
+    /// Adds an id; one that was removed is in the set again.
     pub fn add(&mut self, id: i64) {
         if !self.removed.remove(&id) && !self.contains(id) {
             self.ranges.push((id, id));
         }
     }
 
-    /// Takes one away.
+    /// Removes an id, also from the middle of a range.
     pub fn remove(&mut self, id: i64) {
         if self.contains(id) {
             self.removed.insert(id);
@@ -189,22 +189,22 @@ impl IdSet {
 /// A company with its connection to the application (§5.4): grants belong to the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Company {
-    /// §2.2 `company.id`
+    /// The id that its tokens report (§2.2 `company.id`).
     pub id: i64,
-    /// §2.2 `company.name`
+    /// The name that its tokens report (§2.2 `company.name`).
     pub name: String,
-    /// §2.2 `application.id`
+    /// The id of its own application (§2.2 `application.id`).
     pub application_id: i64,
-    /// §2.2 `application.name`
+    /// The name of its own application (§2.2 `application.name`).
     pub application_name: String,
-    /// What the connection may do; a change holds at once for existing tokens.
+    /// Rights of the connection; a change holds at once for existing tokens.
     pub grants: Vec<Grant>,
-    /// Its leads.
+    /// Ids of the leads of `--leads`, and of those that `admin/leads` has added.
     pub leads: IdSet,
-    /// Its employees.
+    /// Ids of its employees, as `--employees` gives them.
     pub employees: IdSet,
     /// Licence expired: every request gives 401.
     pub blocked: bool,
-    /// It disconnected the application: every request gives 401.
+    /// The company disconnected the application: every request gives 401.
     pub disconnected: bool,
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Violations kept in full; more are only counted.
 const KEPT_MAX: usize = 10_000;
 
-/// Kinds of breach.
+/// The kind of a violation, by which violations are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViolationKind {
@@ -63,20 +63,20 @@ pub enum ViolationKind {
     WrongHost,
 }
 
-/// One breach.
+/// A violation of the document by a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// When.
+    /// The moment of the request.
     pub at: EventTime,
-    /// Which kind.
+    /// The kind that it is counted under.
     pub kind: ViolationKind,
     /// The section that was broken: `§4.5.4`, `Limits`.
     pub rule: String,
-    /// What happened, with its figures.
+    /// The violation in words, with its figures.
     pub words: String,
 }
 
-/// The breaches so far.
+/// Violations by clients so far, across restarts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Violations {
     kept: Vec<Violation>,
@@ -84,7 +84,7 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// Adds one.
+    /// Counts a violation, and keeps it while there is room.
     pub fn push(&mut self, breach: Violation) {
         *self.counts.entry(breach.kind).or_default() += 1;
         if self.kept.len() < KEPT_MAX {
@@ -92,12 +92,12 @@ impl Violations {
         }
     }
 
-    /// In the order they happened; at most 10,000.
+    /// The violations that were kept, oldest first; at most 10,000.
     pub fn all(&self) -> &[Violation] {
         &self.kept
     }
 
-    /// How many of a kind, those not kept included.
+    /// Number of violations of a kind, those not kept included.
     pub fn count(&self, kind: ViolationKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
     }

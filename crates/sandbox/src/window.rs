@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Requests per window.
+/// The number of requests that one window of some length holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests that one window holds.
     pub requests: u32,
-    /// How long a window lasts.
+    /// Length of a window from its first request.
     pub window: Duration,
 }
 
@@ -34,7 +34,7 @@ pub struct Fullest {
     pub in_a_window: u32,
     /// Most counted requests in any span as long as a window: information, no rule.
     pub in_any_span: u32,
-    /// Windows opened.
+    /// Number of windows opened by all tokens.
     pub windows: u64,
 }
 
@@ -51,26 +51,26 @@ struct Window {
 /// The windows of all token values.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
-    /// The rate in force.
+    /// The rate that requests are held to.
     #[serde(skip)]
     pub rate: Rate,
     by_token: BTreeMap<TokenKey, Window>,
     fullest: Fullest,
 }
 
-/// What counting a request found.
+/// The place of a counted request in its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Which request of its window it is, from 1.
+    /// The request's number within its window, from 1.
     pub number: u32,
-    /// When its window opened.
+    /// The moment of the window's first request.
     pub opened: EventTime,
-    /// It is within the limit.
+    /// The request is within the limit, and not answered with 429.
     pub within: bool,
 }
 
 impl Windows {
-    /// No window open.
+    /// No window is open, and nothing counted.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -109,13 +109,13 @@ impl Windows {
         }
     }
 
-    /// The fullest so far.
+    /// The fullest window and span of all tokens so far.
     pub const fn fullest(&self) -> Fullest {
         self.fullest
     }
 }
 
-/// A rate written `60/60s`.
+/// Reads a rate written as requests and window: `60/60s`.
 ///
 /// # Errors
 /// What is wrong, in words.

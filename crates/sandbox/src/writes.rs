@@ -19,7 +19,7 @@ pub(super) struct Asked<'a> {
     pub(super) key: TokenKey,
     pub(super) token: Token,
     pub(super) endpoint: Endpoint,
-    /// What stands in the path as one.
+    /// The part of the path that stands in the place of an id; empty for paths without one.
     pub(super) id: &'a str,
     pub(super) request: &'a Request,
     pub(super) fault: Option<Action>,

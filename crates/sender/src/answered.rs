@@ -27,23 +27,23 @@ const FAULTY_POLLS: u32 = 5;
 /// An answer that was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
-    /// To be committed.
+    /// Operations to commit: the call's step, the slot as it ended, and what the answer shows.
     pub ops: Vec<Op>,
     /// The call it was about.
     pub row: Option<RowId>,
     /// The requestId that was given, or asked with.
     pub request_id: Option<String>,
-    /// The endpoint.
+    /// Endpoint that gave the answer.
     pub endpoint: Endpoint,
-    /// What came of it.
+    /// Kind of the verdict, by which the log chooses its line.
     pub outcome: Outcome,
-    /// It has to be tried again, or the call to be looked for.
+    /// The request has to be made again, or its call looked for in the journal.
     pub again: bool,
     /// The verdict's word, as in metrics.
     pub verdict: &'static str,
-    /// What the service or the transport said, where it refused or failed.
+    /// Words of the service or the transport, where it refused or failed; else empty.
     pub words: String,
-    /// What a reconciliation told of the calls it was about.
+    /// Steps that a reconciliation's page means for the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
     /// The lead request, and its answer for whoever asked for it, with the token that it was asked
     /// with.
@@ -318,7 +318,7 @@ impl Core {
         self.back(request, "429");
     }
 
-    /// What a page of the journal tells of the calls it was about.
+    /// Steps that a page of the journal means for the calls of the reconciliation.
     pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
         let around = Circumstances {
             load: self.load,
@@ -360,7 +360,7 @@ impl Core {
         }
     }
 
-    /// It failed by no fault of its call: what that says of the service.
+    /// Counts a failure that is no fault of its call as evidence against the service.
     fn failing(&mut self, request: &FinishedRequest, fault: Fault, why: &str) {
         let call = request.row();
         let failure = Failure {

@@ -16,12 +16,13 @@ use std::time::Duration;
 /// The longest silence there is: after the longest window of a rate.
 const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
 
-/// The budget of requests.
+/// Slots of requests under the service's limit, as they are kept over restarts.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) pacer: Pacer,
     boot_id: String,
-    /// How the wall clock stood to the time since boot.
+    /// Difference between the wall clock and the time since boot: a jump shows that the clock was
+    /// set.
     offset: ClockOffset,
 }
 
@@ -149,7 +150,7 @@ impl Budget {
         })
     }
 
-    /// Slots that count now.
+    /// Slots that count in a window which is open now.
     #[cfg(test)]
     pub(super) fn used(&self, now: Now) -> u32 {
         self.pacer.used(now.boot)

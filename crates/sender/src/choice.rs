@@ -16,7 +16,7 @@ use std::time::Duration;
 /// A clock that is wrong is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
-/// Whether an answer is slow is looked at this often.
+/// Time between two checks whether an answer has become slow, which makes room for another request.
 const ROOM_CHECK: Duration = Duration::from_secs(1);
 
 /// Calls that wait for company are looked at this often.
@@ -28,7 +28,7 @@ const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
 /// Nothing is planned further ahead: the wall clock may be set meanwhile.
 const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// What may be asked of the service now.
+/// Parts of the service that may be asked now.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     submissions: bool,
@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    /// What may be chosen, but for pages of the search.
+    /// Borrows all that a choice depends on; pages of the search are left out.
     pub(super) fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
         Choice {
             core: self,
@@ -110,7 +110,8 @@ impl Core {
         }
     }
 
-    /// What is next for calls that another may have sent.
+    /// Next step for calls that another may have sent; `Nothing` in a dry run and while a page of
+    /// theirs is under way.
     fn search(&mut self, now: Now, head: &WorkQueue) -> SearchStep {
         if self.settings.dry_run || self.in_flight.has_search() {
             return SearchStep::Nothing;
@@ -122,13 +123,13 @@ impl Core {
     }
 }
 
-/// What the choice depends on, none of which it changes.
+/// State on which the choice depends, none of which it changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     core: &'a Core,
     now: Now,
     head: &'a WorkQueue,
-    /// What is next for calls that another may have sent.
+    /// Next step for calls that another may have sent.
     search: &'a SearchStep,
 }
 
@@ -171,7 +172,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// What works of the service, as far as is known.
+    /// Parts of the service that work, as far as is known.
     fn open(&self, in_flight_parts: &[InFlightPart]) -> Open {
         Open {
             submissions: self.is_open(Part::Submissions, in_flight_parts),
@@ -190,7 +191,7 @@ impl<'a> Choice<'a> {
         troubles.admission(self.now.boot, part, in_flight_parts)
     }
 
-    /// How pages of the journal are read.
+    /// Way in which pages of the journal are read.
     fn pages(&self) -> &PageStrategy {
         self.core.confirmation.page_strategy()
     }
@@ -397,7 +398,8 @@ impl<'a> Choice<'a> {
             && self.may_reconcile()
     }
 
-    /// What can wait for this moment does not make calls wait for it.
+    /// Waits until `at`, or a sooner moment at which a call may be due: a request that can wait
+    /// does not make calls wait for it.
     fn wait_no_longer(&self, at: Duration) -> Decision {
         match self.wait() {
             Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
@@ -449,7 +451,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// What a command asks while calls are tried one by one, for none is taken.
+    /// Lead request of a command while calls are tried one by one, for none is taken.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
         let lead_request = self.core.lead_requests.first_asked()?;
         let asks = self.core.gate.refuses_calls_alone() && !self.core.settings.dry_run;
@@ -523,8 +525,9 @@ impl<'a> Choice<'a> {
             && !self.core.lead_requests.rests(self.now, lead_request)
     }
 
-    /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
-    /// the service itself.
+    /// Returns `false` for a look-up or field write that the token's record forbids (§5.4). A
+    /// command gets that answer from the service itself, and a page of leads is asked for all the
+    /// same.
     fn is_granted(&self, lead_request: &LeadRequest) -> bool {
         match lead_request {
             LeadRequest::LookUp(_) => self.core.tokens.may(Grant::LeadRead),

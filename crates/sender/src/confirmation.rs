@@ -22,29 +22,29 @@ use std::time::Duration;
 /// Between two reconciliations that both count a call as absent.
 const APART: Duration = Duration::from_secs(60);
 
-/// How much longer than persisting lasts an unresolved call is looked for before it is given up.
+/// Time beyond `persisting` after which an unresolved call is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a reconciliation that could not begin is not tried again.
+/// Wait after a reconciliation that could not begin.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is known of the ways to confirm calls.
+/// State of the ways to confirm calls: polls, pages of the journal, webhooks.
 #[derive(Debug)]
 pub(super) struct Confirmation {
     pub(super) reconciliation: JournalReconciliation,
     /// Calls that another may have sent.
     pub(super) search: PossiblySentSearch,
     webhooks: WebhookExpectation,
-    /// Its outcome tells whether the journal can be reconciled the way it was.
+    /// Call whose outcome shows that the journal can, or cannot, be reconciled the way it was.
     pub(super) probe: Option<Unconfirmed>,
-    /// No reconciliation begins before.
+    /// Time since boot before which no reconciliation begins.
     pub(super) reconcile_from: Duration,
     pub(super) polled_last: bool,
     /// The latest acceptance of a call that is journaled.
     settled_to: EventTime,
 }
 
-/// What else decides of a call that no page shows.
+/// State outside of [`Confirmation`] that decides on a call which no page shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances<'a> {
     pub(super) load: Load,
@@ -66,7 +66,7 @@ impl Confirmation {
         }
     }
 
-    /// How pages are asked for.
+    /// Way in which pages of the journal are asked for.
     pub(super) fn page_strategy(&self) -> &PageStrategy {
         &self.reconciliation.page_strategy
     }
@@ -108,7 +108,8 @@ impl Confirmation {
         Op::step(row, step, now.wall)
     }
 
-    /// What the spool says of webhooks, and whether nothing but reconciliations will do.
+    /// Takes in the spool's newest webhook, and that nothing but reconciliations will do
+    /// (`only_pages`).
     pub(super) fn update(&mut self, hooked: Option<Hooked>, only_pages: bool) {
         self.webhooks.seen(hooked);
         self.reconciliation.only_way = only_pages;
@@ -166,8 +167,8 @@ impl Confirmation {
         self.webhooks.asked_for(now.wall, call.age(now.wall));
     }
 
-    /// This call was answered: that tells why a reconciliation missed so much, where it is the
-    /// probe.
+    /// Takes in the outcome of a call that was asked for; the probe's says why a reconciliation
+    /// missed so much.
     pub(super) fn answered(&mut self, now: Now, row: Option<RowId>, outcome: Outcome) {
         let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) else {
             return;

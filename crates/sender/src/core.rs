@@ -25,7 +25,7 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
 
-/// The sender's state.
+/// State machine of the sender; without clock, socket and file.
 #[derive(Debug)]
 pub struct Core {
     pub(super) settings: Settings,
@@ -73,8 +73,8 @@ impl Core {
         (core, ops)
     }
 
-    /// What was under way when the process ended may have arrived: the journal is asked before
-    /// anything is sent twice.
+    /// Marks the calls that were under way when the process ended as unresolved. They may have
+    /// arrived: the journal is asked before anything is sent twice.
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
         let lost = rows
             .iter()
@@ -93,7 +93,7 @@ impl Core {
         ops
     }
 
-    /// What the next decision has to know of the spool.
+    /// Query for the part of the spool on which the next decision depends.
     pub fn ask(&self, now: Now) -> QueueQuery {
         QueueQuery {
             now: now.wall,
@@ -103,7 +103,7 @@ impl Core {
         }
     }
 
-    /// What the log is to be told of the calls that another may have sent.
+    /// Takes the events of the search for calls that another may have sent, for the log.
     pub fn search_news(&mut self) -> Vec<SearchNews> {
         self.confirmation.search.take_news()
     }
@@ -113,7 +113,7 @@ impl Core {
         self.lead_requests.ask(ticket, asked)
     }
 
-    /// They wait no longer; `false` when it is under way already.
+    /// Drops the request of a command that waits no longer; `false` when it is under way already.
     pub fn not_asked(&mut self, ticket: RequestId) -> bool {
         self.lead_requests.drop_asked(ticket)
     }
@@ -123,7 +123,7 @@ impl Core {
         self.gate.refuses_calls_alone() && !self.settings.dry_run
     }
 
-    /// What the spool says of the calls that wait.
+    /// Takes in how many calls wait, by the spool's head.
     pub(super) fn update_load(&mut self, head: &WorkQueue) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
@@ -155,7 +155,7 @@ impl Core {
         self.rights.forget_token();
     }
 
-    /// What is to be remembered, where it is no longer what is stored.
+    /// Adds the operation that stores the sender's memory, where it has changed.
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
             page_strategy: self.confirmation.page_strategy().clone(),
@@ -169,31 +169,32 @@ impl Core {
         ops.extend(self.memory.update(&memory));
     }
 
-    /// What could not be read of what was remembered.
+    /// Parts of the memory that could not be read at the start, in words.
     pub fn doubts(&self) -> &[String] {
         self.memory.doubts()
     }
 
-    /// What another has sent counts as ours, where it has handed its turn to send to us: when its
-    /// requests ended, since boot. To be committed before the next request.
+    /// Counts requests of another as ours, where it has handed the lease to us: `ended` are the
+    /// times since boot at which they ended. The operations are to be committed before the next
+    /// request.
     pub fn adopt(&mut self, now: Now, ended: &[Duration]) -> Vec<Op> {
         let token = self.tokens.current.clone();
         let token = token.unwrap_or_else(|| TokenFingerprint::of(""));
         self.budget.adopt(now, ended, &token)
     }
 
-    /// What may still count for whoever sends next, with nothing under way from here any more;
-    /// `None` where that is not known.
+    /// Times since boot at which requests ended that may still count for whoever sends next, with
+    /// nothing under way from here any more; `None` where that is not known.
     pub fn left_slots(&self, now: Now) -> Option<Vec<Duration>> {
         self.budget.pacer.left(now.boot)
     }
 
-    /// Requests under way.
+    /// Number of requests that have no answer yet.
     pub fn under_way(&self) -> usize {
         self.in_flight.by_slot.len()
     }
 
-    /// Where a new token goes.
+    /// Place into which a person puts a new token.
     pub(super) const fn token_place(&self) -> &TokenPlace {
         &self.settings.token_place
     }
@@ -203,12 +204,13 @@ impl Core {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
     }
 
-    /// Whether anything may go out is not known before the answer about the token comes.
+    /// Returns `true` before the answer about the token comes: until then it is not known whether
+    /// anything may go out.
     pub fn is_asking(&self) -> bool {
         self.gate.is_probing()
     }
 
-    /// What to show.
+    /// Snapshot of the sender for `status`, metrics and the log.
     pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
         let cause = self.gate.pause_cause();
         let mut pause = cause.map(|(cause, why)| Pause {
@@ -248,7 +250,7 @@ impl Core {
         }
     }
 
-    /// What fails while the rest works, in words.
+    /// Describes the parts of the service that fail while the rest works.
     fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
         let (beside, barred) = (
             self.gate.troubles.beside(),

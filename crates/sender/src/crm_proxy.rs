@@ -8,19 +8,19 @@ use tokio::sync::{mpsc, oneshot};
 /// Questions that wait to be seen by the sender.
 const WAITING_MAX: usize = 16;
 
-/// What came of a question.
+/// Result of a question to the CRM.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProxyReply {
     /// The CRM's answer, and the token that it was asked with.
     Answer(ApiResult, TokenFingerprint),
-    /// It was not asked: the sender is paused, and this mends it.
+    /// The question was not sent: the sender is paused.
     Paused {
-        /// As in `status`: `no_grant`.
+        /// Reason of the pause as in `status`: `no_grant`.
         reason: String,
-        /// What to do.
+        /// Advice to the operator that ends the pause.
         cure: String,
     },
-    /// It was not asked: too much is asked at once, or the program ends.
+    /// The question was not sent: too many wait at once, or the program ends.
     Busy,
 }
 
@@ -35,11 +35,11 @@ pub struct Question {
 #[derive(Clone, Debug)]
 pub struct CrmProxy(mpsc::Sender<Question>);
 
-/// Where the sender hears the questions.
+/// The sender's end of the way, from which it takes the questions.
 #[derive(Debug)]
 pub struct Questions(pub(super) mpsc::Receiver<Question>);
 
-/// Both ends.
+/// Makes both ends of the way, with room for 16 questions.
 pub fn asking() -> (CrmProxy, Questions) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     (CrmProxy(sender), Questions(receiver))

@@ -28,7 +28,7 @@ pub const REFUSALS_MAX: u32 = 5;
 /// The first probe for a grant comes soon.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
 
-/// What the next probe is.
+/// Request that serves as the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probe {
     TokenInfo,
@@ -54,15 +54,15 @@ enum State {
     },
 }
 
-/// Whether anything may go out.
+/// The circuit breaker: decides which requests may go out.
 #[derive(Debug)]
 pub struct Gate {
     state: State,
     /// The token's record was read and found good.
     known: bool,
-    /// What fails, and what may be asked of it.
+    /// Failures of the service's parts, and when each may be asked again.
     pub(super) troubles: Troubles,
-    /// 429s in a row.
+    /// Number of 429s since the service last gave another answer.
     too_many: u32,
     pub(super) streaks: [Streak; 2],
     /// A minute after the last probe or trial; two after one that came before its minute was over.
@@ -79,9 +79,9 @@ pub struct Streak {
 /// A request of this endpoint was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
-    /// When, since boot.
+    /// Time since boot at which the answer came.
     pub now: Duration,
-    /// What was asked.
+    /// Endpoint that gave the answer.
     pub endpoint: Endpoint,
     /// The call it was about.
     pub call: Option<RowId>,
@@ -102,8 +102,9 @@ impl Gate {
         }
     }
 
-    /// What may go out, with these requests under way. Nothing but the question whose it is goes
-    /// out with a token that is not known yet, whatever the answers to the one before it say.
+    /// Kind of request that may go out, with these under way. With a token that is not known yet
+    /// nothing but the question for its record goes out, whatever the answers to the token before
+    /// it say.
     pub fn admission(&self, now: Duration, in_flight_parts: &[InFlightPart]) -> Admission {
         match self.admitted(now, in_flight_parts) {
             Admission::Calls | Admission::Probe | Admission::Trial { .. } if !self.known => {
@@ -183,13 +184,14 @@ impl Gate {
         };
     }
 
-    /// This token was refused before the last end; it is asked about again at this moment.
+    /// Pauses for a token that was refused before the last restart; `next` is the time since boot
+    /// at which it is asked about again.
     pub fn refused_before(&mut self, next: Duration) {
         let cause = PauseCause::StopReason(StopReason::TokenRefused);
         self.state = paused(cause, "401".to_owned(), Probe::TokenInfo, next);
     }
 
-    /// `token/info` found all well.
+    /// Opens the gate, or tries a call where it was paused: `token/info` found all well.
     pub fn fine(&mut self, now: Duration) {
         self.known = true;
         self.too_many = 0;
@@ -300,7 +302,8 @@ impl Gate {
         }
     }
 
-    /// How long until the next submission that tells whether a trouble is over.
+    /// Time until the next submission that can show that a trouble is over; `None` without a
+    /// trouble.
     pub fn until_probe(&self, now: Duration) -> Option<Duration> {
         let next = match &self.state {
             State::HalfOpen { .. } => Some(now + PROBE),
@@ -310,7 +313,7 @@ impl Gate {
         next.map(|at| at.saturating_sub(now))
     }
 
-    /// The service stops us.
+    /// Pauses for a reason that the service itself gives.
     pub fn stopped(&mut self, now: Duration, stop: StopReason, why: &str) {
         self.troubles.spoke();
         self.pause(now, PauseCause::StopReason(stop), why.to_owned());
@@ -351,7 +354,8 @@ impl Gate {
         self.state == State::Flowing
     }
 
-    /// Why nothing goes out, or no call does, and the words that came with it.
+    /// Reason for which nothing goes out, or no call does, and the words that came with it; `None`
+    /// while calls flow.
     pub fn pause_cause(&self) -> Option<(PauseCause, &str)> {
         let own = match &self.state {
             State::Probing | State::Flowing | State::HalfOpen { quietly: true, .. } => None,
@@ -432,7 +436,8 @@ const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> St
     }
 }
 
-/// Which streak a request of this endpoint counts in: that of submissions, or of what follows them.
+/// Index of the streak in which a request of this endpoint counts: that of submissions, or of what
+/// follows them.
 const fn index(endpoint: Endpoint) -> usize {
     match endpoint {
         Endpoint::Submit => 0,

@@ -16,13 +16,12 @@ const UNDER_WAY_MAX: usize = 4;
 /// …and those whose answers are slow, which hold up no others: as many with them.
 const UNDER_WAY_SLOW_MAX: usize = 12;
 
-/// A request under way.
 #[derive(Clone, Debug)]
 pub(super) struct InFlight {
     pub(super) plan: Plan,
     pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
-    /// Since boot.
+    /// Time since boot at which it left.
     pub(super) sent: Duration,
     pub(super) wall_sent: EventTime,
 }
@@ -45,14 +44,14 @@ impl InFlight {
     }
 }
 
-/// All requests under way.
+/// Requests under way, by their slots.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
     pub(super) by_slot: BTreeMap<u32, InFlight>,
 }
 
 impl InFlightRequests {
-    /// Another request may leave.
+    /// Returns `true` when another request may leave.
     pub(super) fn has_room(&self, now: Now) -> bool {
         let slow = self.by_slot.values().filter(|it| it.is_slow(now)).count();
         let all = self.by_slot.len();
@@ -75,7 +74,7 @@ impl InFlightRequests {
         all.filter_map(|it| it.plan.task.lead_request())
     }
 
-    /// How many polls there are.
+    /// Number of polls under way.
     pub(super) fn polls(&self) -> u32 {
         let all = self.by_slot.values();
         let polls = all.filter_map(|it| it.plan.task.poll());
@@ -99,7 +98,7 @@ impl InFlightRequests {
         all.any(|it| it.is_page() && it.is_slow(now))
     }
 
-    /// What each asks, and since when.
+    /// Part of the service and moment of sending of each request.
     pub(super) fn in_flight_parts(&self) -> Vec<InFlightPart> {
         let parts = self.by_slot.values().map(|it| InFlightPart {
             part: it.part(),

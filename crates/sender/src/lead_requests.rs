@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// Lead requests that commands may have waiting.
 const ASKED_MAX: usize = 16;
 
-/// What is remembered of lead requests.
+/// Lead requests of commands, and those answered of late.
 #[derive(Debug, Default)]
 pub(super) struct LeadRequests {
     /// Asked for by commands, the first one first.
@@ -41,14 +41,15 @@ impl LeadRequests {
         room
     }
 
-    /// They wait no longer; `false` when it is under way already.
+    /// Drops a request that nobody waits for any more; `false` when it is under way already.
     pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
         self.asked.retain(|(it, _)| *it != ticket);
         self.asked.len() < before
     }
 
-    /// What was asked for first; a page for the audit, of which there may be many, after all else.
+    /// Next request of a command, first come first served; a page for the audit, of which there may
+    /// be many, after all else.
     pub(super) fn first_asked(&self) -> Option<LeadRequest> {
         let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
@@ -65,14 +66,15 @@ impl LeadRequests {
         self.from <= now.boot
     }
 
-    /// It was answered just now, and that changed nothing of what is due.
+    /// Returns `true` for a request that was answered in the last 60 s without a change to what is
+    /// due.
     pub(super) fn rests(&self, now: Now, lead_request: &LeadRequest) -> bool {
         let just =
             |(it, at): &(LeadRequest, Duration)| it == lead_request && *at + AGAIN > now.boot;
         self.answered.iter().any(just)
     }
 
-    /// It was answered; `unchanged`: with nothing of what is due changed by that.
+    /// Notes an answer; `unchanged`: it changed nothing of what is due.
     pub(super) fn answered(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
         if unchanged && !matches!(lead_request, LeadRequest::Asked(..)) {
@@ -80,7 +82,8 @@ impl LeadRequests {
         }
     }
 
-    /// Makes its request.
+    /// Makes the request to send, and adds the operations to commit before; `None` when nothing is
+    /// left to write.
     pub(super) fn request(
         &mut self,
         now: Now,

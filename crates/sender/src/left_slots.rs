@@ -118,8 +118,8 @@ pub async fn adopt(state: &Path, spool: &Handle) -> Result<Vec<LeftSlots>, Error
     Ok(found.into_iter().map(|(place, _)| place).collect())
 }
 
-/// What was taken over is not needed any more. What cannot be removed harms nobody: it is read
-/// again only by a state that is made anew.
+/// Removes the files whose slots were taken over. One that cannot be removed does no harm: only a
+/// state that is made anew reads it again.
 pub fn remove(left: &[LeftSlots]) {
     for place in left {
         let _ = std::fs::remove_file(&place.0);

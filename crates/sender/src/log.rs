@@ -10,7 +10,7 @@ use callbridge_spool::{OutcomeSource, Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
-/// What the sender remembered and nobody can read any more.
+/// Warns of what the sender remembered and nobody can read any more.
 pub(super) fn doubted(doubts: &[String]) {
     if !doubts.is_empty() {
         let what = doubts.join("; ");
@@ -22,7 +22,7 @@ pub(super) fn doubted(doubts: &[String]) {
     }
 }
 
-/// What of the CRM began to fail while the rest works, and what does no more.
+/// Logs the parts of the CRM that began to fail while the rest works, and those that fail no more.
 pub(super) fn troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
     let among =
         |all: &[SenderTrouble], it: &SenderTrouble| all.iter().any(|other| other.part == it.part);
@@ -37,7 +37,7 @@ pub(super) fn troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
     }
 }
 
-/// What became of calls that another may have sent.
+/// Logs the progress of the search for calls that another may have sent.
 pub(super) fn searched(news: &[SearchNews]) {
     for news in news {
         match news {

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Its name among the spool's settings.
+/// Name of the memory among the spool's settings.
 pub const KEY: &str = "sender.memory";
 
 /// The windows that a rate can have.
 const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// All of it.
+/// State of the sender that outlives a restart, beside its slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
-    /// How the journal lets itself be read.
+    /// Way in which the journal lets itself be read; stored as `ways`.
     #[serde(rename = "ways")]
     pub page_strategy: PageStrategy,
     /// The last token there was: what it was refused says nothing of another.
@@ -40,7 +40,7 @@ pub struct Memory {
 /// A token that the service refuses: asked about once a minute, over restarts too (§7.7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Which one.
+    /// Fingerprint of the refused token.
     pub token: TokenFingerprint,
     /// The last time it was refused.
     pub at: EventTime,
@@ -51,31 +51,31 @@ pub struct Refused {
 pub struct Silence {
     /// The boot that it is counted in.
     pub boot_id: String,
-    /// Its end, since that boot.
+    /// End of the silence, counted since that boot.
     pub until: Duration,
 }
 
-/// Somebody shares the token.
+/// Pace of a token that somebody shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
     /// Requests a window that were left.
     pub allowed: u32,
-    /// Since when.
+    /// Moment of the 429 that showed it.
     pub since: EventTime,
 }
 
-/// What was stored, as far as it can be read.
+/// Stored memory, as far as it can be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recollection {
-    /// What can be read of it; the rest as in a fresh state.
+    /// Fields that can be read; the others as in a fresh state.
     pub memory: Memory,
-    /// What cannot, in words: anything may have been sent, and whatever silence was to be kept is
-    /// not known.
+    /// Fields that cannot be read, in words: anything may have been sent, and whatever silence was
+    /// to be kept is not known.
     pub doubts: Vec<String>,
 }
 
 impl Memory {
-    /// What was stored: nothing of a fresh state, and otherwise all of it that can be read.
+    /// Reads a stored text: all of it that can be read, and an empty memory of a fresh state.
     ///
     /// Every version has written the window, the silence and the shared pace, be it as `null`:
     /// where one is missing its word was another one. What is there beside is a later version's.
@@ -107,7 +107,7 @@ impl Memory {
         Recollection { memory, doubts }
     }
 
-    /// What is stored.
+    /// JSON text to store under [`KEY`].
     pub fn text(&self) -> String {
         // numbers, words and options of them; and an empty text would be read as doubt
         serde_json::to_string(self).unwrap_or_default()
@@ -122,19 +122,19 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// What is stored at a start, and what could not be read of it: that is written anew before
+    /// Takes the text stored at a start, and the faults found in it: it is written anew before
     /// anything is sent.
     pub(super) fn new(stored: Option<String>, doubts: Vec<String>) -> Self {
         let stored = stored.unwrap_or_default();
         Self { stored, doubts }
     }
 
-    /// What could not be read at the start.
+    /// Faults of the stored text, as found at the start.
     pub(super) fn doubts(&self) -> &[String] {
         &self.doubts
     }
 
-    /// What is to be stored, where it is no longer what is.
+    /// Operation that stores this memory; `None` when it is stored already.
     pub(super) fn update(&mut self, memory: &Memory) -> Option<Op> {
         let value = memory.text();
         if value == self.stored {

@@ -17,46 +17,45 @@ use std::time::Duration;
 /// Answers of a gateway in a row that are an outage.
 const GATEWAYS: u32 = 3;
 
-/// Nothing but failures for so long…
+/// Shortest time of nothing but failures that is an outage.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// …over so many calls…
+/// Calls that must have failed in that time; fewer where fewer wait.
 const CALLS: usize = 5;
 
-/// …or requests, where they are about no call.
+/// Requests that must have failed in that time, where they are about no call.
 const REQUESTS: u32 = 3;
 
-/// What chance brings about less often is an outage…
+/// Probability below which as many failures in a row are no chance any more, but an outage.
 const CHANCE: f64 = 1e-5;
 
-/// …or where it lasts as long as time-outs take, less often than this.
+/// The same probability for failures that last for `LONG`, as time-outs do.
 const RARE: f64 = 0.005;
 const LONG: Duration = Duration::from_secs(30);
 
-/// What chance brings about less often is taken for the beginning of one.
+/// Probability below which failures in a row are taken for the beginning of an outage.
 const SUSPECT: f64 = 0.01;
 
 /// Calls whose failures are told apart.
 const KNOWN_MAX: usize = 64;
 
-/// A failed request.
+/// A failed request, as evidence for an outage.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure<'a> {
     /// The call it was about.
     pub call: Option<RowId>,
-    /// When it was sent, since boot.
+    /// Time since boot at which it was sent.
     pub sent: Duration,
-    /// How it failed.
+    /// Kind of the failure, by which some count at once.
     pub fault: Fault,
-    /// In words.
+    /// Words of the service or the transport.
     pub why: &'a str,
-    /// How often this call has failed while others passed: from the second time on that is
-    /// likely its own fault.
+    /// Failures of this call while others passed: from the second on they are likely its own fault.
     pub alone: u32,
 }
 
 impl Failure<'_> {
-    /// It says something of the service, and not of its call alone.
+    /// Returns `true` when it says something of the service, and not of its call alone.
     pub const fn is_evidence(&self) -> bool {
         self.alone < 2 || matches!(self.fault, Fault::Unreached | Fault::Gateway)
     }
@@ -69,23 +68,23 @@ pub struct Failures {
     pub since: Duration,
     /// The same by the wall clock.
     pub began: EventTime,
-    /// What was said last.
+    /// Words of the newest failure.
     pub why: String,
     /// Since when it is taken for the beginning of an outage.
     pub suspected: Option<Duration>,
-    /// It is an outage.
+    /// The failures are certain to be an outage.
     pub outage: bool,
-    /// Nothing gets through.
+    /// The newest request did not get through: no connection, no name, no trust.
     pub unreached: bool,
     /// The calls that failed, and whether it was the first thing that spoke against them.
     pub calls: Vec<(RowId, bool)>,
-    /// How many requests.
+    /// Number of failed requests, those about no call among them.
     pub count: u32,
     gateways: u32,
 }
 
 impl Failures {
-    /// None yet.
+    /// Starts a row of failures, without one counted yet.
     pub const fn new(since: Duration, began: EventTime) -> Self {
         Self {
             since,

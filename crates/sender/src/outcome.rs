@@ -6,30 +6,30 @@
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
-    /// Accepted.
+    /// The call was accepted; the journal may not hold it yet.
     Submitted,
-    /// In the journal.
+    /// The journal holds the call.
     Journaled,
-    /// Not decided yet.
+    /// The call is not decided yet.
     NotYet,
-    /// The token's record.
+    /// The token's record was read.
     Known,
     /// A page of the journal.
     Swept,
     /// The journal cannot be reconciled.
     Unswept,
-    /// A dead letter.
+    /// The call became a dead letter.
     Dead,
     /// The requestId is worth nothing.
     Lost,
     /// The service failed, or the way, after the request may have arrived.
     Fault,
-    /// Nothing got through.
+    /// The request did not get through: no connection, no name, no trust.
     #[strum(serialize = "fault")]
     Unreached,
-    /// The token is dead.
+    /// The service refuses the token (401, 406).
     TokenRefused,
-    /// A grant is missing.
+    /// The token lacks a grant (403).
     NoGrant,
     /// The service is not there.
     WrongAddress,
@@ -45,7 +45,7 @@ impl Outcome {
         self.into()
     }
 
-    /// What was asked has to be asked again, whatever else was done.
+    /// Returns `true` when the request has to be made again, whatever else was done.
     pub const fn is_again(self) -> bool {
         !matches!(
             self,

@@ -35,10 +35,10 @@ use std::time::Duration;
 const SHARED_WINDOWS: u32 = 9;
 const SHARED_AGAIN_WINDOWS: u32 = 60;
 
-/// How long after its connection was closed a request may still arrive.
+/// Longest time for which a request may still arrive after its connection was closed.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// How a request is shaped inside the cap.
+/// Shape of the requests of a lane inside the cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// At once while there is a slot: live calls, and the few requests about the token.
@@ -54,9 +54,9 @@ pub enum Pace {
 /// The use of a slot, in time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// When its request was planned, at or before it was sent.
+    /// Time since boot at which its request was planned, at or before it was sent.
     pub sent: Duration,
-    /// When it was answered or could no longer arrive; `None` while under way.
+    /// Time since boot at which it was answered or could no longer arrive; `None` while under way.
     pub ended: Option<Duration>,
 }
 
@@ -75,7 +75,7 @@ pub struct Pacer {
 struct Shared {
     allowed: u32,
     since: Duration,
-    /// One followed upon another.
+    /// An earlier 429 came not long before: somebody shares the token for good.
     again: bool,
 }
 
@@ -157,8 +157,8 @@ impl Pacer {
         adopted
     }
 
-    /// When every request that may still count ended, or can no longer arrive, with nothing under
-    /// way any more; `None` where that is not known.
+    /// Times at which the requests that may still count ended, or can no longer arrive, with
+    /// nothing under way any more; `None` where that is not known.
     pub fn left(&self, now: Duration) -> Option<Vec<Duration>> {
         let is_known = self.silent_until.is_none_or(|until| until <= now);
         is_known.then(|| {
@@ -198,7 +198,7 @@ impl Pacer {
         recent.map_or(again, |it| it.again)
     }
 
-    /// What was sent in the last window is not known: a whole window of silence.
+    /// Keeps silent for a whole window: the requests of the last one are not known.
     pub fn doubt(&mut self, now: Duration) {
         self.silence(now + STRAGGLER + self.reach());
     }
@@ -247,12 +247,13 @@ impl Pacer {
         self.rate.window().min(Rate::SERVICE.window())
     }
 
-    /// Slots that count now.
+    /// Slots that count in a window which is open now.
     pub fn used(&self, now: Duration) -> u32 {
         u32::try_from(self.frees(now).count()).unwrap_or(u32::MAX)
     }
 
-    /// When each slot that counts now comes free; `None` while under way.
+    /// Time at which each slot that counts now comes free; `None` for one whose request is under
+    /// way.
     pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
         self.counting(self.rate.window(), now)
     }
@@ -290,7 +291,7 @@ impl Pacer {
 }
 
 impl Use {
-    /// Whether its request may count in a window that is open now.
+    /// Returns `true` when its request may count in a window that is open now.
     fn counts(&self, window: Duration, now: Duration) -> bool {
         self.counts_until(window).is_none_or(|until| until > now)
     }
@@ -300,7 +301,7 @@ impl Use {
     }
 }
 
-/// How long after its end a request may still count, with the drift of two clocks.
+/// Time after its end in which a request may still count, with the drift of two clocks.
 fn reach(window: Duration) -> Duration {
     window + window / 2000
 }

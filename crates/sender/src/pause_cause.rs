@@ -6,27 +6,27 @@ use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
 use std::time::Duration;
 
-/// Why nothing but probes goes out.
+/// Reasons for which nothing but probes goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PauseCause {
-    /// There is no token.
+    /// No token was given, its file cannot be read, or its keeper has none.
     TokenMissing,
     /// The token is another company's or application's.
     WrongCompany,
-    /// The service says so.
+    /// The service refuses the token, a grant or the address.
     StopReason(StopReason),
     /// All requests fail, or all submissions.
     Outage(Extent),
-    /// 429.
+    /// The service answers 429: the limit is used up.
     TooMany,
     /// Five calls in a row were refused for this reason.
     Refused(Reason),
 }
 
-/// What may go out now.
+/// Kind of request that may go out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Calls.
+    /// Requests of all kinds: the service works.
     Calls,
     /// One request, of whatever part of the service may be asked: nothing works.
     Probe,
@@ -35,9 +35,9 @@ pub enum Admission {
         /// A poll tells more than a submission.
         polls_first: bool,
     },
-    /// `token/info`
+    /// The question `token/info`, and no other request.
     Ask,
-    /// Nothing before then.
+    /// Nothing before this time since boot.
     Until(Duration),
     /// Nothing before an answer comes.
     Answer,

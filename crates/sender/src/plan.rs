@@ -15,33 +15,33 @@ use callbridge_spool::{
 };
 use std::time::Duration;
 
-/// How the sender works.
+/// Settings of the sender, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// `--rate`
+    /// The value of `--rate`, 60 requests in 60 s without it.
     pub rate: Rate,
-    /// `--field`
+    /// Values of `--field`: the names of fields in a submission.
     pub fields: FieldNames,
-    /// `--dry-run`: nothing is submitted.
+    /// `--dry-run`: no call is submitted, no page read, no lead request made.
     pub dry_run: bool,
     /// Of the jitter: a run with the same seed and events is the same.
     pub seed: u64,
     /// While our clock shows an earlier time nothing is sent: it is plainly wrong.
     pub clock_right_from: Option<EventTime>,
-    /// Where a new token goes.
+    /// Place for a new token, named in advice to the operator.
     pub token_place: TokenPlace,
 }
 
-/// What is known at a start.
+/// Facts that the core starts with, read from the spool.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The slots as they were stored.
     pub slots: Vec<SlotRow>,
     /// The id of this boot, where the kernel tells it.
     pub boot_id: Option<String>,
-    /// Whose calls the spool holds.
+    /// Company and application whose calls the spool holds.
     pub binding: Binding,
-    /// What the sender remembers, under [`super::memory::KEY`].
+    /// Memory of the sender, stored under [`super::memory::KEY`]; `None` before its first start.
     pub memory: Option<String>,
     /// The spool's file is a copy, or was put back: newer slots may be missing. Or it is new, and
     /// reads a stream that a state which is gone may have sent from just now.
@@ -49,7 +49,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What the spool knows.
+    /// Reads the facts from the spool.
     ///
     /// # Errors
     /// The disk, or a damaged file.
@@ -68,7 +68,7 @@ impl Known {
     }
 }
 
-/// What waits, as the spool said last.
+/// Calls that wait, by the spool's last head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
     /// Calls wait to be submitted, and can be.
@@ -86,8 +86,8 @@ impl Load {
     }
 }
 
-/// Why a request is the best one now; in the order of precedence, but for the turns that old
-/// polls take with submissions.
+/// Reasons for which a request is the best one now; in the order of precedence, but for the turns
+/// that old polls take with submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum Lane {
     /// About the token: nothing else goes before it is known.
@@ -101,7 +101,7 @@ pub enum Lane {
     /// A reconciliation that pays while calls wait, or the poll that tells whether reconciliations
     /// work.
     Reconcile,
-    /// A call from before.
+    /// A call to submit that was over some time before it was taken.
     Backlog,
     /// A reconciliation or a poll, when nothing is to be submitted.
     Confirm,
@@ -115,18 +115,18 @@ pub enum Lane {
 /// A chosen request; its slot is taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Its slot.
+    /// Slot of the budget that it has taken.
     pub slot: u32,
-    /// Why it was chosen.
+    /// Reason for which it was chosen.
     pub lane: Lane,
-    /// What it is about.
+    /// Question that it asks of the service.
     pub task: Task,
 }
 
-/// What a request is about.
+/// Question that a request asks of the service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
-    /// To submit this call.
+    /// To submit the call of this row.
     Submit(RowId),
     /// To ask what became of this one.
     Poll(Box<Unconfirmed>),
@@ -142,7 +142,7 @@ pub enum Task {
     },
     /// To ask whose token it is.
     TokenInfo,
-    /// Something about leads.
+    /// To ask or write something about leads.
     LeadRequest(Box<LeadRequest>),
 }
 
@@ -156,26 +156,26 @@ impl Plan {
     }
 }
 
-/// What a request is about, as it is stored.
+/// Stored rows that a request is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// The call to submit.
+    /// Call to submit; `None` where it is gone, and for other requests.
     pub row: Option<Row>,
-    /// The calls to reconcile.
+    /// Calls that a new reconciliation looks for.
     pub unconfirmed: Vec<Unconfirmed>,
     /// The calls that another may have sent: of which to look for the next, and how many were
     /// found.
     pub possibly_sent: (Option<Segment>, u64),
     /// The same call for the lead that its own was merged into.
     pub onward: Option<Reroute>,
-    /// What an [`LeadRequest::FieldWrite`] writes.
+    /// Content that an [`LeadRequest::FieldWrite`] writes.
     pub write: Option<FieldWrite>,
 }
 
-/// What to do now.
+/// Next step of the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Launch this.
+    /// Launch the request of this plan.
     Send(Plan),
     /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
     /// be reconciled: commit what [`super::Core::revive`] gives.
@@ -188,21 +188,21 @@ pub enum Decision {
     Idle,
 }
 
-/// A launched request.
+/// Result of a launch: a request to send, or none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     /// Commit the operations, then send the request.
     Go {
-        /// What is sent.
+        /// Request to send to the CRM.
         request: Request,
-        /// With which token.
+        /// Fingerprint of the token to send it with.
         token: TokenFingerprint,
-        /// To be committed before.
+        /// Operations to commit before it leaves.
         ops: Vec<Op>,
     },
     /// Nothing is sent; commit what there is.
     Not {
-        /// To be committed.
+        /// Operations to commit all the same.
         ops: Vec<Op>,
     },
 }
@@ -224,7 +224,8 @@ impl Task {
         }
     }
 
-    /// What [`super::Core::launch`] has to know of it; `ask` is [`super::Core::ask`]'s.
+    /// Reads the rows that [`super::Core::launch`] makes the request of; `ask` is
+    /// [`super::Core::ask`]'s.
     ///
     /// # Errors
     /// The disk, or a damaged file.

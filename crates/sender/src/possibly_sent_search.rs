@@ -36,47 +36,48 @@ const MARGIN: i64 = 600;
 /// So many pages that show fewer of ours than they are end a segment: to send is cheaper.
 const FRUITLESS: usize = 5;
 
-/// What the log is told.
+/// Progress of the search, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchNews {
     /// So many calls are to be looked for.
     Begun {
-        /// How many wait.
+        /// Calls that wait to be looked for.
         calls: u64,
     },
     /// A segment was looked for.
     Segment {
-        /// Found since the beginning.
+        /// Calls found since the search began.
         found: u64,
-        /// Pages that this took.
+        /// Pages read since the search began.
         pages: u32,
-        /// How many wait still.
+        /// Calls that still wait to be looked for.
         waiting: u64,
     },
     /// The journal cannot be read: they are sent.
     Unreadable {
-        /// How many wait.
+        /// Calls that are sent without being looked for.
         calls: u64,
     },
 }
 
-/// What is to be done next.
+/// Next step of the search.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SearchStep {
-    /// Nothing is looked for.
+    /// No call is to be looked for, or a page is under way.
     Nothing,
     /// To look again then, since boot.
     Wait(Duration),
     /// To ask for a page; of a new segment of so many calls.
     Page(Option<u32>),
-    /// To be committed.
+    /// Commit these operations, and ask again.
     Commit(Vec<Op>),
 }
 
-/// The search.
+/// State of the search, between its pages.
 #[derive(Debug, Default)]
 pub(super) struct PossiblySentSearch {
-    /// What the stream had brought at the last look, and since when nothing more.
+    /// Counts of calls taken and settled at the last check, by which it is noticed that
+    /// the stream brings no more.
     brought: (u64, u64),
     quiet_since: Duration,
     waiting_since: Option<Duration>,
@@ -85,7 +86,7 @@ pub(super) struct PossiblySentSearch {
     running: Option<RunningSegment>,
     /// The last request that left was a page of ours: others may go before the next.
     pub(super) had_turn: bool,
-    /// What was found when this search began; `None`: none is under way.
+    /// Calls that had been found when this search began; `None` while none is under way.
     found_before: Option<u64>,
     pages: u32,
     news: Vec<SearchNews>,
@@ -96,10 +97,10 @@ pub(super) struct PossiblySentSearch {
 struct RunningSegment {
     segment: Segment,
     page: u32,
-    /// Where pages are read from.
+    /// End from which pages are read.
     end: End,
     read: BTreeSet<u32>,
-    /// How many of ours the last pages showed.
+    /// Calls of ours on each of the last pages.
     showed: VecDeque<u64>,
     /// A page was answered, of so many in all: what it showed is known after the commit.
     answered: Option<u32>,
@@ -107,12 +108,12 @@ struct RunningSegment {
 }
 
 impl PossiblySentSearch {
-    /// What the log is told since the last time.
+    /// Takes the progress made since the last call, for the log.
     pub(super) fn take_news(&mut self) -> Vec<SearchNews> {
         std::mem::take(&mut self.news)
     }
 
-    /// What is next; `readable`: the journal can be read, as far as is known.
+    /// Chooses the next step; `readable`: the journal can be read, as far as is known.
     pub(super) fn next(
         &mut self,
         now: Now,
@@ -146,7 +147,7 @@ impl PossiblySentSearch {
         SearchStep::Page(Some(depth))
     }
 
-    /// When to begin, where that is not now.
+    /// Time since boot at which to begin; `None` for now.
     fn waits_for_quiet(&mut self, now: Now, calls: &PossiblySentCalls) -> Option<Duration> {
         let brought = (calls.taken, calls.settled);
         if self.brought != brought || self.waiting_since.is_none() {
@@ -226,7 +227,8 @@ impl PossiblySentSearch {
         })
     }
 
-    /// A page came.
+    /// Takes in a page: the operation settles the calls that it shows. `None` for one that no
+    /// segment asked for.
     pub(super) fn on_page(&mut self, now: Now, page: &Page, size: PageSize) -> Option<Op> {
         let run = self.running.as_mut()?;
         self.pages += 1;

@@ -27,8 +27,8 @@ const MOST: [Duration; 3] = [
 /// They are never made longer: the figures above hold.
 pub const SHORTER: (u32, u32) = (20, 60);
 
-/// How long after a request the next one goes out, so long after the first that failed.
-/// `replaced`: other requests do what those do that fail.
+/// Time from a request to the next one, so long after the first that failed (`so_far`). `replaced`:
+/// other requests do what those do that fail.
 pub fn wait(so_far: Duration, replaced: bool, shorter: u32) -> Duration {
     let wait = match (replaced, so_far < YOUNG) {
         (true, _) => so_far.min(MOST[2]),

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Why a rate is refused.
+/// A text of `--rate` that is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("--rate {0}: give it as REQUESTS/WINDOW, 1 to 10000 in 1s to 1h, such as 60/60s")]
 pub struct RateError(String);
 
-/// How many requests may be made in one window; the service's own is 60 in 60 s (Limits).
+/// Requests that may be made in one window; the service's own rate is 60 in 60 s (Limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     limit: u32,
@@ -23,7 +23,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// What the service allows to one token.
+    /// Rate that the service allows to one token.
     pub const SERVICE: Self = Self {
         limit: 60,
         window: Duration::from_secs(60),

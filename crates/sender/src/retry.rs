@@ -11,14 +11,14 @@ const BLAMED_MAX: usize = 10_000;
 /// In an outage a call is a probe once in so many.
 const PROBES_MAX: u32 = 4;
 
-/// Failures of one call.
+/// Failures of one call, by what passed meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blame {
-    /// Those at a time when others passed, as far as was known.
+    /// Failures at a time when others passed, as far as was known.
     tries: u32,
-    /// Those after which others passed.
+    /// Failures after which others passed.
     alone: u32,
-    /// Those since others passed last.
+    /// Failures since others passed last.
     together: u32,
     /// None has passed since the last.
     open: bool,

@@ -17,12 +17,12 @@ const HOURLY: Duration = Duration::from_secs(3600);
 /// …and where that failed, after so long.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is known of the token's rights.
+/// Rights of the token, and when its record is read again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
-    /// When the record is read again, since boot; `None` before it was read.
+    /// Time since boot at which the record is read again; `None` before it was read.
     due: Option<Duration>,
-    /// When a refusal asked for that last, since boot.
+    /// Time since boot at which a refusal last asked for that.
     doubted: Option<Duration>,
     /// The slot of the request that reads it beside the calls.
     slot: Option<u32>,
@@ -34,7 +34,7 @@ pub(super) struct Rights {
     barred: Option<Barred>,
 }
 
-/// Polls are refused (403).
+/// Refusal of polls (403) that holds now.
 #[derive(Clone, Debug)]
 struct Barred {
     why: String,
@@ -54,7 +54,8 @@ impl Rights {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// It is being read; in this slot where calls go on meanwhile.
+    /// Notes that the record is being read; `slot` is that of the request where calls go on
+    /// meanwhile.
     pub(super) fn asked(&mut self, now: Duration, slot: Option<u32>) {
         self.due = self.due.map(|_| now + HOURLY);
         self.slot = slot;
@@ -66,7 +67,7 @@ impl Rights {
         self.beside
     }
 
-    /// It could not be read: that says nothing.
+    /// Plans another try in 60 s: the record could not be read, which says nothing of the rights.
     pub(super) fn unread(&mut self, now: Duration) {
         self.due = Some(now + AGAIN);
     }
@@ -113,7 +114,7 @@ impl Rights {
         self.barred.as_ref().is_some_and(|it| now < it.until)
     }
 
-    /// A poll was refused.
+    /// Bars polls for an hour after one was refused.
     pub(super) fn bar_polls(&mut self, now: Now, why: &str) {
         let since = self.barred.as_ref().map_or(now.wall, |it| it.since);
         self.barred = Some(Barred {
@@ -123,12 +124,13 @@ impl Rights {
         });
     }
 
-    /// A poll was answered.
+    /// Lifts the bar on polls after one was answered.
     pub(super) fn polls_work(&mut self) {
         self.barred = None;
     }
 
-    /// When something is to be looked at that nothing else points at.
+    /// Time since boot of the next check that no other event brings about; `None` where there is
+    /// nothing to check.
     pub(super) fn next_check(&self, now: Duration) -> Option<Duration> {
         // what is due and may not go out now is looked at in a while
         let due = self

@@ -26,38 +26,41 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
-/// How often the token file is looked at.
+/// Time between two checks of the token file.
 const TOKEN_CHECK: Duration = Duration::from_secs(1);
 
-/// How long after the spool could not write it is tried again.
+/// Wait after the spool could not write, before it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
-/// How often it is looked whether it is our turn to send, should nothing tell of it.
+/// Longest wait for the lease before the client's permit is checked again, should no event report
+/// it.
 const TURN_CHECK: Duration = Duration::from_secs(1);
 
-/// How long a shutdown waits for requests under way.
+/// Longest time for which a shutdown waits for requests under way.
 const FINISH: Duration = Duration::from_secs(8);
 
-/// What the sender works with.
+/// Parts that the sender's loop works with.
 pub struct Sender {
-    /// The spool.
+    /// Holds the calls, the slots of the budget and the sender's memory.
     pub spool: Handle,
     /// The way to the CRM.
     pub client: Arc<Client>,
-    /// Where the token comes from.
+    /// Source of the token, watched while the loop runs.
     pub token: TokenSource,
-    /// How it works.
+    /// Flags of the sender, and the seed of its jitter.
     pub settings: Settings,
     /// Is told how long each request took.
     pub request_times: RequestTimes,
-    /// What commands ask of the CRM.
+    /// Questions of commands, sent to the CRM after live calls.
     pub questions: Questions,
     /// Beats while the loop turns.
     pub pulse: Pulse,
-    /// Whose turn it is to send, where several could; the client holds the leave.
+    /// State of the lease to send, where several processes could; `None` where this one alone does.
+    /// The client holds the permit.
     pub lease: Option<watch::Receiver<Lease>>,
 }
 
-/// Where the times of requests are counted: from the first byte to the answer.
+/// Counts the time of a request: from the start of its task, with the connection still to be made,
+/// to its answer.
 pub type RequestTimes = Box<dyn Fn(Duration) + Send + Sync>;
 
 /// A request that came to its end.
@@ -70,17 +73,17 @@ struct Loop {
     watch: Watch,
     tokens: Option<Tokens>,
     questions: Questions,
-    /// Who waits for an answer.
+    /// Commands that wait for an answer, by the request each asked for.
     asking: BTreeMap<RequestId, oneshot::Sender<ProxyReply>>,
     next_ticket: u64,
-    /// Why there is no token, in words.
+    /// Reason for which there is no token, in words.
     no_token: Option<String>,
     request_times: RequestTimes,
     in_flight: JoinSet<ApiResponse>,
-    /// Whose request each task of `in_flight` is, and since when.
+    /// Slot and start of the request of each task of `in_flight`.
     tasks: HashMap<task::Id, (u32, Instant)>,
     calls: BTreeMap<u32, Call>,
-    /// What the spool could not take yet; nothing is sent before it did.
+    /// Operations that the spool could not take yet; nothing is sent before it did.
     unwritten: VecDeque<Vec<Op>>,
     trouble: Option<Error>,
     head: WorkQueue,

@@ -11,7 +11,7 @@ pub const DEADLINE: Duration = Duration::from_secs(23 * 3600);
 /// them (§4.6).
 pub const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 
-/// How long a call that others were accepted with waits to be confirmed together with them.
+/// Time that a call waits after its acceptance to be confirmed together with others.
 pub const TOGETHER: Duration = Duration::from_secs(5);
 
 /// From here on what is not confirmed is old: it is reconciled even while calls wait to be
@@ -21,8 +21,8 @@ pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 /// The pause between probes where the service refuses us: one a minute.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// How much longer than until the next probe a call waits that failed with all others, so that
-/// the probe takes another one.
+/// Time beyond the next probe that a call waits which failed with all others, so that the probe
+/// takes another one.
 pub const OTHERS_FIRST: Duration = Duration::from_secs(1);
 
 /// So many failures of one call are unlikely enough, where this share fails anyhow, to wait long.
@@ -31,15 +31,15 @@ const UNLIKELY: (f64, f64) = (5.0, 1e-6);
 /// A share above this one is no chance any more.
 const SHARE_MAX: f64 = 0.7;
 
-/// How often an idle line asks: often enough that a call is known to be journaled within 5 s.
+/// Time between two questions on an idle line: a call is known to be journaled within 5 s.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// How long it asks that often.
+/// Age of a call up to which it is asked for that often.
 const IDLE_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// When a submitted call is polled: 2, 5, 15, then 60 s after its submission or last poll; on an
-/// idle line after 2 and 5 s, then every 4 s for five minutes.
-/// `polls` is how often it was, this time included.
+/// Moment at which a submitted call is polled: 2, 5, 15, then 60 s after its submission or last
+/// poll; on an idle line after 2 and 5 s, then every 4 s for five minutes. `polls` is the number of
+/// its polls, this one included.
 pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -> EventTime {
     let at = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
@@ -52,8 +52,8 @@ pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -
     at.max(now.plus(Duration::from_secs(1)))
 }
 
-/// When a call is looked for again that a reconciliation did not show, so long after it was
-/// accepted.
+/// Moment at which a call is looked for again that a reconciliation did not show, at this age since
+/// it was accepted.
 pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
     if idle && age < IDLE_FOR {
         return now.plus(IDLE);
@@ -81,8 +81,9 @@ impl Jitter {
         most * u32::try_from(share).unwrap_or(0) / 1024
     }
 
-    /// How long a call waits after its `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min.
-    /// Where a `share` of all requests fails, as much later as its failures say less of itself.
+    /// Wait after a call's `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min, and up to a
+    /// quarter more. Where a `share` of all requests fails, as much later as its failures say less
+    /// of itself.
     pub fn backoff(&mut self, tries: u32, share: f64) -> Duration {
         let (times, chance) = UNLIKELY;
         let each = times * share.min(SHARE_MAX).ln() / f64::ln(chance);
@@ -105,8 +106,8 @@ impl Jitter {
         least + u32::try_from(more.as_secs()).unwrap_or(0)
     }
 
-    /// How long after the `times`-th 429 in a row, from 1 (§7.7): 1, 2, 4, 8 s and up to half a
-    /// second more, then until the window must be over.
+    /// Wait after the `times`-th 429 in a row, from 1 (§7.7): 1, 2, 4, 8 s and up to half a second
+    /// more, then until the window must be over.
     pub fn after_429(&mut self, times: u32, window: Duration) -> Duration {
         match times {
             0..=4 => {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// The last tries that are remembered: enough to tell 5 % from 30, and soon forgotten.
 const LAST: usize = 128;
 
-/// One try.
+/// One try, and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Try {
     call: Option<RowId>,
@@ -21,7 +21,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// One more try.
+    /// Adds a try, in place of the oldest of 128.
     pub fn tried(&mut self, call: Option<RowId>, failed: bool) {
         if self.last.len() >= LAST {
             self.last.pop_front();
@@ -51,7 +51,7 @@ impl Share {
     }
 }
 
-/// How likely so many failures in a row are where this share fails.
+/// Probability of so many failures in a row where this share fails.
 pub fn by_chance(share: f64, times: u32) -> f64 {
     share.powi(i32::try_from(times).unwrap_or(i32::MAX))
 }

@@ -8,10 +8,10 @@ use callbridge_model::status::{Lease, Pause, SenderTrouble};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// What is shown, and what was told last.
+/// Publishes the status, and remembers what the log had last.
 pub(super) struct SenderView {
     status: watch::Sender<SenderStatus>,
-    /// Whose turn it is to send, where several could.
+    /// State of the lease to send, where several could; `None` where this process alone does.
     lease: Option<watch::Receiver<Lease>>,
     /// Another may have sent since it was last our turn.
     may_have_sent: bool,
@@ -23,7 +23,7 @@ pub(super) struct SenderView {
 }
 
 impl SenderView {
-    /// Nothing was told yet.
+    /// Starts with nothing logged yet.
     pub(super) fn new(
         status: watch::Sender<SenderStatus>,
         lease: Option<watch::Receiver<Lease>>,
@@ -38,7 +38,7 @@ impl SenderView {
         }
     }
 
-    /// Whose turn it is may have changed. Never where nobody else could send.
+    /// Waits until the lease may have changed. Never ends where nobody else could send.
     pub(super) async fn turn_changed(&mut self) {
         let changed = match &mut self.lease {
             Some(lease) => lease.changed().await.is_ok(),
@@ -49,17 +49,18 @@ impl SenderView {
         }
     }
 
-    /// It is not our turn: another may send now.
+    /// Notes that another holds the lease, and may send now.
     pub(super) fn anothers(&mut self) {
         self.may_have_sent = true;
     }
 
-    /// It is our turn: whether another may have sent before. That is said once for each turn.
+    /// Returns `true` when another may have sent before our turn; once for each turn.
     pub(super) fn took_over(&mut self) -> bool {
         std::mem::take(&mut self.may_have_sent)
     }
 
-    /// Why nothing goes out while it is not our turn: no pause, for another sends.
+    /// Reason given to commands while another holds the lease, as `standby`; no pause of the
+    /// sender.
     pub(super) fn anothers_turn(&self, held: bool) -> Option<Pause> {
         let lease = self.lease.as_ref().filter(|_| !held)?;
         let name = lease.borrow().name.clone();

@@ -16,11 +16,11 @@ use std::time::Duration;
 /// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SenderStatus {
-    /// What is known of the token.
+    /// State of the token, with its record where that was read.
     pub token: Token,
-    /// Why nothing is sent, and what mends it.
+    /// Reason for which nothing is sent, and its cure; `None` while nothing stands in the way.
     pub pause: Option<Pause>,
-    /// What fails while the rest works.
+    /// Parts of the service that fail while the rest works.
     pub troubles: Vec<SenderTrouble>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
@@ -32,11 +32,11 @@ pub struct SenderStatus {
     pub token_shared: bool,
     /// Of which token all this is said.
     pub token_print: Option<TokenFingerprint>,
-    /// Whether the service takes it; `None` before it is known.
+    /// The service takes the token, or refuses it; `None` before it is known.
     pub token_taken: Option<bool>,
-    /// Requests under way.
+    /// Number of requests that have no answer yet.
     pub under_way: usize,
-    /// Whose turn it is to send, where several could.
+    /// State of the lease to send; `None` where this process alone does.
     pub lease: Option<Lease>,
     pub(super) slots: Slots,
 }
@@ -46,7 +46,8 @@ pub struct SenderStatus {
 pub(super) struct Slots {
     pub(super) limit: u32,
     pub(super) window: Duration,
-    /// When the taken ones come free, since boot; `None` while under way.
+    /// Times since boot at which the taken slots come free; `None` for one whose request is under
+    /// way.
     pub(super) frees: Vec<Option<Duration>>,
     pub(super) silent_until: Option<Duration>,
 }
@@ -90,8 +91,8 @@ impl SenderStatus {
     }
 }
 
-/// What waits, and how long it takes: a request for each call to be submitted, and one for every
-/// `confirmed_at_once` calls to be confirmed.
+/// Calls that wait, and the time until they are confirmed: a request for each call to be submitted,
+/// and one for every `confirmed_at_once` calls to be confirmed.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
     let reconciliation = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
@@ -143,7 +144,8 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
     }
 }
 
-/// Whether the service takes the token that is shown like this.
+/// Reads from a shown token that the service takes it, or refuses it; `None` where neither is
+/// known.
 pub fn taken(token: &Token) -> Option<bool> {
     match token.state.as_str() {
         "ok" | "no_grant" | "wrong_company" => Some(true),
@@ -152,7 +154,7 @@ pub fn taken(token: &Token) -> Option<bool> {
     }
 }
 
-/// What is done instead of what fails.
+/// Describes the way that replaces a failing part; empty where there is none.
 pub const fn instead(part: Part, other_works: bool) -> &'static str {
     match (part, other_works) {
         (Part::Polls, true) => "pages of the CRM's journal are read instead",
@@ -178,7 +180,7 @@ pub const fn word(cause: PauseCause) -> &'static str {
     }
 }
 
-/// What mends a pause; `why` is what the service or the transport said.
+/// Advice to the operator that ends a pause; `why` are the words of the service or the transport.
 pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
     let said = if why.is_empty() {
         String::new()
@@ -238,12 +240,13 @@ pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
     }
 }
 
-/// Where a person puts a new token, and what makes it count.
+/// Place into which a person puts a new token, and the step that makes it count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPlace {
     /// A file, or a variable.
     pub name: String,
-    /// What has to follow, where it is read once; `None` where it is read again by itself.
+    /// Step that has to follow, where the token is read once; `None` where it is read again by
+    /// itself.
     pub then: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// Bytes of a token file; a longer one holds no token.
 const FILE_MAX: u64 = 16 * 1024;
 
-/// Why there is no token.
+/// Reasons for which a token file gives no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file is not there.
@@ -20,12 +20,12 @@ pub enum TokenError {
     /// The file cannot be read.
     #[error("--token-file {path}: {why}; give callbridge's user the right to read it")]
     Unreadable {
-        /// The file.
+        /// Path of the token file.
         path: PathBuf,
-        /// The system's words.
+        /// Reason as the system gives it.
         why: String,
     },
-    /// Nothing in it.
+    /// The file holds nothing but white space.
     #[error("--token-file {0} is empty: put the token into it, on a line by itself")]
     Empty(PathBuf),
     /// More than a token, or bytes that no header carries.
@@ -35,16 +35,16 @@ pub enum TokenError {
     NotAToken(PathBuf),
 }
 
-/// Where the token comes from.
+/// Source of the token, chosen by flags and environment.
 #[derive(Clone, Debug)]
 pub enum TokenSource {
     /// `--token-file`, or the credential `token`: watched.
     File(PathBuf),
-    /// `CALLBRIDGE_TOKEN`
+    /// Value of `CALLBRIDGE_TOKEN`, which never changes.
     Fixed(Secret),
     /// A connection by consent, or `--token-command`: its keeper tells each change.
     Kept(watch::Receiver<TokenUpdate>),
-    /// None was given.
+    /// Neither flag nor variable gives a token.
     Missing,
 }
 
@@ -88,14 +88,14 @@ impl TokenSource {
     }
 }
 
-/// What a look at the source gave.
+/// Result of a check of the source.
 #[derive(Debug)]
 pub enum TokenCheck {
-    /// As before.
+    /// The token has not changed.
     Same,
     /// The file is there and cannot be read: the token that was read before stays in use.
     Kept(TokenError),
-    /// This one from now on; `None` when there is none any more, and why.
+    /// Token to use from now on; `None` when there is none any more, with the reason.
     Changed(Option<Tokens>, Option<TokenError>),
 }
 
@@ -108,7 +108,7 @@ pub struct Watch {
     current: Option<TokenPrints>,
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
-    /// It was said that the file cannot be read.
+    /// The log has had a warning that the file cannot be read.
     reported: bool,
 }
 
@@ -124,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// Whether looking again can show anything new.
+    /// Returns `true` for a file: only there can a check show anything new.
     pub fn is_worthwhile(&self) -> bool {
         matches!(self.source, TokenSource::File(_))
     }
@@ -141,7 +141,7 @@ impl Watch {
         }
     }
 
-    /// What the keeper of the token says now.
+    /// Newest update of the token's keeper; `None` for a token that nobody keeps.
     pub fn kept(&self) -> Option<TokenUpdate> {
         match &self.source {
             TokenSource::Kept(updates) => Some(updates.borrow().clone()),

@@ -15,10 +15,10 @@ use std::time::Duration;
 /// So long a second question waits for its turn.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Why it was not asked.
+/// Reasons for which nothing was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Unasked {
-    /// The spool's fault.
+    /// The spool cannot be read or written.
     #[error(transparent)]
     Spool(#[from] Error),
     /// The state is a copy: what was asked since is not in it.
@@ -51,7 +51,7 @@ pub async fn token_info(
 /// Asks one thing after the other.
 pub struct TokenProbe<'a> {
     core: Core,
-    /// Not committed yet.
+    /// Operations of the start, committed with the first request.
     ops: Vec<Op>,
     client: Client,
     spool: &'a Handle,
@@ -61,7 +61,7 @@ pub struct TokenProbe<'a> {
 }
 
 impl<'a> TokenProbe<'a> {
-    /// Asks nothing yet.
+    /// Reads the spool and prepares the first request; nothing is asked yet.
     ///
     /// # Errors
     /// Why nothing can be asked.
@@ -105,12 +105,13 @@ impl<'a> TokenProbe<'a> {
         self
     }
 
-    /// What the state was bound to before.
+    /// Company and application that the state was bound to before.
     pub const fn binding(&self) -> &Binding {
         &self.binding
     }
 
-    /// What is due by this head; `token/info` before all else.
+    /// Makes the request that is due by this head; `token/info` before all else. Waits up to 3 s
+    /// for its turn.
     ///
     /// # Errors
     /// Why it was not asked.

@@ -26,13 +26,13 @@ pub fn print(token: &Secret) -> TokenFingerprint {
 }
 
 impl Tokens {
-    /// The prints of both.
+    /// Fingerprints of both tokens, the one in use first.
     pub fn prints(&self) -> TokenPrints {
         let previous = self.previous.as_ref().map(|(token, _)| print(token));
         (print(&self.current), previous)
     }
 
-    /// One alone.
+    /// Holds one token, without an older one.
     pub const fn one(current: Secret) -> Self {
         Self {
             current,
@@ -41,25 +41,25 @@ impl Tokens {
     }
 }
 
-/// What the keeper of the tokens says.
+/// Message from the tokens' keeper to the sender.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUpdate {
     /// `None` while there is none that can be used.
     pub tokens: Option<Tokens>,
-    /// What is wrong, though a token may still be in use.
+    /// Fault for which no new token can be had, though one may still be in use.
     pub trouble: Option<Trouble>,
-    /// What mends a token that the service refuses, in place of advice about `--token-file`; empty
-    /// before the keeper has said anything.
+    /// Cure for a token that the service refuses, in place of advice about `--token-file`; empty
+    /// before the keeper has sent a message.
     pub cure: String,
 }
 
-/// Why no new token can be had.
+/// Reason for which no new token can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// The pause it makes once there is no token: `reconnect`, `client_refused`, `outage`,
     /// `token_missing`.
     pub reason: &'static str,
-    /// What is wrong, and what mends it.
+    /// Fault in words, and the way to mend it.
     pub cure: String,
 }
 
@@ -82,8 +82,8 @@ impl TokenUpdate {
         self.tokens.is_none() && self.trouble.is_none() && self.cure.is_empty()
     }
 
-    /// What the keeper knows better than the sender. A connection that is over shows as soon as
-    /// that is known, though its last token may be good for a while.
+    /// Completes a status by what the keeper knows better than the sender. A connection that is
+    /// over shows as soon as that is known, though its last token may be good for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
         if let Some(trouble) = trouble.filter(|it| it.is_of_people()) {

@@ -12,10 +12,9 @@ use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 
-/// What is known of the tokens.
+/// The token in use and the one before it, with all that answers have shown of them.
 #[derive(Debug)]
 pub(super) struct KnownTokens {
-    /// The token in use.
     pub(super) current: Option<TokenFingerprint>,
     /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
     before: Option<Before>,
@@ -35,13 +34,14 @@ pub(super) struct KnownTokens {
 /// The token in use is another one now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replaced {
-    /// It is not the last one there was, be it before a restart.
+    /// The token is not the last one there was, be it before a restart.
     pub(super) renewed: bool,
-    /// It was refused before, and is asked about again at this moment since boot.
+    /// Time since boot at which the token is asked about again; `None` where it was not refused
+    /// before.
     pub(super) refused_until: Option<Duration>,
 }
 
-/// What the token's record says of it.
+/// Verdict on the token by its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Ours, and it may submit.
@@ -73,7 +73,6 @@ impl KnownTokens {
         }
     }
 
-    /// It is this one.
     pub(super) fn is_current(&self, token: &TokenFingerprint) -> bool {
         self.current.as_ref() == Some(token)
     }
@@ -243,8 +242,8 @@ impl KnownTokens {
     }
 }
 
-/// When the token was refused last. A request of it that a kill cut short may have arrived until
-/// now, however long before it was meant to leave.
+/// Moment at which the token was last refused. A request of it that a kill cut short may have
+/// arrived until now, however long before it was meant to leave.
 fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
     let mut last = last?;
     let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;
@@ -259,8 +258,8 @@ fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Ref
 /// A token that was replaced and lives on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// Which one.
+    /// Fingerprint of the older token.
     pub token: TokenFingerprint,
-    /// When it ends.
+    /// End of the older token.
     pub until: EpochSeconds,
 }

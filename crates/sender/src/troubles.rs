@@ -22,11 +22,11 @@ pub const SLOW: Duration = Duration::from_secs(5);
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
-    /// The token's record.
+    /// Reading of the token's record.
     Token,
-    /// Calls are taken.
+    /// Acceptance of calls for the journal.
     Submissions,
-    /// Outcomes are told one by one.
+    /// Answers on the outcome of single calls.
     Polls,
     /// Pages of the journal are shown.
     #[strum(serialize = "sweeps")]
@@ -37,7 +37,8 @@ impl Part {
     /// All of them, in the order of the enum.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// That of an endpoint on the way of a call; what lead requests ask is nobody else's trouble.
+    /// Returns the part of an endpoint on the way of a call; `None` for one that lead requests
+    /// alone ask, which are nobody else's trouble.
     pub const fn of(endpoint: Endpoint) -> Option<Self> {
         match endpoint {
             Endpoint::TokenInfo => Some(Self::Token),
@@ -48,7 +49,7 @@ impl Part {
         }
     }
 
-    /// As in `status --json`.
+    /// Name of the part in `status --json`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -58,19 +59,19 @@ impl Part {
     }
 }
 
-/// A request under way.
+/// A request under way, as far as troubles depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct InFlightPart {
-    /// What it asks; `None` for a lead request.
+    /// Part that it asks; `None` for a lead request.
     pub part: Option<Part>,
-    /// When it was sent, since boot.
+    /// Time since boot at which it was sent.
     pub sent: Duration,
 }
 
-/// Whether a request of a part may go out.
+/// Permission for a request of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartAdmission {
-    /// At once.
+    /// The request may go out now.
     AtOnce,
     /// Not before this moment since boot.
     From(Duration),
@@ -78,10 +79,10 @@ pub enum PartAdmission {
     Answer,
 }
 
-/// How far an outage reaches.
+/// Reach of an outage over the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Nothing works.
+    /// Nothing of the service works.
     Everything,
     /// No call is taken; what else was asked is answered, or nothing else was.
     Submissions,
@@ -90,15 +91,15 @@ pub enum Extent {
 /// A part that fails while others work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// Which.
+    /// Part that fails: polls or reconciliations.
     pub part: Part,
-    /// What was said last.
+    /// Words of the newest failure.
     pub why: String,
     /// Since when, by the wall clock.
     pub since: EventTime,
 }
 
-/// What is known of one part.
+/// State of one part: its last answers and its failures.
 #[derive(Clone, Debug, Default)]
 struct Health {
     share: Share,
@@ -109,7 +110,7 @@ struct Health {
     at_once: bool,
 }
 
-/// All parts.
+/// State of all parts of the service.
 #[derive(Clone, Debug, Default)]
 pub struct Troubles {
     parts: [Health; 4],
@@ -201,7 +202,7 @@ impl Troubles {
         health.share.feared(call, failing)
     }
 
-    /// Whether a request of this part may go out now.
+    /// Decides when a request of this part may go out.
     pub fn admission(
         &self,
         now: Duration,
@@ -252,7 +253,7 @@ impl Troubles {
         self.parts.iter_mut().for_each(|it| it.failures = None);
     }
 
-    /// When this part was asked last: who looks whether the service works asks in turns.
+    /// Time since boot at which this part was last asked: probes ask the parts in turns.
     pub fn asked(&self, part: Part) -> Option<Duration> {
         self.parts[part.place()].asked
     }
@@ -262,7 +263,7 @@ impl Troubles {
         self.whole().is_some()
     }
 
-    /// This part fails for certain.
+    /// Returns `true` when this part is certain to fail: its failures are an outage.
     pub fn fails(&self, part: Part) -> bool {
         self.failures(part).is_some_and(|it| it.outage)
     }

@@ -16,10 +16,10 @@ pub const FAILURES_MAX: u32 = 5;
 /// Chance has to bring a call's failures about less often than this before they are its own.
 const CHANCE: f64 = 1e-6;
 
-/// What the verdict must know of the call besides the answer.
+/// Facts of the call that the verdict depends on besides the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Context {
-    /// Its failures so far after which others passed.
+    /// Failures of the call so far after which others passed.
     pub failures: u32,
     /// The share of other calls' submissions that fails by chance.
     pub share: f64,
@@ -27,7 +27,7 @@ pub struct Context {
     pub trouble: bool,
 }
 
-/// How a request failed by no fault of its call.
+/// Ways in which a request fails by no fault of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// No connection, no name, no trust: no other request can fare better.
@@ -40,15 +40,15 @@ pub enum Fault {
     Request,
 }
 
-/// What an answer means.
+/// Meaning of an answer for its call, or for the sender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Accepted; the outcome is to be asked for.
     Submitted {
-        /// To ask with.
+        /// Id to ask for the outcome with, for 24 hours.
         request_id: String,
     },
-    /// It is in the journal.
+    /// The journal holds the call.
     Journaled,
     /// Not decided yet: ask again later.
     NotYet,
@@ -58,14 +58,14 @@ pub enum Verdict {
     Swept(Page),
     /// The journal cannot be reconciled this way.
     Unswept {
-        /// The service's words.
+        /// Words in which the service refuses.
         why: String,
-        /// What to do about it.
+        /// Obstacle, which decides on what is tried next.
         bar: Bar,
     },
-    /// A dead letter.
+    /// The call becomes a dead letter.
     Dead {
-        /// Why.
+        /// Reason under which it is listed.
         reason: Reason,
         /// In words, the service's where it has any.
         message: String,
@@ -74,47 +74,47 @@ pub enum Verdict {
     },
     /// The requestId may not be asked with (403): other ways must tell.
     Unpolled {
-        /// The service's words.
+        /// Words in which the service refuses.
         why: String,
     },
     /// The requestId is worth nothing: the call is an unresolved call.
     Lost {
-        /// Why.
+        /// Words of the service, or of what stands before it.
         why: String,
     },
     /// Tried again later; a fault of the way or of the service, not of the call.
     Fault {
-        /// What happened.
+        /// Words of the service or the transport.
         why: String,
-        /// How.
+        /// Kind of the fault, by which an outage is found.
         fault: Fault,
     },
     /// Nothing more is to be sent until this is mended.
     Stop {
-        /// What.
+        /// Obstacle that somebody has to remove.
         stop: StopReason,
-        /// The service's words.
+        /// Words in which the service refuses.
         why: String,
     },
-    /// Too early.
+    /// The request came too early: 429.
     TooMany {
         /// By the service's own limit.
         own: bool,
     },
 }
 
-/// Why a reconciliation was refused.
+/// Reasons for which a reconciliation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bar {
     /// A page is too large (`MAX`, §7.5).
     TooLarge,
-    /// What it asks for: the range is the only part that the document does not publish in full.
+    /// The request itself: its range is the only part that the document does not publish in full.
     Refused,
     /// No grant, or no filter at this address: polls must do.
     Barred,
 }
 
-/// What stops everything.
+/// Obstacles that stop all requests but probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
     /// The token is dead (401, 406).
@@ -241,7 +241,7 @@ fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Ve
     dead(Reason::ServerError, message, Value::Null)
 }
 
-/// It says nothing of any call.
+/// A failure that says nothing of any call.
 const fn beside(why: String, fault: Fault) -> Verdict {
     Verdict::Fault { why, fault }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Without a confirmation for so long nothing is expected of them.
 const SILENT: Duration = Duration::from_secs(10 * 60);
 
-/// How long a call is left to them: twice as long as it usually takes, and within these bounds.
+/// Least and most time for which a call is left to webhooks; between them it is twice the usual
+/// time.
 ///
 /// What does not get through comes again after 30 s (§6.9.1): that and as much again are worth
 /// waiting for.
@@ -17,7 +18,7 @@ const LEFT: (Duration, Duration) = (Duration::from_secs(120), Duration::from_sec
 /// So many calls that had to be asked for, with no webhook in between, and they flow no more.
 const MISSED_MAX: u32 = 3;
 
-/// What is known of them.
+/// State of the webhooks: the newest confirmation, and calls that they missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WebhookExpectation {
     hooked: Option<Hooked>,
@@ -25,7 +26,7 @@ pub(super) struct WebhookExpectation {
 }
 
 impl WebhookExpectation {
-    /// What the spool says now.
+    /// Takes in the newest confirmation by a webhook, as the spool has it.
     pub(super) fn seen(&mut self, hooked: Option<Hooked>) {
         if self.hooked != hooked {
             self.missed = 0;

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 /// One flag with its value; `None` for a flag that takes none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenFlag {
-    /// Without the dashes: `crm-url`.
+    /// The flag's name without the dashes: `crm-url`.
     pub long: String,
-    /// What stands behind the `=`.
+    /// The text behind the `=`; `None` for a switch.
     pub value: Option<String>,
 }
 
-/// Which flags stand where, and what is said above them.
+/// The flags' groups in the order of the file, each with the comment above it.
 const GROUPS: [(&str, &[&str]); 3] = [
     (
         "The PBX. Its name is part of every call's id: keep it for good.",

@@ -3,18 +3,18 @@
 use callbridge_asterisk::survey::EndpointFact;
 use std::collections::BTreeSet;
 
-/// What an endpoint is, in the order in which all are proposed.
+/// The nature of an endpoint, in the order in which endpoints are proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointKind {
-    /// A line to the outside.
+    /// A line to the outside, whose calls go to customers.
     Trunk,
-    /// Nothing that is known tells.
+    /// No fact shows what the endpoint is.
     Unknown,
-    /// Somebody's telephone.
+    /// A telephone of somebody in the company.
     Telephone,
 }
 
-/// What an endpoint is of which this is known, and why.
+/// Returns the kind that one fact proves, and the reason in words.
 fn judge(fact: &EndpointFact) -> (EndpointKind, String) {
     use EndpointKind::{Telephone, Trunk};
     match fact {
@@ -52,7 +52,7 @@ fn judge(fact: &EndpointFact) -> (EndpointKind, String) {
     }
 }
 
-/// What the endpoint is, and why, in a line.
+/// Returns the kind that the strongest fact proves, and the reason in a line.
 pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     match facts.first() {
         Some(strongest) => judge(strongest),

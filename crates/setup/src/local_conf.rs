@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A section of such a file. There may be secrets in it, so that it cannot be printed.
 #[derive(Clone, Default)]
 pub struct Section {
-    /// Its keys in small letters, each value in the order of the file.
+    /// The section's keys in small letters with their values, in the order of the file.
     pub keys: Vec<(String, String)>,
     is_template: bool,
 }
@@ -64,7 +64,7 @@ fn words(text: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// The endpoints of `pjsip.conf`.
+/// Collects the endpoints of `pjsip.conf` with the facts that the file holds about each.
 pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
     let of = |kind: &'static str| all.iter().filter(move |(_, section)| section.is(kind));
@@ -113,7 +113,7 @@ pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     }
 }
 
-/// The peers of `sip.conf` (chan_sip).
+/// Collects the peers of `sip.conf` (chan_sip) with their facts.
 pub fn sip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
     let general = all.iter().filter(|(name, _)| name == "general");

@@ -3,14 +3,14 @@
 use crate::kind::{EndpointKind, classify};
 use callbridge_asterisk::survey::EndpointList;
 
-/// One endpoint with what it is taken for.
+/// An endpoint and the kind that is proposed for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedEndpoint {
-    /// `PJSIP/x7`
+    /// The endpoint's name as the PBX writes it: `PJSIP/x7`.
     pub endpoint: String,
-    /// What it is taken for.
+    /// Trunk, telephone or unknown, by its strongest fact.
     pub kind: EndpointKind,
-    /// Why, in a line.
+    /// The fact that decided the kind, in a line.
     pub reason: String,
 }
 
@@ -26,7 +26,7 @@ const NO_CALLS: [&str; 8] = [
     "Calendar",
 ];
 
-/// All of them: trunks first, then what is unknown, then telephones.
+/// Proposes all endpoints that can make calls: trunks first, then unknown ones, then telephones.
 pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
     let calls = endpoints.facts.iter().filter(|(name, _)| {
         let technology = name.split('/').next().unwrap_or_default();

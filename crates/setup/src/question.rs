@@ -1,26 +1,26 @@
 //! What cannot be found out, in the order in which it is asked.
 
-/// One question.
+/// A question of `init` that the PBX's own answers leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetupQuestion {
-    /// Where the PBX's manager listens.
+    /// The address of the PBX's manager, or of a FreeSWITCH.
     PbxAddress,
-    /// The manager account.
+    /// The name of the manager account.
     Account,
-    /// Its secret.
+    /// The manager account's secret, which is not shown.
     AccountSecret,
-    /// The CRM's API.
+    /// The address of the CRM's API.
     CrmAddress,
     /// The CRM's token; none for a connection by consent.
     Token,
-    /// Where a call's lead stands.
+    /// The rule that finds a call's lead.
     LeadRule,
-    /// Whose the numbers without a country's code are.
+    /// The country of numbers that are written without its code.
     Country,
 }
 
 impl SetupQuestion {
-    /// All seven.
+    /// All questions, in the order in which they are asked.
     pub const ALL: [Self; 7] = [
         Self::PbxAddress,
         Self::Account,
@@ -31,7 +31,7 @@ impl SetupQuestion {
         Self::Country,
     ];
 
-    /// What a person reads.
+    /// The question as a person reads it.
     pub const fn words(self) -> &'static str {
         match self {
             Self::PbxAddress => {

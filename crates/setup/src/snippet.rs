@@ -4,9 +4,9 @@ use callbridge_asterisk::survey::{Account, CallProof};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What the account should hear, as deploy/asterisk/manager.conf has it.
+/// The account's rights to receive events, as `deploy/asterisk/manager.conf` has them.
 pub const READ: &str = "read = call,cdr,system,agent,user";
-/// What it may do.
+/// The account's rights to send actions.
 pub const WRITE: &str = "write = reporting,user";
 
 /// The whole account, for a PBX that does not know it; `from` is the address it comes from.
@@ -21,8 +21,8 @@ pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
     text
 }
 
-/// What is missing of the account that lets us in; empty when nothing is. `variables` are those
-/// that lead rules read.
+/// Returns the lines that the account lacks which lets us in; empty when nothing is missing.
+/// `variables` are those that lead rules read.
 pub fn missing(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
     let shown = account.variables.clone();
     let lacks = |name: &&String| shown.as_ref().is_some_and(|shown| !shown.contains(*name));

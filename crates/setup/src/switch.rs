@@ -18,8 +18,8 @@ pub fn propose(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
     gateways.chain(telephones).collect()
 }
 
-/// What comes in from a gateway bears its name only where the switch logs in there; else the
-/// address tells.
+/// Proposes one gateway. Calls from it bear its name only where the switch logs in there; otherwise
+/// the address identifies them.
 fn gateway((name, it): (&String, &SwitchGateway)) -> ProposedEndpoint {
     let SwitchGateway { address, .. } = it;
     let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();

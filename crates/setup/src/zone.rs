@@ -3,7 +3,7 @@
 /// The PBX's clock may be off by so much, in seconds: an answer takes its time.
 const OFF_SECONDS_MAX: i64 = 30;
 
-/// Countries of one zone, as far as this machine's own zone says nothing.
+/// Countries of one zone, for a machine whose own zone is not that of the PBX.
 const ZONES: [(&str, &str); 8] = [
     ("UZ", "Asia/Tashkent"),
     ("TJ", "Asia/Dushanbe"),
@@ -15,8 +15,8 @@ const ZONES: [(&str, &str); 8] = [
     ("GE", "Asia/Tbilisi"),
 ];
 
-/// The zone to propose, and why. `here` is this machine's, where it has one; `local` says that the
-/// PBX runs on this machine.
+/// Returns the zone to propose, and the reason. `here` is this machine's, where it has one; `local`
+/// means that the PBX runs on this machine.
 pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (String, String) {
     let named = here.filter(|zone| !["UTC", "Etc/UTC", "Etc/Unknown"].contains(zone));
     let of_country = ZONES
@@ -33,7 +33,7 @@ pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (Strin
     }
 }
 
-/// What is to be said of the PBX's clock; both in epoch seconds.
+/// Compares the PBX's clock with ours, both in epoch seconds, and returns the result as a sentence.
 pub fn clock(pbx: Option<i64>, ours: i64) -> String {
     match pbx {
         None => "the PBX's clock is not known: its events carry no time".to_owned(),

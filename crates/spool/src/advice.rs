@@ -4,7 +4,7 @@ use super::row::Letter;
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, Reason};
 
-/// What a person can do about letters of this reason: names the command or the flag.
+/// Advice on letters of this reason: names the command or the flag.
 pub const fn hint(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
@@ -66,7 +66,7 @@ pub const fn hint(reason: Reason) -> &'static str {
     }
 }
 
-/// What a person can do about a letter `failed` of which this was found.
+/// Advice on letters `failed` of whose lead this was found.
 pub const fn hint_found(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
@@ -83,7 +83,7 @@ pub const fn hint_found(found: Finding) -> &'static str {
 }
 
 impl Letter {
-    /// What to do about it, with its own number, and what was sent where the CRM refused it.
+    /// Advice on this letter, with its own number, and what was sent where the CRM refused it.
     pub fn hint(&self) -> String {
         let words = self.finding.map_or(hint(self.reason), hint_found);
         let words = words.replace(" ID", &format!(" {}", self.id));
@@ -95,7 +95,7 @@ impl Letter {
     }
 }
 
-/// `lead 4001 and employee 777 (extension 101)`
+/// Names what was sent: `lead 4001 and employee 777 (extension 101)`.
 fn sent_with(call: &CallRecord) -> Option<String> {
     let lead = call.lead_id.map(|lead| format!("lead {lead}"));
     let employee = call.employee_id.map(|id| match &call.employee {

@@ -3,7 +3,7 @@
 use crate::{Error, RowId};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Letters that are remembered: who looks twice a second misses none.
+/// Letters that are remembered: a reader that comes twice a second misses none.
 const REMEMBERED: usize = 65_536;
 
 /// Moves of calls that are remembered: a call makes some four of them.
@@ -12,7 +12,7 @@ const MOVES_REMEMBERED: usize = 16_384;
 /// Ids of rows in the order of their commits.
 #[derive(Debug)]
 pub(crate) struct Appeared {
-    /// How many there were before the first that is remembered.
+    /// Rows before the first that is remembered.
     before: u64,
     last: VecDeque<RowId>,
     most: usize,
@@ -27,12 +27,10 @@ impl Appeared {
         }
     }
 
-    /// For letters.
     pub(crate) const fn letters() -> Self {
         Self::new(REMEMBERED)
     }
 
-    /// For moves of calls.
     pub(crate) const fn moves() -> Self {
         Self::new(MOVES_REMEMBERED)
     }

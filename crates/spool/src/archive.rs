@@ -26,14 +26,14 @@ use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// How the file begins, with the version of its shape behind it.
+/// Beginning of the file, with the version of its shape behind it.
 const MAGIC: &str = "callbridge-state ";
 const VERSION: u32 = 1;
-/// The second line is no longer than this.
+/// Bytes of the first two lines at most.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What stands in such a file.
+/// Header of an exported state, its second line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateArchive {
@@ -41,27 +41,27 @@ pub struct StateArchive {
     pub program: String,
     /// The schema of its database.
     pub schema: i64,
-    /// When it was written, in epoch seconds.
+    /// Moment of the export, in epoch seconds.
     pub exported_at: i64,
-    /// Its files, in the order of their bytes.
+    /// Files in it, in the order of their bytes.
     pub parts: Vec<ArchivePart>,
 }
 
-/// One file of it.
+/// One file of an exported state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivePart {
-    /// Its name in the state folder.
+    /// Name in the state folder: `spool.db`, or a file beside it.
     pub name: String,
-    /// How long it is.
+    /// Length of the file, in bytes.
     pub bytes: u64,
-    /// Its digest, in hexadecimal digits.
+    /// SHA-256 of its bytes, in hexadecimal digits.
     pub sha256: String,
 }
 
-/// Why a state cannot be exported or imported. Nothing is changed then.
+/// Reason why a state cannot be exported or imported. Nothing is changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// Of the state folder.
+    /// Error of the state folder itself.
     #[error(transparent)]
     State(#[from] Error),
     /// The file cannot be written.
@@ -70,13 +70,13 @@ pub enum ArchiveError {
     /// The file cannot be read.
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
-    /// It is no such file, or not whole.
+    /// The file is no exported state, or not whole.
     #[error("{0} is not an exported state: {1}; nothing was taken from it")]
     NoArchive(PathBuf, String),
     /// A newer callbridge wrote it.
     #[error("{0} was written by a newer callbridge ({1}): import it with that one")]
     Newer(PathBuf, String),
-    /// The folder holds something.
+    /// The folder for the import holds something.
     #[error(
         "{0} is not empty ({1} is there): a state is imported into a folder of its own, so \
          move what is there away, or give another --state"

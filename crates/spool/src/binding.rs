@@ -2,25 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a spool is bound to; `None` until first use.
+/// Address, company and application that a spool is bound to; each `None` until first use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
     /// The CRM's base address, without a slash at its end.
     pub address: Option<String>,
-    /// The company (§2.2).
+    /// Id of the company (§2.2), as text.
     pub company: Option<String>,
-    /// The application (§2.2).
+    /// Id of the application (§2.2), as text.
     pub application: Option<String>,
 }
 
-/// How something given stands to what is bound.
+/// Relation of something given to what is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Nothing is bound yet: bind it.
     Unbound,
-    /// The same.
+    /// The same is bound already.
     Same,
-    /// Another one.
+    /// Another one is bound already.
     Other,
 }
 

@@ -13,9 +13,9 @@ pub enum Integrity {
     /// The last process ended in order, or there was none.
     #[default]
     NotNeeded,
-    /// Under way, beside the work.
+    /// The check is under way, beside the work.
     Checking,
-    /// Nothing wrong was found.
+    /// The check found nothing wrong.
     Sound,
     /// The file is damaged, an [`Error::Damaged`]. It is left as it is.
     Damaged(Error),

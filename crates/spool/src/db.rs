@@ -19,7 +19,7 @@ pub struct Db {
     statements: statements::Statements,
 }
 
-/// What columns hold beside SQLite's own types.
+/// Reads columns of types that SQLite does not have itself.
 pub(crate) trait Columns {
     fn moment(&self, at: impl RowIndex) -> rusqlite::Result<EventTime>;
     fn maybe_moment(&self, at: impl RowIndex) -> rusqlite::Result<Option<EventTime>>;
@@ -67,7 +67,7 @@ impl Columns for Row<'_> {
 }
 
 impl From<Error> for rusqlite::Error {
-    /// What a reader of rows says of a value, on its way through SQLite.
+    /// Wraps an error of a reader of rows, on its way through SQLite.
     fn from(error: Error) -> Self {
         Self::ToSqlConversionFailure(Box::new(error))
     }
@@ -113,7 +113,7 @@ impl Db {
         self.execute(text, values).map(drop)
     }
 
-    /// The one row that there is.
+    /// Reads the one row that there is.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_one<T>(
         &self,
@@ -125,7 +125,7 @@ impl Db {
         self.sql(statement.query_row(values, read))
     }
 
-    /// The first row, where there is one.
+    /// Reads the first row, where there is one.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_first<T>(
         &self,
@@ -149,7 +149,7 @@ impl Db {
         self.sql(rows.and_then(Iterator::collect))
     }
 
-    /// All rows but those that no version of ours wrote: their readers say `None`.
+    /// Reads all rows but those that no version of ours wrote: their readers say `None`.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_known<T>(
         &self,
@@ -177,7 +177,7 @@ impl Db {
         self.query_first(text, values, |row| row.get(0))
     }
 
-    /// The first column of all rows.
+    /// Reads the first column of all rows.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn values<T: FromSql>(
         &self,

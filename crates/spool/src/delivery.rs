@@ -12,11 +12,11 @@ use ring::digest;
 
 /// The kind of an event about a call.
 const COMPLETED: &str = "CALL_COMPLETED";
-/// Stands for no employee.
+/// Id that stands for no employee in a message.
 const NOBODY: i64 = 0;
 
 impl WebhookEvent {
-    /// Its kind, as the service calls it (§6.2).
+    /// Returns the event's kind, as the service calls it (§6.2).
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Completed { .. } => COMPLETED,
@@ -26,8 +26,8 @@ impl WebhookEvent {
 }
 
 impl Delivery {
-    /// The same, for others to read: a digest stands for the signature, which whoever reads it
-    /// could send again under another installation.
+    /// Puts a digest in the place of the signature, for others to read: whoever reads the signature
+    /// could send it again under another installation.
     #[must_use]
     pub fn without_signature(mut self) -> Self {
         let digest = digest::digest(&digest::SHA256, &self.signature);
@@ -138,7 +138,7 @@ fn lead_message(news: &LeadNews) -> LeadMessage {
     }
 }
 
-/// Empty where there is none, `None` where nothing is told.
+/// Writes an update as a message has it: empty where there is none, `None` where nothing is said.
 fn text<T>(update: &FactUpdate<T>, text: impl FnOnce(&T) -> &str) -> Option<String> {
     match update {
         FactUpdate::Unchanged => None,

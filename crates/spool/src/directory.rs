@@ -37,7 +37,7 @@ impl LeadDirectory {
         self.failed.swap(false, Ordering::AcqRel)
     }
 
-    /// Who has this number.
+    /// Looks up the leads that have this number, or had it.
     ///
     /// # Errors
     /// In words, when it cannot be looked up now.
@@ -45,7 +45,7 @@ impl LeadDirectory {
         self.ask("the directory of leads", |db| holders(db, phone))
     }
 
-    /// What is shown of a lead.
+    /// Reads what is shown of a lead, or of the one it was merged into.
     ///
     /// # Errors
     /// In words, when it cannot be read now.

@@ -71,7 +71,7 @@ pub(crate) fn compare(
         .collect()
 }
 
-/// How it is shown; `None` of what was not sent.
+/// Compares a value that was sent with the one shown; `None` of what was not sent.
 fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     let sent = sent?;
     Some(match shown {

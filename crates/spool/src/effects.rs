@@ -113,7 +113,7 @@ impl Progress {
         }
     }
 
-    /// One more try, and how it ended.
+    /// Notes one more try, and how it ended.
     pub(crate) fn attempted(&mut self, at: EventTime, words: &str) {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(1);
@@ -122,9 +122,9 @@ impl Progress {
         self.attempts.push(Attempt { at, words });
     }
 
-    /// The CRM took it, and nothing may tell whether it is journaled: so it is with every call
-    /// then, and nobody is told of each. One that was sent again, that a page should have shown, or
-    /// that was a letter before is another matter.
+    /// Returns `true` for a call that the CRM took while nothing may say whether it is journaled:
+    /// so it is with every call then, and no notice of each is sent. One that was sent again, that
+    /// a page should have shown, or that was a letter before is another matter.
     pub(crate) fn is_listed_alone(&self) -> bool {
         let before = (self.resubmits, self.absent, self.deaths);
         self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
@@ -140,7 +140,7 @@ impl Progress {
         self.message.clear();
     }
 
-    /// What went wrong with its earlier requests no longer counts against it.
+    /// Forgets what went wrong with its earlier requests: that no longer counts against it.
     fn begins_anew(&mut self) {
         self.is_no_letter();
         (self.not_before, self.resubmits, self.failures) = (0, 0, 0);
@@ -157,8 +157,8 @@ impl Progress {
         self.live = false;
     }
 
-    /// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was
-    /// not before it was sent.
+    /// Makes the call unresolved: nothing can be asked with its requestId. Where nobody knows when
+    /// it was accepted, it was not before it was sent.
     fn is_unresolved(&mut self, next: EventTime, fate: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());

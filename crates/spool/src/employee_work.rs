@@ -7,44 +7,45 @@ use std::collections::BTreeMap;
 
 /// Seconds read at a time.
 const HOUR: i64 = 3600;
-/// Calls are looked at from so long before: who was missed yesterday may be called back today.
+/// Time before the first second from which calls are read: who was missed yesterday may be called
+/// back today.
 const LOOK_BACK: i64 = 24 * 3600;
 
 /// A call with a customer, as far as it counts here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomerCall {
-    /// When it began, in seconds.
+    /// Start of the call, in epoch seconds.
     pub started: i64,
-    /// The customer called.
+    /// The customer called, not an employee.
     pub inbound: bool,
-    /// They talked.
+    /// The customer and an employee talked.
     pub answered: bool,
-    /// The customer's number.
+    /// Number of the customer, where it is known.
     pub phone: Option<String>,
     /// The extension it was put down to.
     pub extension: Option<String>,
     /// The CRM's id of who sits there.
     pub employee_id: Option<i64>,
-    /// How long they talked, in seconds.
+    /// Length of the talk, in seconds.
     pub talk_sec: u64,
-    /// How long a caller who was answered waited, in seconds.
+    /// Time that a caller who was answered waited, in seconds; else 0.
     pub wait_sec: u64,
-    /// The extensions that rang.
+    /// Extensions that rang for an inbound call that nobody answered; else none.
     pub rang: Vec<String>,
 }
 
-/// What one extension did.
+/// Sums over the calls of one extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmployeeWork {
     /// The CRM's id of who sits there, by the last call that had one.
     pub employee_id: Option<i64>,
-    /// Inbound calls answered.
+    /// Inbound calls that were answered there.
     pub answered: u64,
     /// Inbound calls that rang there and nobody answered.
     pub missed: u64,
-    /// Outbound calls.
+    /// Outbound calls, answered or not.
     pub outbound: u64,
-    /// Seconds talked.
+    /// Seconds of talk, inbound and outbound.
     pub talk_sec: u64,
     /// Seconds that answered callers waited, in all.
     pub wait_sec: u64,
@@ -73,7 +74,7 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
 /// The sums, and who waits for a call back meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkSums {
-    /// By extension; without one stand the calls that reached nobody.
+    /// Sums by extension; without one stand the calls that reached nobody.
     pub work: BTreeMap<Option<String>, EmployeeWork>,
     waiting: BTreeMap<String, i64>,
 }
@@ -130,8 +131,8 @@ impl WorkSums {
     }
 }
 
-/// What each extension did from this second until before that one. Calls that `unanswered=no` keeps
-/// out of the journal count as missed.
+/// Adds up what each extension did from this second until before that one. Calls that
+/// `unanswered=no` keeps out of the journal count as missed.
 ///
 /// # Errors
 /// When the spool cannot be read.

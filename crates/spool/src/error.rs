@@ -5,7 +5,7 @@ use super::state::Refused;
 use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 
-/// Why the spool cannot do what it was asked. Nothing of a refused request is stored.
+/// Reason why the spool cannot do what it was asked. Nothing of a refused request is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another process holds the folder.
@@ -14,31 +14,31 @@ pub enum Error {
         holder(*pid)
     )]
     Locked {
-        /// The state folder.
+        /// The state folder of `--state`.
         dir: PathBuf,
         /// The holder, where it left its number.
         pid: Option<u32>,
     },
-    /// There is no state where one was expected.
+    /// The folder has no state, where one was expected.
     #[error("no state in {dir}: start `callbridge run` with this --state first")]
     Missing {
-        /// The state folder.
+        /// The state folder of `--state`.
         dir: PathBuf,
     },
     /// Folder or file cannot be made or written.
     #[error("cannot write {path}: {why}: let this user write there, or give another --state")]
     NotWritable {
-        /// The folder or file.
+        /// The folder or file concerned, at its path.
         path: PathBuf,
-        /// The system's words.
+        /// Message of the system, or of SQLite.
         why: String,
     },
     /// Something else stands where a file of the state should be.
     #[error("cannot use {path}: {why}")]
     NotPlain {
-        /// The file.
+        /// Path at which something else stands.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// Description of what stands there, and the remedy.
         why: String,
     },
     /// Whoever may write in the folder can put links and files in the way of its owner's.
@@ -48,9 +48,9 @@ pub enum Error {
          it"
     )]
     Shared {
-        /// The state folder.
+        /// The state folder of `--state`.
         dir: PathBuf,
-        /// Its mode.
+        /// Permission bits of the folder, at most `0o7777`.
         mode: u32,
     },
     /// The open file is not in its place any more. Nothing was stored.
@@ -59,28 +59,28 @@ pub enum Error {
          taken in or sent until then, and work goes on by itself afterwards"
     )]
     Gone {
-        /// Where it was.
+        /// Path at which the file was opened.
         path: PathBuf,
-        /// What is there instead.
+        /// Description of what is there instead.
         why: &'static str,
     },
-    /// Written by a newer callbridge.
+    /// A newer callbridge wrote the file.
     #[error(
         "{path} has schema {found}, this callbridge knows {known}: run the newer callbridge that \
          wrote it; the file is left as it is"
     )]
     NewerSchema {
-        /// The file.
+        /// The database, which is left as it is.
         path: PathBuf,
-        /// Its schema.
+        /// Number of the schema that it has.
         found: i64,
         /// The newest schema known here.
         known: i64,
     },
-    /// Some other program's database.
+    /// The file is some other program's database.
     #[error("{path} is not callbridge's: give another --state; the file is left as it is")]
     Foreign {
-        /// The file.
+        /// The database, which is left as it is.
         path: PathBuf,
     },
     /// The file cannot be read as what it should be.
@@ -89,7 +89,7 @@ pub enum Error {
          another --state; the file is left as it is"
     )]
     Damaged {
-        /// The file.
+        /// The damaged file, which is left as it is.
         path: PathBuf,
         /// SQLite's words, or what does not fit.
         why: String,
@@ -99,29 +99,29 @@ pub enum Error {
     OtherAddress {
         /// The address it is bound to.
         bound: String,
-        /// The address given.
+        /// The address that `--crm-url` gives now.
         given: String,
     },
     /// No room. Nothing was stored; the same request can be made again.
     #[error("no room for {path}: make room on its disk; work goes on by itself then")]
     Full {
-        /// The file.
+        /// The file that found no room.
         path: PathBuf,
     },
     /// The disk failed. Nothing was stored; the same request can be made again.
     #[error("cannot read or write {path}: {why}: look at its disk; work goes on by itself then")]
     Disk {
-        /// The file.
+        /// The file that cannot be read or written.
         path: PathBuf,
-        /// SQLite's words.
+        /// Message of SQLite on the failure.
         why: String,
     },
     /// The step does not exist in the call's state.
     #[error("{row}: {refused}")]
     Refused {
-        /// The call.
+        /// Id of the call that refused.
         row: RowId,
-        /// State and step.
+        /// State of the call, and the step that it does not have.
         refused: Refused,
     },
     /// A retry would send a call under a uuid that is another call's.
@@ -130,15 +130,15 @@ pub enum Error {
          each PBX its own pbx="
     )]
     UuidTaken {
-        /// The call.
+        /// Id of the letter to be retried.
         row: RowId,
-        /// The other call's uuid.
+        /// Uuid that the other call has already.
         uuid: CallUuid,
     },
-    /// There is no such call or letter.
+    /// No call or letter has the id.
     #[error("no call or letter has the id {row}: see `callbridge dead list`")]
     NoRow {
-        /// The id asked for.
+        /// Id that no call or letter has.
         row: RowId,
     },
     /// A call to be kept has no uuid.
@@ -150,9 +150,9 @@ pub enum Error {
     /// A value cannot be written as JSON, or has no place in a column.
     #[error("{what} cannot be stored: {why}")]
     Unstorable {
-        /// What.
+        /// Name of the value, for the message.
         what: &'static str,
-        /// Why.
+        /// Reason why the value has no place, in words.
         why: String,
     },
     /// The spool's thread has ended.
@@ -161,9 +161,9 @@ pub enum Error {
     /// SQLite refused a statement of ours.
     #[error("{path}: {why}")]
     Sql {
-        /// The file.
+        /// The database that the statement was for.
         path: PathBuf,
-        /// SQLite's words.
+        /// Message of SQLite on the statement.
         why: String,
     },
 }
@@ -209,7 +209,7 @@ impl Error {
         }
     }
 
-    /// The same request may succeed later, without anybody changing it.
+    /// Returns `true` when the same request may succeed later, without anybody changing it.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -221,7 +221,7 @@ impl Error {
         )
     }
 
-    /// SQLite's error, said in our words.
+    /// Converts SQLite's error into one of ours.
     pub(super) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::{Error as Sqlite, ErrorCode as Code};
         let path = path.to_path_buf();

@@ -17,7 +17,8 @@ pub const LOCK: &str = "spool.lock";
 /// before it does.
 ///
 /// # Errors
-/// [`Error::NotWritable`], which says what stands there.
+/// [`Error::NotPlain`], which says what stands there; [`Error::NotWritable`] where the system does
+/// not let us look.
 pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut name = file.as_os_str().to_owned();
@@ -28,7 +29,7 @@ pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A connection that writes.
+/// Opens a connection that writes, to a file that is there.
 pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))

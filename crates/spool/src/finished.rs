@@ -12,9 +12,9 @@ const SAME_START_SEC: u64 = 1;
 /// A judged call, with the facts it was judged by: kept to map it anew on a retry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// The verdict.
+    /// Verdict on the call: record, outcome and reason.
     pub judged: Judged,
-    /// The facts.
+    /// Facts of the call, to map it anew.
     pub call: FinishedCall,
     /// The record as JSON; empty where nothing keeps it, and before [`Finished::make_json`].
     pub(crate) record_json: String,
@@ -23,7 +23,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// A call and what it was judged to be.
+    /// Joins a call and its verdict; the JSON is not made yet.
     pub const fn new(judged: Judged, call: FinishedCall) -> Self {
         Self {
             judged,
@@ -72,7 +72,7 @@ impl Finished {
         self.call.started.floor_seconds().get()
     }
 
-    /// From its start to its end.
+    /// Time from its start to its end, in microseconds.
     pub(crate) fn span_micros(&self) -> i64 {
         let (started, ended) = (self.call.started.micros(), self.call.ended.micros());
         ended.saturating_sub(started)
@@ -96,7 +96,7 @@ impl Finished {
         }
     }
 
-    /// Where it goes first.
+    /// Returns the state in which its row begins.
     pub(crate) fn state(&self) -> State {
         match self.judged.outcome {
             Outcome::Journal => State::Ready,

@@ -20,7 +20,7 @@ impl FinishedCalls {
     }
 
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
-    /// it says none: a call told twice is recognised by its uuid all the same.
+    /// it says none: a call that comes twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let text = "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
                     c.state = 'dead' AND c.reason = 'incomplete',
@@ -59,24 +59,25 @@ fn letter(text: &str) -> Option<Box<FinishedCall>> {
     }
 }
 
-/// A finished call, as far as another one with its ids is told apart from it.
+/// A finished call, as far as it is compared with another one that has its ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// The id is the call's own, not that of one of its channels.
     pub own: bool,
-    /// Start of the call.
+    /// Start of the call by the PBX's clock, in whole seconds.
     pub started: EpochSeconds,
-    /// Who called in, as the PBX wrote it; `None` where nobody did or it is not known any more.
+    /// Number of the customer who called in, as the PBX wrote it; `None` where nobody did or it is
+    /// not known any more.
     pub caller: Option<String>,
-    /// It is a letter `incomplete` that waits for somebody.
+    /// The call is a letter `incomplete` that waits for somebody.
     pub incomplete: bool,
-    /// What is known of it then: a better account of the call has the rest.
+    /// Facts of the call that this letter has: a better account of the call has the rest.
     pub letter: Option<Box<FinishedCall>>,
 }
 
 impl Known {
-    /// Whether a channel born at this second, calling from this number, begins another call that
-    /// was given the same ids: two PBXs taken for one, or a clock that went back.
+    /// Returns `true` when a channel born at this second, calling from this number, begins another
+    /// call that was given the same ids: two PBXs taken for one, or a clock that went back.
     pub fn is_another(&self, born: Option<EpochSeconds>, caller: &str) -> bool {
         let elsewhen = born.is_some_and(|born| (born.get() - self.started.get()).abs() > 1);
         let somebody_else = match (&self.caller, tail(caller)) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Two accounts of one call begin no further apart.
 pub(crate) const APART_SECONDS: u64 = 60;
-/// A call of another provider waits so long for one of ours, which may be told of later.
+/// Time that a call of another provider waits for one of ours, which may come later.
 const WAITS: Duration = Duration::from_secs(3600);
 /// One that was ours as well is remembered for so long.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -22,11 +22,11 @@ const HOUR: i64 = 3600;
 /// A call that another provider has journaled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignCall {
-    /// As the CRM calls it.
+    /// Name of the provider in the CRM.
     pub provider: String,
-    /// The customer's number.
+    /// Number of the customer, by which calls are matched.
     pub phone: Phone,
-    /// When it began.
+    /// Start of the call, as that provider has it.
     pub started: EpochSeconds,
 }
 
@@ -37,7 +37,7 @@ impl ForeignCall {
     }
 }
 
-/// One of them, with when it was told.
+/// A call of another provider, with the moment of its event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TimedForeignCall {
     at: EventTime,
@@ -45,7 +45,7 @@ struct TimedForeignCall {
     call: ForeignCall,
 }
 
-/// What is remembered of them, oldest first.
+/// Calls of other providers that are remembered, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignLog {
     waiting: Vec<TimedForeignCall>,
@@ -53,7 +53,8 @@ pub struct ForeignLog {
 }
 
 impl ForeignLog {
-    /// Another provider has journaled this call, which is ours as well, or none of ours so far.
+    /// Takes in a call that another provider has journaled, which is ours as well, or none of ours
+    /// so far.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let known = |all: &[TimedForeignCall]| all.iter().any(|it| it.call == call);
         if known(&self.waiting) || known(&self.doubles) {
@@ -88,7 +89,7 @@ impl ForeignLog {
         }
     }
 
-    /// Who has journaled calls of ours.
+    /// Returns the providers that have journaled calls of ours in the last 24 hours.
     pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
         let mut providers = BTreeMap::<&str, Vec<i64>>::new();
         for timed in self.doubles.iter().filter(|it| is_within(it, now, KEPT)) {

@@ -22,16 +22,16 @@ use std::time::UNIX_EPOCH;
 /// A file as its folder shows it before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// The same for the file's whole life, and another one's for any copy.
+    /// Identity of the file: the same for its whole life, and another one for any copy.
     pub identity: String,
-    /// The same until somebody changes the file.
+    /// Stamp of the file: the same until somebody changes it.
     pub stamp: String,
-    /// Its data was changed when its inode was: nobody has set its times.
+    /// Data and inode were changed at one time: nobody has set the file's times.
     pub natural: bool,
 }
 
 impl Seen {
-    /// A file by its metadata.
+    /// Reads a file's marks from its metadata.
     pub fn of(meta: &Metadata) -> Self {
         // Inodes are given again at once, so the birth matters. Where there is none: the device.
         let birth = meta.created().ok();
@@ -48,8 +48,8 @@ impl Seen {
         }
     }
 
-    /// Whether this is in doubt the file that says `own` of itself, ended in order (`clean`) and
-    /// left `stamp` behind. `used`: requests were made with it.
+    /// Returns `true` when it is in doubt that this is the file that says `own` of itself, ended in
+    /// order (`clean`) and left `stamp` behind. `used`: requests were made with it.
     pub fn is_doubtful(
         &self,
         own: Option<&str>,

@@ -11,12 +11,12 @@ pub(crate) const DROPPED: &str = "employees_dropped";
 /// Counter: values that were refused, FAILED or not settled in the end.
 pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 
-/// What a person is to hear of the requests about leads.
+/// Warning for the log, on requests about leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeadWarning {
-    /// This kind rests, and why.
+    /// Requests of this kind rest, for this reason.
     Rest(RequestKind, String),
-    /// What `--lead-field` names (`last_call=11`) is not sure to be a field of leads.
+    /// A field of `--lead-field` (`last_call=11`) is not sure to be a field of leads.
     Field(String, lead_field::Fit),
 }
 
@@ -34,7 +34,7 @@ impl LeadWarning {
     }
 }
 
-/// Of the counters, those that somebody is to hear of.
+/// Logs those of the counters that a person should see.
 pub(crate) fn counted(added: &[(String, i64)]) {
     let grown = |name: &str| {
         let of = added.iter().filter(|(counter, _)| counter == name);

@@ -127,9 +127,9 @@ pub const LISTED_BYTES_MAX: usize = 1024;
 pub const ATTEMPTS_MAX: usize = 50;
 /// Acts kept of one letter: the first, and the last ones.
 pub const ACTS_MAX: usize = 50;
-/// Calls between extensions that are kept to be looked at.
+/// Calls between extensions that are kept to be listed.
 pub const INTERNAL_KEPT: i64 = 1_000;
-/// And no longer than this after their start.
+/// Age after their start beyond which calls between extensions are not kept.
 pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Letters on a page, unless the filter says otherwise.
 pub const LETTERS_PAGE: usize = 500;
@@ -141,23 +141,23 @@ pub const CONFIRMABLE_MAX: u32 = 200;
 pub const RECONCILE_MAX: usize = 500;
 /// Deliveries of webhooks are known again for so long (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// And no more than so many.
+/// Deliveries of webhooks that are kept at most.
 pub const DELIVERIES_MAX: u32 = 2_000_000;
 /// No call is held back, and none left unasked, for longer: one that seems to be was written
 /// before the clock was set back.
 pub const HELD_MAX: Duration = Duration::from_secs(1800);
 
-/// Is told how long each commit took, from `BEGIN` to the end of its sync.
+/// Hook that gets the time of each commit, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// How a spool is to be used.
+/// Features and limits with which a spool is opened.
 #[derive(Clone)]
 pub struct Settings {
     /// Failed calls' leads are looked up and leads show their calls: there is a sender to ask.
     pub look_up: bool,
-    /// `--failed-employee drop`
+    /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
-    /// `--lead-field`; `None` without it.
+    /// The value of `--lead-field`, checked; `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,
     /// `--field`, as calls are sent: what the CRM shows of them is compared by it.
     pub names: FieldNames,
@@ -169,9 +169,9 @@ pub struct Settings {
     pub create: bool,
     /// Read leads beside the calls (`--lead-directory`).
     pub lead_directory: Option<ReadLeads>,
-    /// How long journaled and discarded calls, and tombstones, are remembered.
+    /// Age at which journaled, discarded and forwarded calls, and tombstones, are forgotten.
     pub retention: Duration,
-    /// Runs on the spool's thread after each commit.
+    /// Hook that runs on the spool's thread after each commit.
     pub on_commit: Option<CommitHook>,
 }
 

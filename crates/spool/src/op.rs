@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Each says what it does to the books; those that say nothing leave them alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A judged call.
+    /// A judged call is taken in, by its outcome:
     ///
     /// | outcome | stored | books |
     /// |---|---|---|
@@ -42,23 +42,23 @@ pub enum Op {
     /// The ids of a call of which no row is kept are forgotten, so that it can be taken in once
     /// more (`audit --take-in`). What is stored keeps its ids.
     Forget {
-        /// The PBX.
+        /// PBX that the ids are of.
         pbx: String,
-        /// The call's ids there.
+        /// Ids of the call and its channels on that PBX.
         ids: Vec<String>,
     },
     /// A call that is not over: its snapshot is replaced, or dropped with `None`.
     Open {
-        /// The PBX.
+        /// PBX that the call is on.
         pbx: String,
-        /// The call's key there.
+        /// Key of the call, which no other open call of its PBX has.
         key: u64,
-        /// Any bytes.
+        /// Bytes from which the call goes on after a restart; `None` drops what is kept.
         snapshot: Option<Vec<u8>>,
     },
-    /// How far a source is read.
+    /// Progress of a source, from which it goes on after a restart.
     Position {
-        /// The source.
+        /// Name of the source, under which its progress is kept.
         source: String,
         /// Whatever the source needs to go on from there.
         position: serde_json::Value,
@@ -71,107 +71,107 @@ pub enum Op {
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
     Unreadable {
-        /// The source.
+        /// Name of the source that the bytes came from.
         source: String,
-        /// Its PBX.
+        /// PBX that the source belongs to.
         pbx: String,
         /// The bytes as they came.
         bytes: Vec<u8>,
-        /// Why they cannot be read.
+        /// Reason why the bytes cannot be read, for people.
         why: String,
-        /// When they came.
+        /// Moment at which the bytes came.
         at: EventTime,
-        /// What its publisher wrote around it, where it came as a message.
+        /// Properties that its publisher gave the message; `None` of bytes that came otherwise.
         by: Option<PublishedBy>,
     },
     /// A step of a stored call ([`super::state::next`]). Books: one less where it was, one more
-    /// where it is. On an unreadable letter `Discard` alone exists: it is forgotten, and the book
-    /// `unreadable`, which counts all there ever were, stays.
+    /// where it is. On an unreadable letter `Discard` and `Retry` alone exist: it is forgotten, and
+    /// the book `unreadable`, which counts all there ever were, stays.
     Step {
-        /// The call.
+        /// Id of the call, or of the unreadable letter.
         row: RowId,
-        /// The step.
+        /// Step to be taken, where its state has it.
         step: Step,
-        /// Now.
+        /// Moment of the step, from which its new state counts.
         at: EventTime,
     },
     /// A call FAILED: it goes on by itself, or is a letter, by what is known of its lead at the
     /// commit. Books: as its step's.
     FailedCall {
-        /// The call.
+        /// Id of the call that FAILED.
         row: RowId,
-        /// The service's own message.
+        /// Message of the service, as it sent it.
         message: String,
         /// The service's `errors` (§7.2), or null.
         errors: serde_json::Value,
-        /// Now.
+        /// Moment at which it is known that the call FAILED.
         at: EventTime,
     },
     /// A slot of the sender's budget is taken, or its request was answered.
     Slot(SlotRow),
     /// A slot is free again.
     SlotGone {
-        /// The slot.
+        /// Number of the slot, from 0.
         slot: u32,
     },
-    /// What a person does with a letter, kept with its call. It belongs before the step that it
-    /// is about: notices tell of it then.
+    /// Act of a person on a letter, kept with its call. It belongs before the step that it is
+    /// about: notices report it then.
     Act {
-        /// The call.
+        /// Id of the call that is or was a letter.
         row: RowId,
-        /// Who does what.
+        /// Moment, person and words of the act.
         act: Act,
     },
     /// A person gives a number its lead; another one that it had is forgotten.
     Give(LeadByHand),
     /// The number has no given lead any more.
     Take {
-        /// The number.
+        /// Number whose given lead is forgotten.
         phone: Phone,
     },
     /// A small durable setting. Names that begin with `spool.` or `bound.` are the spool's own.
     Meta {
-        /// Its name.
+        /// Name under which the value is kept.
         key: String,
-        /// Its value.
+        /// Text of any form, in place of the one before.
         value: String,
     },
     /// A small durable setting is forgotten.
     MetaGone {
-        /// Its name.
+        /// Name of the setting to be forgotten.
         key: String,
     },
     /// A counter that outlives everything (`repeats`, `clamped`…). The books are not among them.
     Count {
-        /// Its name.
+        /// Name of the counter, which begins at 0.
         counter: String,
-        /// How many more.
+        /// Amount by which the counter grows.
         by: u64,
     },
     /// The broker has confirmed a notice: it leaves the outbox.
     NoticeSent {
-        /// The notice.
+        /// Place of the notice in the outbox.
         notice: i64,
     },
     /// The state is bound to a CRM address: at first use for ever; with `rebind` anew, and
     /// company and application are unbound. Another address without it is refused
     /// ([`super::Error::OtherAddress`]).
     BindAddress {
-        /// `https://api.example.com`
+        /// Base address of the CRM: `https://api.example.com`.
         address: String,
-        /// `--rebind`
+        /// Bind anew whatever is bound: `--rebind` is given.
         rebind: bool,
     },
     /// The state is bound to the token's company and application (§2.2): at first use for ever.
     /// Another's token is answered [`Done::WrongCompany`] and changes nothing. Events that waited
     /// for it ([`Delivered::Waits`]) are taken.
     BindCompany {
-        /// The company.
+        /// Id of the token's company, as text.
         company: String,
-        /// The application.
+        /// Id of the token's application, as text.
         application: String,
     },
-    /// An event that the service has sent and that was proved to be its own. What it tells is
+    /// An event that the service has sent and that was proved to be its own. Its content is
     /// applied, and the pair of installation and event remembered, for
     /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT), and its signature; a known pair or signature
     /// changes nothing. Answered [`Done::Delivered`].
@@ -179,50 +179,50 @@ pub enum Op {
     /// Another provider has journaled a call, as an event that was proved says. Whether it is ours
     /// as well is kept; another company's changes nothing.
     Foreign {
-        /// Whose it is (§6.5 `companyId`).
+        /// Company of the event (§6.5 `companyId`).
         company: String,
-        /// The call.
+        /// The other provider's call, as the event shows it.
         call: ForeignCall,
-        /// Now.
+        /// Moment at which the event came.
         at: EventTime,
     },
-    /// What becomes of a request about leads. A look-up that finds the lead may send its letters
+    /// Step or answer of a request about leads. A look-up that finds the lead may send its letters
     /// `failed` on without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
-    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled or
-    /// discarded longer ago than [`super::Settings::retention`], and tombstones as old. The books
-    /// keep counting them.
+    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled,
+    /// discarded or forwarded longer ago than [`super::Settings::retention`], and tombstones as
+    /// old. The books keep counting them.
     Purge {
-        /// Now.
+        /// Moment from which ages are counted back.
         now: EventTime,
     },
-    /// What concerns calls that another may have settled. Books: as the steps of those it settles.
+    /// News of calls that another may have settled. Books: as the steps of those it settles.
     PeerOutcome(PeerOutcome),
-    /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
-    /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
+    /// News of a lead for the directory, of any age, any number of times. Calls that may leave by
+    /// it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
 }
 
 impl Op {
-    /// Keeps a small durable setting.
+    /// Makes the operation that keeps a small durable setting.
     pub fn meta(key: impl Into<String>, value: impl Into<String>) -> Self {
         let (key, value) = (key.into(), value.into());
         Self::Meta { key, value }
     }
 
-    /// A stored call takes a step.
+    /// Makes the operation by which a stored call takes a step.
     pub const fn step(row: RowId, step: Step, at: EventTime) -> Self {
         Self::Step { row, step, at }
     }
 
-    /// Somebody does something with a letter or a call.
+    /// Makes the operation that keeps an act on a letter or a call.
     pub fn act(row: RowId, who: &str, what: impl Into<String>, at: EventTime) -> Self {
         let (who, what) = (who.to_owned(), what.into());
         let act = Act { at, who, what };
         Self::Act { row, act }
     }
 
-    /// Counts so many more.
+    /// Makes the operation that adds so many to a counter.
     pub fn count(counter: impl Into<String>, by: u64) -> Self {
         let counter = counter.into();
         Self::Count { counter, by }
@@ -234,61 +234,65 @@ impl Op {
 pub struct Delivery {
     /// The connection it came for (§6.3 `X-Webhook-Installation-Id`).
     pub installation: String,
-    /// Its id (§6.5 `eventId`).
+    /// Id of the event (§6.5 `eventId`), by which a repeat is known.
     pub event: String,
-    /// What proved it (§6.4): the installation is in no signature, so a replay may name another.
-    /// Of what came through a stream, its digest.
+    /// Signature that proved the event (§6.4): the installation is in no signature, so a replay may
+    /// name another. Of an event that came through a stream, its digest.
     pub signature: [u8; 32],
-    /// Whose it is (§6.5 `companyId`): another company's than ours is not applied.
+    /// Company of the event (§6.5 `companyId`): another company's than ours is not applied.
     pub company: String,
-    /// Now.
+    /// Moment at which the event came.
     pub at: EventTime,
     /// The service sends it again where it is not taken; a stream does not, and what comes from
     /// there before the company is known waits for that.
     pub service_retries: bool,
-    /// What it tells.
+    /// Content of the event, as far as it is applied.
     pub news: WebhookEvent,
 }
 
-/// What an event tells.
+/// Content of an event, of the kinds that are applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookEvent {
     /// A conversation is in the journal (§6.8 `CALL_COMPLETED`).
     Completed {
-        /// Its uuid there; the prefix `oapi-` is gone.
+        /// Uuid of the call in the journal, without the prefix `oapi-`.
         uuid: CallUuid,
         /// The leads it was put down to; may be empty.
         leads: Vec<LeadId>,
-        /// What the journal shows of it; `None` where the machine that took it in did not tell.
+        /// Values that the journal shows of the call; `None` where the machine that took the event
+        /// in did not pass them on.
         shown: Option<Box<CallEcho>>,
     },
     /// Something happened to a lead, for the directory ([`Op::Learn`]).
     Learn(Box<LeadNews>),
 }
 
-/// What became of a delivery.
+/// Effect of a delivery on the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// The pair or the signature is known: nothing changed.
     Repeat,
-    /// No token has told yet whose state this is: nothing changed, and nothing is remembered.
+    /// No token has shown yet whose state this is: nothing changed, and nothing is remembered.
     CompanyUnknown,
-    /// The same, and it does not come again: it is kept until a token has told.
+    /// No token has shown yet whose state this is, and the event does not come again: it is kept
+    /// until one has.
     Waits,
-    /// It is another company's: nothing changed, and nothing is remembered.
+    /// The event is another company's: nothing changed, and nothing is remembered.
     OtherCompany,
-    /// That call is journaled now.
+    /// The call of the event is journaled now.
     Confirmed {
-        /// The call.
+        /// Id of the call that is journaled now.
         row: RowId,
-        /// It stands on other leads than the one it was sent with, merged ones not counted.
+        /// The journal has it on other leads than the one it was sent with, merged ones not
+        /// counted.
         other_lead: bool,
     },
-    /// That call is a letter now: the journal holds it with other values than it was to have.
+    /// The call of the event is a letter now: the journal holds it with other values than it was to
+    /// have.
     Overtaken(RowId),
-    /// It says nothing new of that call.
+    /// The event says nothing new of this call.
     Settled(RowId),
-    /// No call of ours.
+    /// The event is of no call of ours.
     NotOurs,
     /// News of a lead are taken in.
     Learned {
@@ -300,21 +304,21 @@ pub enum Delivered {
 /// A slot of the sender's budget, as it must survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRow {
-    /// Which one, from 0.
+    /// Number of the slot, from 0.
     pub slot: u32,
     /// The token it counts against.
     pub token: TokenFingerprint,
     /// The boot that `sent` and `answered` belong to.
     pub boot_id: String,
-    /// When its request was sent, since boot.
+    /// Time since boot at which its request was sent.
     pub sent: Duration,
-    /// When the answer came, since boot; `None` while under way.
+    /// Time since boot at which the answer came; `None` while under way.
     pub answered: Option<Duration>,
-    /// When its request was sent, by the wall clock.
+    /// Moment at which its request was sent, by the wall clock.
     pub wall_sent: EventTime,
 }
 
-/// What became of one operation.
+/// Result of one operation, once it is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// `Finish`: a new call, with its row.
@@ -331,9 +335,9 @@ pub enum Done {
     Corrected(RowId),
     /// `Unreadable`: its letter; `None` when it was only counted.
     Unreadable(Option<RowId>),
-    /// `Step`: where the call stands now.
+    /// `Step`: the state in which the call stands now.
     Stepped(State),
-    /// `Errand` of a look-up.
+    /// `Lead`: a look-up was answered, and applied to the letters of its lead.
     LookupDone {
         /// Letters that say what was found.
         updated: u64,
@@ -342,26 +346,26 @@ pub enum Done {
     },
     /// `BindCompany`: the token is another company's or application's. What it is bound to.
     WrongCompany(Binding),
-    /// `Delivery`: what became of it.
+    /// `Delivery`: its effect on the state.
     Delivered(Delivered),
-    /// `Learn`: taken in.
+    /// `Learn`: the news is taken in.
     Learned {
         /// Something was not known before.
         new: bool,
     },
     /// `Purge`: rows and tombstones forgotten.
     Purged(Purged),
-    /// Anything else: done.
+    /// Any other operation, which is stored.
     Stored,
 }
 
-/// How much one purge has forgotten.
+/// Counts of what one purge has forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Journaled and discarded calls.
+    /// Journaled, discarded and forwarded calls that were forgotten.
     pub calls: u64,
-    /// Tombstones.
+    /// Tombstones of calls' ids that were forgotten.
     pub tombstones: u64,
-    /// There is more to forget: ask again soon.
+    /// More is left to forget: ask again soon.
     pub more: bool,
 }

@@ -11,32 +11,33 @@ use callbridge_model::CallUuid;
 /// microseconds.
 pub const STREAM_BEGAN: &str = "stream-began:";
 
-/// What concerns calls that another may have settled.
+/// News of calls that another may have settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerOutcome {
-    /// This call, which came last, may have been sent by another: it is looked for in the journal
-    /// before it is sent; so is a letter, which a person may have mended, and a parked call.
-    /// Nothing where it was sent from here already.
+    /// The call of this uuid, which came last, may have been sent by another: it is searched for in
+    /// the journal before it is sent; so is a letter, which a person may have mended, and a parked
+    /// call. Nothing where it was sent from here already.
     PossiblySent {
-        /// The call.
+        /// Uuid of the call that came last.
         uuid: CallUuid,
     },
-    /// So may all that are ready and were never sent from here: another has sent until now.
+    /// All calls that are ready and were never sent from here may have been sent: another has sent
+    /// until now.
     AllPossiblySent,
     /// Calls that began at this moment or later have been looked for: those that are left may be
     /// sent. `None`: all have, but for those that came since that began.
     SearchedFor {
-        /// Seconds.
+        /// Start of the oldest call that was searched for, in seconds.
         since: Option<EpochSeconds>,
     },
-    /// What became of calls elsewhere. What is sent from here just now is left to its own answer.
+    /// Outcomes of calls elsewhere. A call that is being sent from here is left to its own answer.
     Settled(Settlement),
     /// A page of the journal shows these calls, whatever it was asked for: those that were sent
     /// from here, and of which nobody knows whether they arrived, did.
     Shown {
         /// The rows of the page.
         calls: Vec<ShownCall>,
-        /// Now.
+        /// Moment at which the page was read.
         at: EventTime,
     },
     /// The stream has these outcomes, and all before them.
@@ -46,20 +47,20 @@ pub enum PeerOutcome {
     },
 }
 
-/// What became of calls elsewhere.
+/// Outcomes of calls elsewhere, and their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// By what it was. Calls that were taken in again are known by how often: what is told of an
-    /// earlier time is no news.
+    /// Calls by their outcome. Those that were taken in again are known by how often: an outcome of
+    /// an earlier time is no news.
     pub outcomes: Outcomes,
-    /// Who says so.
+    /// Source of the outcomes: a page of the journal, or the stream.
     pub source: OutcomeSource,
-    /// Now.
+    /// Moment at which the outcomes became known here.
     pub at: EventTime,
 }
 
 impl Settlement {
-    /// A page of the journal shows these calls.
+    /// Makes a settlement of a page of the journal that shows these calls.
     pub fn by_page(calls: &[CallUuid], at: EventTime) -> Self {
         let outcomes = Outcomes {
             journaled: calls.iter().map(|uuid| uuid.0).collect(),
@@ -77,10 +78,10 @@ impl Settlement {
 /// The newest of the calls that are to be looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// How many they are.
+    /// Number of calls in the segment.
     pub calls: u32,
-    /// When the oldest of them began.
+    /// Start of the oldest of these calls.
     pub since: EpochSeconds,
-    /// There are older ones.
+    /// Older calls are to be searched for after these.
     pub more: bool,
 }

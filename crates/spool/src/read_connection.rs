@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// It follows the file when that is made anew.
+/// Connection that only reads, and follows the file when that is made anew.
 #[derive(Debug)]
 pub(super) struct ReadConnection {
     db: Db,

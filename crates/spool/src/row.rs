@@ -33,35 +33,35 @@ impl FromSql for RowId {
 /// One try, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// When it ended.
+    /// Moment at which the try ended.
     pub at: EventTime,
-    /// How, in words.
+    /// Outcome of the try, in words.
     pub words: String,
 }
 
-/// What a person did with a letter.
+/// Act of a person on a letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
-    /// When.
+    /// Moment at which the person acted.
     pub at: EventTime,
     /// The name at the page, or the Unix user at the socket.
     pub who: String,
-    /// What: `retry with lead 4002`.
+    /// Command with its options: `retry with lead 4002`.
     pub what: String,
 }
 
 /// A stored call, all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its id.
+    /// Id of the call in the spool.
     pub id: RowId,
-    /// Its uuid: several `uuid_conflict` letters may share one.
+    /// Uuid of the call: several `uuid_conflict` letters may share one.
     pub uuid: CallUuid,
-    /// What is, was or would be sent.
+    /// Values that are, were or would be sent.
     pub record: CallRecord,
-    /// The facts, to map it anew.
+    /// Facts of the call, to map it anew.
     pub call: FinishedCall,
-    /// How far it is.
+    /// Columns of the call that steps change.
     pub progress: Progress,
 }
 
@@ -73,58 +73,60 @@ impl Deref for Row {
     }
 }
 
-/// How far a call is, in the columns that steps change.
+/// State of a call and its history, in the columns that steps change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Where it stands.
+    /// State in which the call stands.
     pub state: State,
-    /// Since when; polls do not change it.
+    /// Moment since which it stands so; polls do not change it.
     pub since: EventTime,
-    /// When it began.
+    /// Start of the call by the PBX's clock, in whole seconds.
     pub started: EpochSeconds,
-    /// Goes before the backlog.
+    /// The call goes before the backlog.
     pub live: bool,
-    /// Not to be sent before, in microseconds; 0 where nothing holds it back.
+    /// Moment before which it is not sent, in microseconds since the epoch; 0 where nothing holds it
+    /// back, -1 until it was searched for in the journal.
     pub not_before: i64,
-    /// What is under way for it is answered after its end.
+    /// An event or another sender settled the call: answers to requests that were under way for it
+    /// count no more.
     pub hooked: bool,
     /// The CRM's id of its last accepted request.
     pub request_id: Option<String>,
     /// The token that made that request.
     pub token: Option<TokenFingerprint>,
-    /// When that request was accepted.
+    /// Moment at which that request was accepted; where nobody knows, at which it was sent.
     pub submitted_at: Option<EventTime>,
-    /// When it was first sent with these values.
+    /// Moment at which it was first sent with these values; `None` where it was not.
     pub first_sent: Option<EventTime>,
-    /// When to look next, while submitted.
+    /// Moment of the next poll or reconciliation, while submitted.
     pub next_poll: Option<EventTime>,
     /// Polls of that request so far.
     pub polls: u32,
-    /// Pages that should have shown it.
+    /// Pages that should have shown it, and did not.
     pub absent: u32,
-    /// When it was counted absent last.
+    /// Moment at which it was last counted absent.
     pub absent_at: Option<EventTime>,
-    /// How often it went from submitted back to ready.
+    /// Times it went back from submitted to ready, because the journal did not hold it.
     pub resubmits: u32,
     /// Failures while others passed, as of its last return.
     pub failures: u32,
-    /// What becomes of it when it is an unresolved call and absent.
+    /// Next step of an unresolved call that is absent; `None` of any other call.
     pub fate: Option<IfAbsent>,
-    /// Where it has been.
+    /// Leads and changes that it has been through on its own.
     pub been: Option<RerouteHistory>,
-    /// How often it was taken in again.
+    /// Times it was taken in again, because the journal had lost it.
     pub generation: u32,
-    /// Why it is or was a letter.
+    /// Reason why it is or was a letter.
     pub reason: Option<Reason>,
-    /// That in words.
+    /// The reason in words; of an unresolved call the words that go with its fate.
     pub message: String,
-    /// The service's `errors`, JSON.
+    /// `errors` of the service as JSON; `None` where it gave none.
     pub errors: Option<String>,
-    /// The word of a [`Finding`].
+    /// Word of the [`Finding`] on its lead, where that was looked up.
     pub finding: Option<String>,
     /// Every try, oldest first; beyond [`super::ATTEMPTS_MAX`] the middle is left out.
     pub attempts: Vec<Attempt>,
-    /// How often it became a letter.
+    /// Times the call has become a letter.
     pub deaths: u32,
 }
 
@@ -133,52 +135,52 @@ pub struct Progress {
 pub struct Due {
     /// The call: [`row`](crate::tables::calls::row) has the rest.
     pub row: RowId,
-    /// Its uuid.
+    /// Uuid of the call, under which it is sent.
     pub uuid: CallUuid,
-    /// Since when it is ready.
+    /// Moment since which it is ready.
     pub since: EventTime,
 }
 
 /// A call that waits to be confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unconfirmed {
-    /// The call.
+    /// Id of the call in the spool.
     pub row: RowId,
-    /// Its uuid.
+    /// Uuid of the call, under which it was sent.
     pub uuid: CallUuid,
-    /// The PBX's id of it.
+    /// The PBX's id of the call.
     pub linkedid: String,
-    /// Its trunk.
+    /// Name of the call's trunk; `None` where it is not known.
     pub trunk: Option<String>,
-    /// When it began.
+    /// Start of the call by the PBX's clock, in whole seconds.
     pub started: EpochSeconds,
-    /// Its request; `None` when nothing can be asked with it.
+    /// RequestId of its last accepted request; `None` when nothing can be asked with it.
     pub request_id: Option<String>,
     /// The only token that can read it; [`TokenFingerprint::none`] when none can.
     pub token: TokenFingerprint,
-    /// When it was accepted, or sent where that is not known; a requestId can be read for 24 hours
-    /// (§4.6).
+    /// Moment at which it was accepted, or sent where that is not known; a requestId can be read
+    /// for 24 hours (§4.6).
     pub submitted_at: EventTime,
-    /// When it was first sent with these values: the journal may hold it since then.
+    /// Moment at which it was first sent with these values: the journal may hold it since then.
     pub first_sent: EventTime,
-    /// Polls so far.
+    /// Polls of its request so far.
     pub polls: u32,
-    /// When to look next, by poll or reconciliation.
+    /// Moment of the next check, by poll or reconciliation.
     pub next_poll: EventTime,
     /// Reconciliations that did not show it, a minute apart at least.
     pub absent: u32,
-    /// When it was counted absent last.
+    /// Moment at which it was last counted absent.
     pub absent_at: Option<EventTime>,
-    /// How often it was sent again.
+    /// Times it was sent again, because the journal did not hold it.
     pub resubmits: u32,
-    /// What becomes of it when it is an unresolved call and absent.
+    /// Next step where it is an unresolved call and absent.
     pub fate: IfAbsent,
-    /// Words that go with that.
+    /// Words that go with that fate.
     pub message: String,
 }
 
 impl Unconfirmed {
-    /// How long ago it was accepted; [`HELD_MAX`] where the clock was set back since.
+    /// Returns the time since it was accepted; [`HELD_MAX`] where the clock was set back since.
     pub fn age(&self, now: EventTime) -> Duration {
         if self.is_ahead(now) {
             return HELD_MAX;
@@ -186,16 +188,17 @@ impl Unconfirmed {
         now.since(self.submitted_at)
     }
 
-    /// It was accepted by a clock that was set back since: its times say nothing.
+    /// Returns `true` when it was accepted by a clock that was set back since: its times say
+    /// nothing.
     pub fn is_ahead(&self, now: EventTime) -> bool {
         self.submitted_at > now.plus(HELD_MAX)
     }
 }
 
-/// What the sender asks the spool for.
+/// Question of the sender for the work that can be done now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueQuery {
-    /// Now.
+    /// Moment at which the sender asks.
     pub now: EventTime,
     /// The tokens that can read requestIds of theirs: the one in use first, then the one before it
     /// while it lives.
@@ -209,20 +212,21 @@ pub struct QueueQuery {
 /// Calls that a reconciliation of the journal should show by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confirmable {
-    /// How many, at most [`super::CONFIRMABLE_MAX`].
+    /// Number of these calls, at most [`super::CONFIRMABLE_MAX`].
     pub calls: u32,
-    /// When the first of them was accepted.
+    /// Moment at which the first of them was accepted; `None` without any.
     pub oldest: Option<EventTime>,
 }
 
-/// How webhooks confirm calls.
+/// Pace at which webhooks confirm calls, kept across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hooked {
-    /// When one confirmed a call last.
+    /// Moment at which a webhook last confirmed a call.
     pub at: EventTime,
-    /// How long that call had been accepted.
+    /// Time from the acceptance of a call to its confirmation, of the last one where it is known.
     pub after: Duration,
-    /// How long that takes at most: the longest, forgotten by an eighth with each call.
+    /// Longest time that a confirmation takes: the longest so far, forgotten by an eighth with each
+    /// call.
     pub usual: Duration,
 }
 
@@ -233,105 +237,106 @@ pub struct WorkQueue {
     pub live: Option<Due>,
     /// The oldest other call that may be sent now.
     pub backlog: Option<Due>,
-    /// When the next call that is held back may be sent; `None` when none is.
+    /// Moment at which the next call that is held back may be sent; `None` when none is.
     pub next_not_before: Option<EventTime>,
     /// Submitted calls of these tokens due for a poll, longest due first, at most
     /// [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
-    /// When the next of the others, or of the unresolved calls, falls due.
+    /// Moment at which the next of the others, or of the unresolved calls, falls due.
     pub next_poll: Option<EventTime>,
-    /// Of each of these tokens the submitted call that was accepted first: its requestId ends
+    /// The submitted call of each of these tokens that was accepted first: its requestId ends
     /// first.
     pub oldest_submitted: Vec<Unconfirmed>,
-    /// Those that a reconciliation should show by now, unresolved calls among them.
+    /// Calls that a reconciliation should show by now, unresolved calls among them.
     pub confirmable: Confirmable,
-    /// One of these tokens that two reconciliations have missed and that is due for a poll.
+    /// A submitted call of these tokens that two reconciliations have missed, and that is due for a
+    /// poll.
     pub alone: Option<Unconfirmed>,
     /// An unresolved call that is due.
     pub unresolved: Option<Unconfirmed>,
-    /// Those among them that another may have sent.
+    /// Calls that another sender may have sent, and that wait here.
     pub possibly_sent: PossiblySentCalls,
-    /// What is due beside the calls.
+    /// Requests about leads that are due beside the calls.
     pub lead_requests: DueRequests,
-    /// What webhooks have confirmed; `None` before the first.
+    /// Pace at which webhooks confirm calls; `None` before the first.
     pub hooked: Option<Hooked>,
-    /// How many are ready.
+    /// Calls that wait to be sent, by the books.
     pub ready: u64,
-    /// How many are under way.
+    /// Calls whose request is under way, by the books.
     pub sending: u64,
-    /// How many wait to be confirmed.
+    /// Calls that wait to be confirmed, by the books.
     pub submitted: u64,
 }
 
 /// A dead, parked or unreadable letter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
-    /// Its id.
+    /// Id that `dead list` shows, and that commands take.
     pub id: RowId,
     /// The call's uuid; `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,
     /// The PBX's id of the call; `None` for unreadable bytes.
     pub linkedid: Option<String>,
-    /// Why.
+    /// Reason why it is a letter.
     pub reason: Reason,
-    /// It leaves by itself when the missing thing becomes known.
+    /// The letter leaves by itself when the missing thing becomes known.
     pub parked: bool,
-    /// Since when.
+    /// Moment at which it became a letter.
     pub since: EventTime,
     /// The reason in words, or the service's own.
     pub message: String,
-    /// What a look-up of the lead of a call that FAILED has found.
+    /// Result of the look-up of the lead of a call that FAILED; `None` without one.
     pub finding: Option<Finding>,
     /// The service's `errors`, or null.
     pub errors: serde_json::Value,
-    /// Every try.
+    /// Every try to send the call, oldest first.
     pub attempts: Vec<Attempt>,
-    /// Who did what with it, oldest first; beyond [`super::ACTS_MAX`] the middle is left out.
+    /// Acts of people on it, oldest first; beyond [`super::ACTS_MAX`] the middle is left out.
     pub acts: Vec<Act>,
-    /// How often this call has become a letter, this time included.
+    /// Times this call has become a letter, this time included.
     pub deaths: u32,
     /// The call as it would be sent; `None` for unreadable bytes.
     pub call: Option<CallRecord>,
-    /// The bytes, for a letter of that reason.
+    /// The message, for a letter of unreadable bytes.
     pub bytes: Option<UnreadMessage>,
 }
 
-/// What a source sent and nobody could read.
+/// Message of a source that nobody could read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadMessage {
-    /// The source.
+    /// Name of the source that sent it.
     pub source: String,
-    /// Its PBX.
+    /// PBX that the source belongs to.
     pub pbx: String,
     /// The first of its bytes: in lists [`super::LISTED_BYTES_MAX`], else all that are kept.
     pub bytes: Vec<u8>,
-    /// How many there were.
+    /// Length of the whole message, in bytes.
     pub length: u64,
-    /// Who published it, where that is known.
+    /// Properties that its publisher gave it, where they are known.
     pub by: PublishedBy,
 }
 
-/// Which letters.
+/// Choice of letters, and of a page of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterFilter {
-    /// Only these; `None` for all.
+    /// Only letters of these ids; `None` for all.
     pub ids: Option<Vec<RowId>>,
-    /// Only of this reason.
+    /// Only letters of this reason; `None` for all.
     pub reason: Option<Reason>,
-    /// Only after this id: the last one of the page before.
+    /// Only letters after this id: the last one of the page before.
     pub after: Option<RowId>,
-    /// Only before this id, by falling ids.
+    /// Only letters before this id, by falling ids.
     pub before: Option<RowId>,
-    /// At most so many; 0 for [`super::LETTERS_PAGE`].
+    /// Letters on the page, at most; 0 for [`super::LETTERS_PAGE`].
     pub limit: usize,
 }
 
 /// A number that called and has no lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedPhone {
-    /// The number.
+    /// Number of the customer, in E.164.
     pub phone: Phone,
-    /// How many of its calls wait.
+    /// Calls of this number that wait for a lead.
     pub calls: u64,
     /// Start of the one that was taken in first.
     pub first: EpochSeconds,
@@ -347,96 +352,96 @@ pub struct ParkedPhone {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MissedCustomer {
-    /// Who.
+    /// Number that the customer called from.
     pub phone: Phone,
     /// The PBX of the last try.
     #[serde(skip)]
     pub pbx: String,
     /// The trunk of the last try.
     pub trunk: String,
-    /// Their lead, where it is known: in the spool that of the last try.
+    /// Lead of the customer, where it is known: in the spool that of the last try.
     #[serde(rename = "leadId")]
     pub lead: Option<LeadId>,
-    /// Waiting since this first try.
+    /// Start of their first try, since which they wait.
     pub first_at: EpochSeconds,
-    /// The last try.
+    /// Start of their last try.
     pub last_at: EpochSeconds,
-    /// How often they tried.
+    /// Calls in vain since somebody talked with them.
     pub tries: u64,
 }
 
-/// What a trunk took.
+/// Calls that one trunk took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkCalls {
-    /// Its PBX.
+    /// PBX that the trunk belongs to.
     pub pbx: String,
-    /// Its name; empty of the calls between extensions.
+    /// Name of the trunk; empty of the calls between extensions.
     pub trunk: String,
     /// Calls in the time asked for.
     pub calls: u64,
-    /// Those of them that were put down to an extension.
+    /// Calls of that time that were put down to an extension.
     pub with_extension: u64,
-    /// And to an employee.
+    /// Calls of that time that were put down to an employee.
     pub with_employee: u64,
     /// Calls since the state was made.
     pub ever: u64,
-    /// When the last of all began.
+    /// Start of the newest call of all.
     pub last_at: EpochSeconds,
 }
 
 /// A lead that a person has given a number, as `lead given --json` has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeadByHand {
-    /// The number.
+    /// Number that was given the lead.
     pub phone: Phone,
-    /// Its lead.
+    /// Lead that the number was given.
     #[serde(rename = "leadId")]
     pub lead: LeadId,
-    /// When.
+    /// Second at which it was given.
     pub at: EpochSeconds,
-    /// Who.
+    /// Name of the person who gave it.
     pub who: String,
 }
 
 /// A finished call by one of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenCall {
-    /// Its uuid; `None` for calls that have none.
+    /// Uuid of the call; `None` for calls that have none.
     pub uuid: Option<CallUuid>,
     /// The id is the call's own linkedid, not one of its channels' or aliases.
     pub own: bool,
-    /// Start of the call.
+    /// Start of the call by the PBX's clock, in whole seconds.
     pub started: EpochSeconds,
 }
 
-/// How a letter left. The words are stored and told: never change one.
+/// Way in which a letter left. The words are stored, and stand in notices: never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Left {
     /// A person sent it again.
     Retried,
-    /// It went by itself: what it lacked became known.
+    /// The call went by itself: what it lacked became known.
     Released,
     /// The journal holds it; also of one that was retried or released before.
     Journaled,
-    /// It was given up.
+    /// The letter was given up.
     Discarded,
 }
 
 impl Left {
-    /// All of them.
+    /// Every way, in the order of the variants.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The word told: `retried`.
+    /// Returns the word that notices have: `retried`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// A letter to be told of in RabbitMQ: that it came to be, or how it left.
+/// Notice of a letter for RabbitMQ: that it came to be, or how it left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Its place in the outbox.
+    /// Place of the notice in the outbox.
     pub notice: i64,
     /// `ID:ATTEMPT`: the letter's id, and how often that call has become a letter; with `:STATE`
     /// behind for one that left.
@@ -447,38 +452,39 @@ pub struct Notice {
     pub reason: Option<Reason>,
     /// Header `state`: `dead`, `parked`, or the word of [`Left`]; empty where it is not known.
     pub state: String,
-    /// When that was, for the message's timestamp.
+    /// Moment at which the letter came to be or left, for the message's timestamp; `None` where it
+    /// is not known.
     pub at: Option<EventTime>,
     /// Header `uuid`; `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,
     /// Header `linkedid`; `None` for unreadable bytes.
     pub linkedid: Option<String>,
-    /// Header `trunk`.
+    /// Header `trunk`; `None` where the call has none.
     pub trunk: Option<String>,
 }
 
-/// What the publisher of a message wrote around it.
+/// Properties that the publisher gave a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishedBy {
     /// The user that the broker holds to the login.
     pub user: Option<String>,
-    /// Its content type.
+    /// Content type that the message has.
     pub content_type: Option<String>,
 }
 
 /// Calls that another may have sent, and that wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PossiblySentCalls {
-    /// How many wait: to be looked for, or, where they are ready, to be sent after that.
+    /// Calls that wait: to be searched for, or, where they are ready, to be sent after that.
     pub waiting: u64,
     /// The newest of those that may be sent.
     pub released: Option<Due>,
-    /// Some are still to be looked for.
+    /// Some calls are still to be searched for.
     pub is_searching: bool,
-    /// How many there ever were.
+    /// Calls that were ever held back for the search.
     pub taken: u64,
-    /// How many of them pages of the journal have shown.
+    /// Calls of those that pages of the journal have shown.
     pub found: u64,
-    /// How many calls the stream has settled.
+    /// Calls that the stream has settled.
     pub settled: u64,
 }

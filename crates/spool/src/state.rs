@@ -43,28 +43,30 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long after the 200 a call falls due for its first poll.
+/// Time from the 200 to a call's first poll.
 pub const FIRST_POLL: Duration = Duration::from_secs(2);
 
-/// Where a call stands. The words are stored: never change one.
+/// State of a call on its way to the journal. The words are stored: never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
-    /// Waits to be sent.
+    /// The call waits to be sent.
     Ready,
-    /// Its request is under way, or was when the process ended.
+    /// A request of the call is under way, or was when the process ended.
     Sending,
-    /// Accepted with a requestId (§4.5), or perhaps accepted; not yet known to be written.
+    /// The call is accepted with a requestId (§4.5), or perhaps accepted; not yet known to be
+    /// written.
     Submitted,
-    /// Known to be in the journal. Final, unless a person finds that the journal lost it.
+    /// The call is known to be in the journal. Final, unless a person finds that the journal lost
+    /// it.
     Journaled,
-    /// A dead letter: a person has to look at it.
+    /// The call is a dead letter: a person has to decide.
     Dead,
     /// A dead letter that leaves by itself when the missing lead or employee becomes known.
     Parked,
-    /// Given up by a person. Final.
+    /// The call is given up by a person, here or at another sender. Final.
     Discarded,
     /// A broker has confirmed it (`--forward`): who reads there sends it. Final.
     Forwarded,
@@ -92,12 +94,12 @@ impl FromSql for State {
     }
 }
 
-/// A word that no version of ours wrote.
+/// Makes the error of a word that no version of ours wrote.
 fn unknown(what: &str, word: &str) -> FromSqlError {
     FromSqlError::Other(format!("there is no {what} {word}").into())
 }
 
-/// What becomes of an unresolved call that the journal does not hold. The words are stored.
+/// Next step of an unresolved call that the journal does not hold. The words are stored.
 #[derive(
     Clone,
     Copy,
@@ -111,20 +113,21 @@ fn unknown(what: &str, word: &str) -> FromSqlError {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum IfAbsent {
-    /// It is sent again.
+    /// The call is sent again.
     #[default]
     Resubmit,
-    /// It is given up: the service failed on it time and again.
+    /// The call is given up: the service failed on it time and again.
     ServerError,
-    /// It is sent with other values than before. If the journal does hold it, those came too late.
+    /// The call is sent with other values than before. If the journal does hold it, those came too
+    /// late.
     Changed,
 }
 
 impl IfAbsent {
-    /// Every fate.
+    /// Every fate, in the order of the variants.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The word stored.
+    /// Returns the word that is stored: `server_error`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -141,7 +144,7 @@ impl FromSql for IfAbsent {
     }
 }
 
-/// Who says that the journal holds a call.
+/// Source of the news that the journal holds a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeSource {
     /// The answer to a poll of its request, or a page on which it was looked for.
@@ -155,7 +158,7 @@ pub enum OutcomeSource {
 }
 
 impl OutcomeSource {
-    /// As an attempt of the call.
+    /// Returns the words of an attempt of the call.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Confirmation => "confirmed",
@@ -166,8 +169,8 @@ impl OutcomeSource {
     }
 }
 
-/// What happens to a stored call. Every step but `NotYet`, `Absent` and an `Unresolved` of a
-/// submitted call moves one from one book to another.
+/// Step of a stored call. Every step that leads to another state moves the call from one book to
+/// another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// ready → sending: committed together with the slot, before the request.
@@ -182,9 +185,9 @@ pub enum Step {
     },
     /// sending → ready: to be tried again (5xx, time-out, 401, 429…). Counts as an attempt.
     Returned {
-        /// Not to be sent before.
+        /// Moment before which it is not sent again.
         not_before: EventTime,
-        /// The attempt's words.
+        /// Words of the attempt, for people.
         why: String,
         /// Failures of this call so far while others passed.
         failures: u32,
@@ -192,12 +195,12 @@ pub enum Step {
     /// sending → ready without an attempt: it surely never left.
     Unsent,
     /// → journaled: from submitted where it is confirmed; from sending and ready, too, and from
-    /// dead, where a webhook tells so; from ready, submitted, dead and parked, and as an attempt,
+    /// dead, where a webhook says so; from ready, submitted, dead and parked, and as an attempt,
     /// where another has sent it.
     Journaled(OutcomeSource),
     /// submitted → submitted: not settled yet.
     NotYet {
-        /// When to look again, by a reconciliation page or a poll.
+        /// Moment of the next check, by a reconciliation page or a poll.
         next_check: EventTime,
         /// Pages that should have shown it, a minute apart at least; from 2 on it is polled alone.
         /// `None` where it was polled.
@@ -206,23 +209,23 @@ pub enum Step {
     /// sending or submitted → submitted: it may have been accepted, but nothing can be asked with
     /// its requestId. Counts as an attempt.
     Unresolved {
-        /// When the journal can be asked first.
+        /// Moment at which the journal can be asked first.
         next_check: EventTime,
-        /// What becomes of it when the journal does not hold it.
+        /// Next step where the journal does not hold it.
         fate: IfAbsent,
-        /// The attempt's words.
+        /// Words of the attempt, for people.
         why: String,
     },
     /// submitted → ready: an unresolved call that was not found in the journal. Counts as an
     /// attempt and as a resubmission.
     Resubmit {
-        /// The attempt's words.
+        /// Words of the attempt, for people.
         why: String,
     },
     /// ready, sending or submitted → dead; to parked when the reason is one that may pass by
     /// itself ([`Reason::is_parked`]). Counts as an attempt.
     Died {
-        /// Why.
+        /// Reason why the call becomes a letter.
         reason: Reason,
         /// The reason in words, or the service's own `message`.
         message: String,
@@ -231,35 +234,35 @@ pub enum Step {
     },
     /// dead or parked → ready. The record is the one to send.
     Retry {
-        /// Mapped anew, same uuid, perhaps with another lead or employee.
+        /// Values mapped anew, same uuid, perhaps with another lead or employee.
         record: CallRecord,
-        /// Of a parked call whose lead became known; else a person retries it.
+        /// The lead of a parked call became known; else a person retries it.
         by_itself: bool,
     },
     /// dead → submitted: by a person, with other values than before, of a call that may have been
     /// written all the same. An unresolved call with [`IfAbsent::Changed`].
     Recheck {
-        /// What is sent when the journal does not hold the call; same uuid.
+        /// Values that are sent when the journal does not hold the call; same uuid.
         record: CallRecord,
-        /// What it was sent with before, in words.
+        /// Values it was sent with before, in words.
         before: String,
     },
     /// parked or dead → parked or dead: what it waits for is something else now, as when the number
     /// of a call without a lead gets two. Only of letters that no request was made for.
     Rejudged {
-        /// Why it waits; it is parked when that may pass by itself.
+        /// Reason why it waits; it is parked when that may pass by itself.
         reason: Reason,
-        /// The reason in words.
+        /// The reason in words, for people.
         message: String,
     },
     /// ready, submitted or dead → ready: by itself, to the lead that its own was merged into, or
     /// without an employee whom the CRM does not know. Counts as an attempt.
     Moved {
-        /// What is sent now; same uuid.
+        /// Values that are sent now; same uuid.
         record: Box<CallRecord>,
-        /// Where it has been: never twice to the same lead.
+        /// Leads and changes it has been through: never twice to the same lead.
         been: RerouteHistory,
-        /// The attempt's words.
+        /// Words of the attempt, for people.
         why: String,
     },
     /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
@@ -267,7 +270,7 @@ pub enum Step {
     /// dead or parked → discarded: by a person. Elsewhere: from ready and submitted, too, and it
     /// counts as an attempt.
     Discard {
-        /// At another sender, as the stream says.
+        /// Another sender has given it up, as the stream says.
         by_peer: bool,
     },
     /// ready → forwarded: a broker has confirmed it.
@@ -275,10 +278,10 @@ pub enum Step {
     /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
     /// attempt.
     SendAgain {
-        /// The attempt's words.
+        /// Words of the attempt, for people.
         why: String,
-        /// For the how manieth time, where the stream has told it; else it is once more, and the
-        /// stream is told.
+        /// Times it was taken in again, where the stream says so; else it is once more, and the
+        /// outcome goes into the stream.
         generation: Option<u32>,
     },
 }
@@ -312,8 +315,8 @@ impl Step {
         }
     }
 
-    /// What a request or a look at the journal came to. Of a call that a webhook has confirmed
-    /// meanwhile it changes nothing.
+    /// Returns `true` for the outcome of a request or of a check of the journal. Of a call that a
+    /// webhook has confirmed meanwhile it changes nothing.
     pub const fn is_answer(&self) -> bool {
         use OutcomeSource::{Confirmation, Journal, Stream, Webhook};
         match self {
@@ -389,9 +392,9 @@ pub fn hooked(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a call that is {state} cannot take the step `{step}`")]
 pub struct Refused {
-    /// Where the call stands.
+    /// State in which the call stands.
     pub state: State,
-    /// The step's name.
+    /// Name of the step, for messages.
     pub step: &'static str,
 }
 

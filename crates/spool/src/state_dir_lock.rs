@@ -23,7 +23,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Where the file is.
+/// Result of the check whether the open file is still in its place.
 enum Found {
     Here,
     Deleted,
@@ -41,7 +41,7 @@ pub(super) struct StateDir {
     /// The database, held open to know what became of its name. Closed after SQLite has closed it:
     /// closing any handle of a file lets its locks go.
     held: File,
-    /// Let go last, when the file is closed.
+    /// The lock, let go last, when the file is closed.
     lock: Lock,
 }
 
@@ -73,8 +73,8 @@ impl StateDir {
         }
     }
 
-    /// Nothing where the state is in its place; where it was deleted, a store that goes on in its
-    /// place with all that `store` holds.
+    /// Returns nothing where the state is in its place; where it was deleted, a store that goes on
+    /// in its place with all that `store` holds.
     ///
     /// # Errors
     /// [`Error::Gone`], or why it cannot be made anew.
@@ -138,12 +138,12 @@ impl StateDir {
 pub(super) struct Lock {
     held: File,
     file: PathBuf,
-    /// What the last one left behind.
+    /// Stamp that the last holder left at its orderly end.
     pub(super) stamp: Option<String>,
 }
 
 impl Lock {
-    /// Takes it and leaves our number in it.
+    /// Takes the lock and leaves our number in it.
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(LOCK);
         let wrong = |error: io::Error| not_writable(&path, &error);
@@ -185,7 +185,7 @@ impl Drop for Lock {
     }
 }
 
-/// What stands in the lock: the holder's number, and after an orderly end the file's stamp.
+/// Reads the text of the lock: the holder's number, and after an orderly end the file's stamp.
 fn words(held: &mut File) -> String {
     let mut text = String::new();
     held.take(256).read_to_string(&mut text).ok();

@@ -36,7 +36,7 @@ pub struct Store {
     pub(crate) awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
     pub(crate) backfill_begun: Cell<bool>,
-    /// Where the purge of seen calls goes on.
+    /// PBX and id of the tombstone behind which the purge goes on.
     pub(crate) seen_calls_cursor: (String, String),
 }
 
@@ -102,7 +102,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The highest id ever given; purged rows count through the setting `highest_id`.
+    /// The highest id ever given; purged rows count through [`HIGHEST_ID`].
     fn highest_id(&self) -> Result<i64, Error> {
         self.value(
             "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
@@ -164,8 +164,8 @@ impl Store {
             .collect()
     }
 
-    /// The numbers of parked and ambiguous calls of which something was learned since this was
-    /// asked last; `None` when all such calls are to be looked at.
+    /// Returns the numbers of parked and ambiguous calls of which something was learned since it
+    /// was called last; `None` when all such calls are to be checked.
     pub fn take_awaited(&self) -> Option<Vec<Phone>> {
         let awaited = self.awaited.take();
         (!awaited.all).then(|| awaited.phones.into_iter().collect())
@@ -179,13 +179,13 @@ impl Store {
         self.restored
     }
 
-    /// How many letters came to be since the start of the process, the same one counted anew each
-    /// time it dies. From here [`letters_since`](crate::tables::letters::letters_since) goes on.
+    /// Letters that came to be since the start of the process, the same one counted anew each time
+    /// it dies. From here [`letters_since`](crate::tables::letters::letters_since) goes on.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }
 
-    /// How many times calls came to be or changed their state since the start of the process.
+    /// Times calls came to be or changed their state since the start of the process.
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
     }
@@ -193,7 +193,7 @@ impl Store {
 
 #[cfg(test)]
 impl Store {
-    /// As if the disk had room for so many pages.
+    /// Limits the file, as if the disk had room for so many pages.
     pub(super) fn limit_pages(&self, pages: u32) {
         let text = format!("PRAGMA max_page_count = {pages}");
         let limit: u32 = self
@@ -203,7 +203,7 @@ impl Store {
         assert_eq!(limit, pages);
     }
 
-    /// No transaction is open.
+    /// Returns `true` when no transaction is open.
     pub(super) fn is_settled(&self) -> bool {
         self.connection.is_autocommit()
     }

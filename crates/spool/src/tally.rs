@@ -32,7 +32,7 @@ pub(crate) enum Book {
 impl Book {
     pub(crate) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The calls that stand so.
+    /// Returns the book of the calls in this state.
     pub(crate) const fn of(state: State) -> Self {
         Self::ALL[state as usize]
     }
@@ -49,13 +49,13 @@ pub(crate) struct Tally {
     pub(crate) counts: [i64; Book::ALL.len()],
     stored: [i64; Book::ALL.len()],
     pub(crate) named: BTreeMap<String, i64>,
-    /// What the running transaction added to `named`, oldest first.
+    /// Amounts that the running transaction added to `named`, oldest first.
     added: Vec<(String, i64)>,
     /// Letters that the running transaction made, oldest first.
     letters: Vec<RowId>,
     /// Calls that came to be or changed their state in it, oldest first.
     moved: Vec<RowId>,
-    /// For the log, once it is committed.
+    /// Warnings for the log, once the transaction is committed.
     warnings: Vec<LeadWarning>,
 }
 
@@ -81,7 +81,7 @@ impl Tally {
         self.counts[book as usize]
     }
 
-    /// How many unreadable messages there are.
+    /// Unreadable messages that are kept as letters.
     pub(crate) fn unreadable_kept(&self) -> u64 {
         u64::try_from(self.get(Book::UnreadableKept)).unwrap_or(0)
     }
@@ -90,7 +90,7 @@ impl Tally {
         self.counts[book as usize] += by;
     }
 
-    /// A call of one state is in another now.
+    /// Moves a call from one state's book to another's.
     pub(crate) fn shift(&mut self, from: State, to: State) {
         self.add(Book::of(from), -1);
         self.add(Book::of(to), 1);
@@ -136,8 +136,8 @@ impl Tally {
         self.warnings.push(warning);
     }
 
-    /// The transaction is committed, and the log told of it: the letters it made, and the calls
-    /// that it moved.
+    /// Notes that the transaction is committed, and logs what it counted; returns the letters it
+    /// made, and the calls that it moved.
     pub(crate) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
         self.stored = self.counts;
         lead_log::counted(&self.added);
@@ -147,7 +147,7 @@ impl Tally {
         (letters, std::mem::take(&mut self.moved))
     }
 
-    /// The transaction is gone.
+    /// Takes back what the lost transaction has counted.
     pub(crate) fn rolled_back(&mut self) {
         self.counts = self.stored;
         for (name, by) in self.added.drain(..) {

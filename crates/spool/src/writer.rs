@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// Requests that may wait for the thread; who asks more waits.
 const QUEUE_MAX: usize = 1024;
-/// Requests in one group.
+/// Requests in one group at most.
 const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, but for the last request's.
 const GROUP_OPS_MAX: usize = 4096;
@@ -37,17 +37,17 @@ type Reading = Box<dyn FnOnce(&Store) + Send>;
 enum WriterRequest {
     Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
-    /// Nothing, but the thread looks whether it shall end.
+    /// Nothing is asked: the thread checks whether it is to end.
     Wake,
 }
 
-/// How the spool is doing.
+/// Condition of the spool: trouble with its disk, and the check of its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Why the last write failed with an error that may pass (disk full…); `None` since something
-    /// was written. An empty write ([`Handle::write`] of nothing) tries it meanwhile.
+    /// Error of the last write, where it may pass (disk full…); `None` since something was written.
+    /// An empty write ([`Handle::write`] of nothing) tries it meanwhile.
     pub trouble: Option<Error>,
-    /// The check of the file.
+    /// State of the check of the file.
     pub integrity: Integrity,
 }
 
@@ -87,7 +87,7 @@ impl Handle {
             .await
     }
 
-    /// What is kept under this name.
+    /// Reads the small durable setting of this name; `None` where it is not set.
     ///
     /// # Errors
     /// As [`Handle::read`].
@@ -120,7 +120,7 @@ impl Handle {
         self.requests.closed().await;
     }
 
-    /// How the spool is doing.
+    /// Returns the condition as the thread reported it last.
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
     }
@@ -208,7 +208,7 @@ struct Writer {
     bump: watch::Sender<u64>,
     health: watch::Sender<Health>,
     stop: Arc<AtomicBool>,
-    /// When a request was last refused for trouble that may pass.
+    /// Moment at which a request was last refused for trouble that may pass.
     refused_at: Option<Instant>,
     /// `None` in memory. Let go last, when the file is closed.
     state_dir: Option<StateDir>,

@@ -21,7 +21,7 @@ const KEYS: [&str; 8] = [
     "propertyChanges",
     "call",
 ];
-/// What stands before the uuid of what the Open API has written (§2.6).
+/// Prefix that the journal puts before the uuid of a call written over the Open API (§2.6).
 const PREFIX: &str = "oapi-";
 /// The provider of those (§2.6).
 const PROVIDER: &str = "OPEN_API";
@@ -44,46 +44,46 @@ pub const KINDS: [&str; 8] = [
 /// Events that are not in the catalogue.
 const OTHER: &str = "other";
 
-/// An event.
+/// An event of the CRM, read from the body of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `eventId`
+    /// `eventId` of the body: the same when the event is delivered again.
     pub id: String,
-    /// One of [`KINDS`].
+    /// Kind of the event, one of [`KINDS`].
     pub kind: &'static str,
-    /// `companyId`, in digits.
+    /// `companyId` of the body, in digits.
     pub company: String,
-    /// What it says.
+    /// Content of the event, as far as it concerns us.
     pub what: What,
 }
 
-/// What an event says.
+/// Content of an event, as far as it concerns us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A call that may be ours is in the journal.
     Completed {
-        /// Its uuid, without the prefix.
+        /// Uuid of the call, without the prefix `oapi-`.
         uuid: CallUuid,
         /// The leads that it was put down to.
         leads: Vec<LeadId>,
-        /// What the journal shows of it.
+        /// Fields of the call as the journal shows them.
         shown: Box<CallEcho>,
     },
     /// A call that another provider has journaled.
     Foreign(ForeignCall),
-    /// Something of a lead.
+    /// A change of a lead, for the directory.
     Lead(Box<LeadNews>),
-    /// Nothing for us.
+    /// An event that changes nothing here, with the reason.
     Nothing(Why),
 }
 
-/// Why an event is nothing for us.
+/// Reasons for which an event is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Why {
     /// An event that we do not know, or of a group that says nothing of calls and leads.
     Unknown,
-    /// A meeting (§6.8 `conversationKind`).
+    /// A meeting instead of a call (§6.8 `conversationKind`).
     Meeting,
     /// A call that another provider has journaled, without a number or a start.
     Foreign,
@@ -92,7 +92,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// `unknown`, as in metrics.
+    /// The reason as metrics and logs have it: `unknown`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -176,7 +176,7 @@ fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<Wha
     }))
 }
 
-/// What the journal shows of a call; a block that would be null is left out (§6.5).
+/// Fields of a call as the journal shows them; a block that would be null is left out (§6.5).
 fn shown(call: &Value) -> CallEcho {
     let text = |key: &str| {
         let text = call[key].as_str().map(str::trim);

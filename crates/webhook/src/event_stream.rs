@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, interval, timeout, timeout_at};
 
-/// What is not confirmed within this is answered with 503. A majority of the brokers may have it
-/// all the same; then it is known when it comes again.
+/// Time for the broker's confirm, after which an event is answered with 503. A majority of the
+/// brokers may have it all the same; then it is known when it comes again.
 pub const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
 /// Events that wait to be published, and that wait for their confirms.
 const EVENTS_MAX: usize = 256;
@@ -95,7 +95,7 @@ impl EventPublisher {
         (EventStream(ask), publisher)
     }
 
-    /// Publishes until `shutdown`.
+    /// Publishes the events that it is given until `shutdown`, and closes the line.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let mut line = None;
         tokio::select! {
@@ -136,7 +136,7 @@ impl EventPublisher {
     }
 
     /// Publishes on this line until it is of no more use, and says why; nothing where nobody asks
-    /// any more. Those whose confirms it owes hear that it was lost.
+    /// any more. Those whose confirms it owes get the error that it was lost.
     async fn serve(&mut self, line: &ConfirmedLine) -> Option<String> {
         let mut under_way = FuturesUnordered::new();
         let mut look = interval(CHECK_EVERY);
@@ -180,7 +180,7 @@ async fn put(
     Ok(())
 }
 
-/// What stands around a message. The broker holds `user` to the login.
+/// Properties of a message of events; the broker compares `user` with the login.
 fn properties(user: &str) -> BasicProperties {
     own_properties(user, MessageKind::Webhook.content_type())
 }

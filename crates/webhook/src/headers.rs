@@ -8,9 +8,9 @@ use std::time::Duration;
 pub const ID: &str = "x-webhook-id";
 /// The connection that it comes for.
 pub const INSTALLATION: &str = "x-webhook-installation-id";
-/// When it was signed, in epoch seconds.
+/// Epoch seconds at which the CRM signed the delivery.
 pub const TIMESTAMP: &str = "x-webhook-timestamp";
-/// The signature.
+/// Signature over timestamp and body: `sha256=` and 64 hex digits.
 pub const SIGNATURE: &str = "x-webhook-signature";
 
 /// A UUID has 36; more than these is no id.
@@ -23,15 +23,15 @@ const TIMESTAMP_BYTES_MAX: usize = 12;
 /// The headers of one delivery; nothing of them is proved yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// [`ID`]
+    /// Value of [`ID`]: 1 to 128 bytes of visible ASCII.
     pub id: String,
-    /// [`INSTALLATION`]
+    /// Value of [`INSTALLATION`]: 1 to 64 bytes of visible ASCII.
     pub installation: String,
     /// [`TIMESTAMP`], exactly as it came: it is signed.
     pub timestamp: String,
     /// The same in seconds since the epoch.
     pub signed_at: i64,
-    /// [`SIGNATURE`]
+    /// Value of [`SIGNATURE`], not verified yet.
     pub signature: Signature,
 }
 
@@ -88,7 +88,7 @@ fn visible(value: &[u8], most: usize) -> Option<String> {
 /// A signature is believed for so long, before and after its time (§6.4.8).
 pub const FRESH: Duration = Duration::from_secs(300);
 
-/// Why a delivery is not taken.
+/// Reasons for which a delivery is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {

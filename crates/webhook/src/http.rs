@@ -18,11 +18,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Where events are taken.
+/// Path of the URL that takes events.
 pub const PATH: &str = "/webhooks";
 /// An event has some kilobytes.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// What is longer is read over so far, so that the answer reaches whoever sent it.
+/// Bytes up to which a longer body is read to its end and dropped, so that the answer reaches
+/// whoever sent it.
 pub const PASSED_OVER_MAX: usize = 16 << 20;
 /// So much of a body belongs to its connection's place. What is beyond it comes out of the budget:
 /// nobody who fills that keeps ordinary events out.
@@ -34,7 +35,7 @@ pub const BUDGET_BYTES: usize = 8 << 20;
 /// of 2,500 a second.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-/// What the listener bears, with so many connections.
+/// Limits of the listener with so many connections at a time.
 pub fn limits(connections: usize) -> Limits {
     Limits {
         connections,
@@ -43,7 +44,8 @@ pub fn limits(connections: usize) -> Limits {
     }
 }
 
-/// Serves until `stop`.
+/// Serves `--webhook-listen` until `stop`, with [`CONNECTIONS_MAX`] connections at a time, or as
+/// many as the limit on open files leaves room for.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,
@@ -73,7 +75,7 @@ pub async fn serve_some(
     serve::serve(open, Arc::new(gate), stop).await;
 }
 
-/// What stands between a connection and the receiver.
+/// Reads requests within the budget of bytes, and hands their bodies to the receiver.
 struct Gate {
     receiver: Arc<Receiver>,
     budget: ByteBudget,

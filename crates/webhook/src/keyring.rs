@@ -13,7 +13,7 @@ pub struct Keyring {
     pub installations: BTreeMap<String, Vec<Key>>,
     /// The one that `connect` was given.
     pub connection: Option<Connection>,
-    /// `--webhook-secret-file`: current and previous.
+    /// Current and previous secret of `--webhook-secret-file`.
     pub application: Vec<Key>,
 }
 
@@ -26,7 +26,7 @@ pub struct Keyring {
 /// is believed under any header, and the newest such event says which installation is ours.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The secret.
+    /// Key made of the secret.
     pub key: Key,
     /// A short hash of it.
     pub print: String,
@@ -56,7 +56,7 @@ impl Connection {
     }
 }
 
-/// Whose secret has proved a delivery.
+/// Owner of the secret that has proved a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// The installation's, by its flag.
@@ -65,12 +65,12 @@ pub enum Whose {
     Connection,
     /// Our connection's, and so this installation is our own, whatever was known before.
     Unbound,
-    /// The application's.
+    /// The application, by the secret of `--webhook-secret-file`.
     Application,
 }
 
 impl Keyring {
-    /// No secret at all.
+    /// Returns `true` when no secret is in force, so that no delivery can be proved.
     pub fn is_empty(&self) -> bool {
         self.installations.is_empty() && self.connection.is_none() && self.application.is_empty()
     }
@@ -127,8 +127,8 @@ impl Proof {
         }
     }
 
-    /// Whose secret made the signature. `None` when there is none to try; `Some(None)` when it was
-    /// none of those.
+    /// Owner of the secret that made the signature. `None` when there is none to try; `Some(None)`
+    /// when it was none of those.
     pub fn whose(self) -> Option<Option<Whose>> {
         let Self {
             tried,

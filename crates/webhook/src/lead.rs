@@ -55,7 +55,7 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
         .collect()
 }
 
-/// A lead's id.
+/// Reads a lead's id from a number or digits; `None` for anything else.
 pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
     id_in(value).and_then(LeadId::new)
 }

@@ -26,29 +26,29 @@ const _: () = assert!(
 /// Under which name it is remembered which installation `connect`'s secret belongs to.
 pub const BOUND: &str = "webhook.installation";
 
-/// Takes deliveries.
+/// Verifies deliveries, stores what they report, and chooses the answers.
 #[derive(Debug)]
 pub struct Receiver {
-    /// Where they are kept.
+    /// Spool that stores the deliveries.
     pub spool: Handle,
     /// With `--standby`: the stream that they are kept in, from which every machine takes them.
     pub stream: Option<EventStream>,
-    /// What proves them.
+    /// Secrets in force, by which deliveries are proved.
     pub secrets: Arc<Secrets>,
-    /// Whose phones have no country's code.
+    /// Country of the phones that have no country's code.
     pub country: Option<Country>,
     /// Our own clock is plainly wrong while it shows an earlier time.
     pub clock_right_from: EventTime,
-    /// What came of them.
+    /// Counts deliveries by kind and result.
     pub tally: Arc<Tally>,
 }
 
-/// What is answered.
+/// Response to one delivery, or to a request that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
-    /// The word for it.
+    /// Result as body, log and metrics have it: `confirmed`.
     pub word: &'static str,
 }
 
@@ -113,7 +113,8 @@ impl Receiver {
         }
     }
 
-    /// This installation is our connection's. Where that cannot be kept, the next proof tells it.
+    /// Stores that this installation is our connection's. Where that fails, the next proof of it is
+    /// stored.
     async fn bind(&self, installation: &str) {
         let Some(value) = self.secrets.bind(installation) else {
             return;
@@ -214,13 +215,14 @@ impl Receiver {
     }
 }
 
-/// Whether it told us something as the first: neither a replay, nor another company's.
+/// Returns `true` for a delivery that was stored for the first time: neither a replay nor another
+/// company's.
 const fn is_new(delivered: &Delivered) -> bool {
     use Delivered::{CompanyUnknown, OtherCompany, Repeat, Waits};
     !matches!(delivered, Repeat | CompanyUnknown | Waits | OtherCompany)
 }
 
-/// What became of a delivery: the line in the log of whoever took it, and the answer.
+/// Logs the result of a delivery for whoever took it, and returns the answer to it.
 pub fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
     let (uuid, lead) = match &delivery.news {

@@ -11,15 +11,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Between two looks.
+/// Time between two checks of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where secrets come from.
+/// Places from which secrets are read.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// The application's.
+    /// Place of the application's secrets: `--webhook-secret-file`.
     pub application: Option<SecretPlace>,
-    /// By installation.
+    /// Places of `--installation-secret`, by the installation's id.
     pub installations: BTreeMap<String, SecretPlace>,
     /// The state folder, in which `connect` keeps what it was given.
     pub state: Option<PathBuf>,
@@ -127,7 +127,7 @@ impl Secrets {
         (Arc::new(secrets), faults)
     }
 
-    /// Those in force.
+    /// Returns the secrets in force now; a change of the files does not alter them.
     pub fn current(&self) -> Arc<Keyring> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))

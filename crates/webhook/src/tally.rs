@@ -23,7 +23,7 @@ struct Counts {
 }
 
 impl Tally {
-    /// Of no event yet.
+    /// Starts with no event counted.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,8 +44,8 @@ impl Tally {
         }
     }
 
-    /// How many of this result there were since it was told last; `None` while it is too early to
-    /// tell it again.
+    /// Occurrences of this result since it was last logged, this one included; `None` while it is
+    /// too early to log it again.
     pub fn due(&self, result: &'static str, now: EventTime) -> Option<u64> {
         let mut counts = self.lock();
         let Some((logged, since)) = counts.logged.get_mut(result) else {
@@ -61,12 +61,12 @@ impl Tally {
         Some(std::mem::take(since))
     }
 
-    /// All so far.
+    /// Counts of all events so far.
     pub fn events(&self) -> Events {
         self.lock().events.clone()
     }
 
-    /// When the last proved event came.
+    /// Arrival of the newest proved event; `None` before the first.
     pub fn last(&self) -> Option<EventTime> {
         self.lock().last
     }

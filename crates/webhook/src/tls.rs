@@ -20,11 +20,11 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Certificate {
     /// The certificate and its chain.
     pub chain: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate, PEM without a password.
     pub key: PathBuf,
 }
 
-/// What the two files hold.
+/// Contents of the two files, by which a change is noticed.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Files {
     chain: Vec<u8>,

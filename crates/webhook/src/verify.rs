@@ -7,45 +7,45 @@ use callbridge_call::EventTime;
 use callbridge_model::Country;
 use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
 
-/// What is to become of a delivery.
+/// Verdict on a delivery that is proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verified {
-    /// It is kept.
+    /// The delivery is to be stored.
     Keep {
-        /// One of [`event::KINDS`].
+        /// Kind of the event, one of [`event::KINDS`].
         kind: &'static str,
-        /// What is kept of it.
+        /// Content to store, without the body itself.
         delivery: Box<Delivery>,
-        /// Its installation is our own connection, which was not known: the secret of that has
-        /// proved it. The header alone says which it is, so only what is new may bind.
+        /// The installation is our own connection, which was not known: the secret of that has
+        /// proved the delivery. The header alone says which it is, so only what is new may bind.
         binds: bool,
     },
     /// Another provider has journaled a call, which may be one of ours.
     Foreign {
-        /// One of [`event::KINDS`].
+        /// Kind of the event, one of [`event::KINDS`].
         kind: &'static str,
-        /// Whose it is (§6.5 `companyId`).
+        /// Company that journaled the call (§6.5 `companyId`).
         company: String,
-        /// The call.
+        /// The call's provider, number and start.
         call: ForeignCall,
     },
-    /// It is proved, and nothing for us.
+    /// The delivery is proved, and nothing of it is used.
     Drop {
-        /// One of [`event::KINDS`].
+        /// Kind of the event, one of [`event::KINDS`].
         kind: &'static str,
-        /// Why.
+        /// Reason for which it is not used.
         why: Why,
     },
 }
 
-/// What a delivery is judged by, beside its secrets.
+/// Facts by which a delivery is judged, beside its secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyContext {
-    /// Now.
+    /// Time of the delivery's arrival by our clock.
     pub now: EventTime,
     /// A clock before this is wrong: the program was built then.
     pub right_from: EventTime,
-    /// Whose phones have no country's code.
+    /// Country of the phones that have no country's code.
     pub country: Option<Country>,
 }
 

@@ -16,21 +16,21 @@ pub enum EndpointFact {
     Registers(String),
     /// The dialplan shows its state at this extension (a hint).
     Hint(String),
-    /// It has this mailbox.
+    /// The endpoint has this voicemail mailbox.
     Mailbox(String),
-    /// It is known by this address (`identify`).
+    /// The endpoint is recognised by this address (`identify`).
     Identified(String),
     /// The PBX logs in there, and nobody here (outbound authentication).
     LogsInThere,
-    /// It stands where it says when it registers.
+    /// The address is the one that it registers with.
     Dynamic,
     /// One who calls from it logs in here (inbound authentication).
     LogsInHere,
     /// Calls to it are sent to this extension at its address: a trunk's go to the number dialled.
     CalledAs(String),
-    /// It stands at this fixed host.
+    /// The address is this fixed host; empty where the PBX names none.
     Fixed(String),
-    /// Neither side logs in.
+    /// No authentication is configured, for either side.
     NoLogin,
     /// A channel of it lives, and at its other end is this number from outside.
     Outside(String),
@@ -46,12 +46,12 @@ pub struct EndpointList {
 }
 
 impl EndpointList {
-    /// The names alone.
+    /// Iterates over the endpoints' names alone, `PJSIP/city` each.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.facts.keys()
     }
 
-    /// None was told.
+    /// Returns `true` when no endpoint is known.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }

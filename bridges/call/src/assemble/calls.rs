@@ -14,7 +14,7 @@ use smol_str::SmolStr;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Where an event belongs.
+/// The call that an event belongs to.
 pub(super) enum CallOwner {
     Open(u64),
     Finished,
@@ -71,7 +71,8 @@ pub(super) struct OpenCalls {
     locals: Index<u64>,
     /// The unique id of each channel of an open call, for events that tell the name alone.
     pub(super) names: Index<UniqueId>,
-    /// When each call's first event arrived, and its own time.
+    /// Calls in the order in which their first events arrived, and, in `opened`, of these events'
+    /// own times.
     pub(super) opened_arrived: BTreeSet<(EventTime, u64)>,
     opened: BTreeSet<(EventTime, u64)>,
     /// The calls by when something was heard of them, as far as that was noted: it is set right
@@ -79,7 +80,7 @@ pub(super) struct OpenCalls {
     silent: Schedule<EventTime>,
     /// Bytes of all calls, as each was last written down.
     pub(super) bytes: usize,
-    /// Those that took too many.
+    /// Calls that took more bytes than one may.
     pub(super) oversized: BTreeSet<u64>,
     next: u64,
     finished: FinishedIds<()>,
@@ -118,7 +119,7 @@ impl OpenCalls {
         self.ids.get(id).copied()
     }
 
-    /// Where an event of this channel belongs.
+    /// Finds the call that an event of this channel belongs to.
     pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> CallOwner {
         for id in [id.as_str(), linkedid] {
             if let Some(key) = self.knows(id) {
@@ -131,7 +132,7 @@ impl OpenCalls {
         CallOwner::Unknown
     }
 
-    /// Whether the event is one of a live call.
+    /// Returns `true` for an open call whose events arrive as they happen.
     pub(super) fn is_live(&self, found: &CallOwner) -> bool {
         match found {
             CallOwner::Open(key) => self.get(*key).is_some_and(|call| call.times.live),
@@ -139,9 +140,9 @@ impl OpenCalls {
         }
     }
 
-    /// Whether the event came in its turn: not before its channel's birth, nor after its end, as
-    /// in a batch that is told backwards. Only then a time far from the arrival speaks of a clock
-    /// that was set, and not of an event that is late.
+    /// Returns `true` when the event came in its turn: not before its channel's birth, nor after
+    /// its end, as in a batch that is given backwards. Only then a time far from the arrival speaks
+    /// of a clock that was set, and not of an event that is late.
     pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let call = self.knows(id.as_str()).and_then(|key| self.get(key));
         match call.and_then(|call| call.legs.get(id)) {
@@ -150,7 +151,8 @@ impl OpenCalls {
         }
     }
 
-    /// Whether the event ties nothing to the call that was not tied before: most do not.
+    /// Returns `true` when the event ties nothing to the call that was not tied before: most do
+    /// not.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
         let ties_more = if let Kind::BridgeLeave { bridge, .. } = &event.kind {
@@ -189,7 +191,7 @@ impl OpenCalls {
         self.next = self.next.max(key.saturating_add(1));
     }
 
-    /// Whether a call with this id was finished.
+    /// Returns `true` when a call with this id was finished, as long as that is remembered here.
     pub(super) fn has_finished(&self, id: &str) -> bool {
         self.finished.get(id).is_some()
     }
@@ -366,7 +368,7 @@ impl OpenCalls {
         })
     }
 
-    /// What arrived of a call before `right_from` arrived now; the call is none that is told live.
+    /// Sets what arrived of a call before `right_from` to `now`; the call is not live from here on.
     pub(super) fn arrived(&mut self, key: u64, now: EventTime, right_from: EventTime) {
         let Some(mut call) = self.remove(key) else {
             return;

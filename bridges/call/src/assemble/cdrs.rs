@@ -13,20 +13,20 @@ const CDRS_MAX: usize = 10_000;
 /// Bytes of what is kept of one; a longer one holds no lead.
 const CDR_BYTES_MAX: usize = 2048;
 
-/// What a call can still need of a CDR. Serialized to survive a restart.
+/// The part of a CDR that a call can still need. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EarlyCdr {
     pub(super) uniqueid: String,
     linkedid: String,
     pub(super) userfield: String,
-    /// Its own time, else that of its arrival.
+    /// Time of the CDR itself, else of its arrival.
     pub(super) at: EventTime,
     arrived: EventTime,
 }
 
 impl EarlyCdr {
-    /// Of a CDR with a user field; `None` for others.
+    /// Keeps a CDR with a user field; `None` for others.
     pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let bytes = cdr.uniqueid.len() + cdr.linkedid.len() + cdr.userfield.len();
         let useful = !cdr.uniqueid.is_empty() && !cdr.userfield.is_empty();
@@ -40,7 +40,7 @@ impl EarlyCdr {
     }
 }
 
-/// They are numbered like calls, in the order of their arrival.
+/// CDRs that wait for their call, numbered like calls, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct EarlyCdrs {
     cdrs: BTreeMap<u64, EarlyCdr>,
@@ -59,13 +59,13 @@ impl EarlyCdrs {
         self.cdrs.insert(key, cdr);
     }
 
-    /// Those of this channel.
+    /// Takes the CDRs of this channel.
     pub(super) fn take_of_channel(&mut self, uniqueid: &str) -> Vec<(u64, EarlyCdr)> {
         let keys: Vec<u64> = self.by_uniqueid.get(uniqueid).collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// Those of channels that were never heard of, but with one of these linkedids.
+    /// Takes the CDRs of channels that were never met, but with one of these linkedids.
     pub(super) fn take_of_call(&mut self, ids: &Texts) -> Vec<(u64, EarlyCdr)> {
         if self.cdrs.is_empty() {
             return Vec::new();

@@ -11,7 +11,7 @@ use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Why a call is incomplete of which nothing but the end was told.
+/// Reason for the incompleteness of a call of which nothing but the end was received.
 const HEADLESS: &str = "the beginning of the call was not received";
 
 impl Assembler {
@@ -48,7 +48,8 @@ impl Assembler {
         self.calls.len() < open
     }
 
-    /// When the next call could be finished if nothing else is heard.
+    /// Returns the moment at which the next call could be finished if nothing else is received;
+    /// `None` while no call is open.
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.check_settling();
         self.check_overdue();

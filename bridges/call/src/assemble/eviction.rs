@@ -20,13 +20,13 @@ use crate::trunk::Endpoints;
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
 
-/// From so many facts on, a call is looked through for what is past…
+/// Facts from which on a call is searched for what is past…
 const FACTS_MANY: usize = 2048;
 /// …each time that it gained so many more.
 const FACTS_MORE: usize = 64;
 
 impl OpenCall {
-    /// It holds so much that what is past should go.
+    /// Returns `true` when the call holds so much that what is past should go.
     pub(super) fn is_over_limit(&self) -> bool {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }

@@ -32,14 +32,14 @@ pub(super) struct WrongClock {
     pub(super) stream_ended: bool,
 }
 
-/// What the assembler remembers of gaps beside its open calls.
+/// State of the reception that stands beside the open calls.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
-    /// When the stream was last known to be whole: its last event, or the end of a gap.
+    /// Moment at which the stream was last known to be whole: its last event, or the end of a gap.
     whole: Option<EventTime>,
-    /// Nobody listens now.
+    /// Set while no events are received.
     lost: bool,
-    /// When listening began anew, last.
+    /// Moment at which reception began anew, last.
     pub(super) back: Option<EventTime>,
     /// Channels that the PBX listed as live since its last list ended.
     pub(super) listed: BTreeSet<UniqueId>,
@@ -59,11 +59,11 @@ impl OpenCall {
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
-    /// When it is to be given out as far as it is known, because it may be silent only for its end
-    /// was missed, and was not given out for that yet: it was open in a gap, and is silent for
-    /// `after` since the last, or longer after one in which hardly anything can have been missed;
-    /// or all that is known of it has hung up, and who began it may have before we listened; or
-    /// whoever is left in it hears nobody.
+    /// Returns the moment at which the call is to be given out as far as it is known, because it
+    /// may be silent only for its end was missed, and was not given out for that yet: it was open
+    /// in a gap, and is silent for `after` since the last, or longer after one in which hardly
+    /// anything can have been missed; or all that is known of it has hung up, and who began it may
+    /// have before we listened; or whoever is left in it hears nobody.
     pub(super) fn overdue_at(&self, settings: &Settings) -> Option<EventTime> {
         let after = settings.lost_after;
         let headless = || self.gaps.late.is_some() && self.has_hung_up();
@@ -96,7 +96,7 @@ impl OpenCall {
         gone
     }
 
-    /// When nobody listened any more, by the clock of the events.
+    /// Returns the moments from which on no events were received, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let (latest, arrived) = (self.times.latest, self.times.latest_arrived);
         let same = super::apart(latest, arrived) <= CLOCK_TOLERANCE;
@@ -109,7 +109,7 @@ impl OpenCall {
         cuts.collect()
     }
 
-    /// Its process is gone since its `last` sign of life.
+    /// Ends all channels of the call at the `last` sign of life of their process, which is gone.
     pub(super) fn end_with_process(&mut self, last: EventTime, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
@@ -119,9 +119,9 @@ impl OpenCall {
         self.gaps.rootless = true;
     }
 
-    /// It is given out while channels are up: each was there until the first moment after its last
-    /// sign of life at which its end may have been missed; if there is none, until the last that
-    /// was `latest` of the call.
+    /// Gives each channel that is up an end, for the call is given out before theirs: the first
+    /// moment after its last sign of life at which its end may have been missed; if there is none,
+    /// the last that was `latest` of the call.
     pub(super) fn is_cut(&mut self, latest: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
@@ -162,7 +162,8 @@ impl Assembler {
         }
     }
 
-    /// Whether an open call with this id may have missed something; `None` if none has this id.
+    /// Returns `true` when an open call with this id may have missed something; `None` if none has
+    /// this id.
     pub fn in_doubt(&self, id: &str) -> Option<bool> {
         let call = self.calls.get(self.calls.knows(id)?)?;
         Some(!call.gaps.blinds.is_empty() || call.gaps.late.is_some())
@@ -238,7 +239,7 @@ impl Assembler {
         self.gone(before, None, arrived);
     }
 
-    /// What our clock's `arrived` is by the clock of the events.
+    /// Translates our clock's `arrived` into the clock of the events.
     fn there(&self, arrived: EventTime) -> EventTime {
         match (self.stream.at, self.stream.at_arrived) {
             (Some(stream), Some(event)) if super::apart(stream, event) > CLOCK_TOLERANCE => stream,
@@ -354,8 +355,8 @@ impl Assembler {
     }
 }
 
-/// Until when a channel was there whose end was not heard: the first moment from its `last` sign of
-/// life on at which nobody listened any more, else until `whole`.
+/// Returns the moment until which a channel was there whose end was not received: the first from
+/// its `last` sign of life on at which no events were received, else `whole`.
 fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTime {
     let cuts = cuts.iter().copied();
     cuts.filter(|&cut| cut >= last).min().unwrap_or(whole)

@@ -44,7 +44,7 @@ impl<V> Index<V> {
     }
 }
 
-/// What many may be found by: the numbers under each text.
+/// Numbers of what is found under each text, where several things may be.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<String, BTreeSet<u64>>);
 
@@ -67,7 +67,7 @@ impl Keys {
     }
 }
 
-/// What is known by the ids of the calls that were finished last.
+/// Values by the ids of the calls that were finished last.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedIds<V> {
     known: Index<V>,

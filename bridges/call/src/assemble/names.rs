@@ -67,8 +67,8 @@ impl OpenCalls {
         Some(Cow::Owned(id.to_string()))
     }
 
-    /// Who had this name at that moment, which may be told again long after; who has it now, if the
-    /// moment is not told.
+    /// Returns the channel that had this name at that moment, which may be reported again long
+    /// after; the one that has it now, if the moment is not known.
     fn named_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
         let call = self.knows(now.as_str()).and_then(|key| self.get(key));
@@ -84,8 +84,8 @@ impl OpenCalls {
         id.or_else(|| first().map(|leg| &leg.id)).or(Some(now))
     }
 
-    /// Who gives up the name `to` to a channel that was called `from`. The two subchannels of one
-    /// DAHDI line are one telephone.
+    /// Returns the channel that gives up the name `to` to one that was called `from`. The two
+    /// subchannels of one DAHDI line are one telephone.
     fn parts_with(&self, to: &str, from: &str) -> Option<UniqueId> {
         let name = unmarked(to);
         let line = trunk::is_line(name) && trunk::is_line(from);

@@ -19,7 +19,8 @@ use std::time::Duration;
 const PROCESSES_MAX: usize = 64;
 /// Three signs of life, of one every 20 s as is usual.
 const SILENT: Duration = Duration::from_secs(60);
-/// They come rarer where the administrator says so, but not rarer than this.
+/// Longest distance of signs of life that is believed: an administrator may have them come rarer
+/// than usual, but not rarer than this.
 const EVERY_MAX: Duration = Duration::from_secs(300);
 
 /// The last sign of life of a process.
@@ -27,11 +28,11 @@ const EVERY_MAX: Duration = Duration::from_secs(300);
 struct Sign {
     at: EventTime,
     arrived: EventTime,
-    /// When it said last that it lives: events alone are no promise of more.
+    /// Time of its last message that it lives: events alone are no promise of more.
     beat: Option<EventTime>,
-    /// How far apart it says so.
+    /// Longest distance seen between two such messages, up to `EVERY_MAX`.
     every: Duration,
-    /// Its calls were given out for its silence.
+    /// Set once the calls of the process were given out for its silence.
     given_up: bool,
     counter: Counter,
 }
@@ -74,7 +75,7 @@ impl Processes {
         Some(&mut self.known.get_mut(&process)?.counter)
     }
 
-    /// Its clock was set back, and shows this now: it lives by that clock.
+    /// Sets the time of the last sign of life anew, by the process's clock, which was set back.
     pub(super) fn set_back(&mut self, process: u64, at: EventTime) {
         if let Some(sign) = self.known.get_mut(&process) {
             sign.at = at;
@@ -91,7 +92,7 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Whether the source of what is told is there: else silence says nothing of a process.
+    /// Sets whether the source of the events is connected: else silence says nothing of a process.
     pub fn listens(&mut self, listens: bool, now: EventTime) {
         self.processes.deaf = !listens;
         for sign in self.processes.known.values_mut().filter(|_| listens) {

@@ -1,6 +1,6 @@
 //! What the assembler tells beside finished calls.
 
-/// What was ignored or set right so far.
+/// Counts of what was ignored or set right since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssemblyCounts {
     /// Events told before in the same words, which changed nothing.
@@ -17,7 +17,7 @@ pub struct AssemblyCounts {
     pub ghosts: u64,
     /// Calls ended because they were open too long, or too many or too large ones were open.
     pub forced: u64,
-    /// Those of them that took more memory than there was for them.
+    /// Calls among the `forced` ones that took more memory than there was for them.
     pub oversized: u64,
     /// CDRs of no call, or of one that is finished.
     pub cdr_unmatched: u64,

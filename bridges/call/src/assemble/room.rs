@@ -11,7 +11,7 @@ use super::calls::OpenCalls;
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 
 impl OpenCalls {
-    /// What the call took when it was written down.
+    /// Notes the bytes that the call took when it was written down.
     pub(super) fn weigh(&mut self, key: u64, bytes: usize) {
         let Some(call) = self.get_mut(key) else {
             return;

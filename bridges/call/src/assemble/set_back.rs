@@ -24,20 +24,20 @@ const OVERTAKEN_MAX: u64 = 16;
 /// Remembered of one process, for events that are still on their way.
 const SET_BACKS_MAX: usize = 8;
 
-/// What an event says beside its number.
+/// Facts of a numbered event by which a clock that was set back shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// Something happened then.
+    /// Something happened at this moment, by the process's clock.
     Happened(EventTime),
     /// The process lives, and was started then by its clock.
     Lives { since: EventTime },
 }
 
-/// What a process told last of all, by its numbers, and how often its clock was set back.
+/// The latest event of a process by its number, and the times that its clock was set back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counter {
     last: Option<EventStamp>,
-    /// Its last sign of life with the time it was up, and when it was started by the clock of then.
+    /// Last sign of life that had an uptime, with the start of the process by the clock of then.
     pub(super) beat: Option<(EventStamp, EventTime)>,
     set_backs: VecDeque<SetBack>,
 }
@@ -57,7 +57,8 @@ impl Counter {
         earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
     }
 
-    /// What it tells of happened after it was told.
+    /// Returns `true` when the event happened after it was sent, which shows a set-back not known
+    /// yet.
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
         let around = (
             stamp.number.saturating_sub(1),
@@ -89,7 +90,8 @@ impl Counter {
         true
     }
 
-    /// Whether the call that began with the event of this number was open then.
+    /// Returns a set-back of the clock that a call lived through which began with the event of this
+    /// number; `None` if there was none.
     pub(super) fn set_back(&self, first: u64) -> Option<SetBack> {
         let mut known = self.set_backs.iter().copied();
         known.find(|it| first < it.until)
@@ -132,7 +134,7 @@ impl Assembler {
         }
     }
 
-    /// Whether the clock of this process was set back since the call began.
+    /// Notes in the call that the clock of this process was set back since it began, if it was.
     pub(super) fn asks_set_back(&mut self, key: u64, process: u64) {
         let (processes, calls) = (&mut self.processes, &mut self.calls);
         let counter = processes.counter(process);

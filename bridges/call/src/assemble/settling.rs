@@ -10,11 +10,11 @@ use crate::units::EventTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What has hung up and whose beginning was not heard waits so long for it: without it, a call
-/// would be incomplete, and scraps of channels that did nothing yet would be none.
+/// Wait for the beginning of what has hung up without one: a call would be incomplete without it,
+/// and scraps of channels that did nothing yet would be no call.
 const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
-/// When a call that has hung up is finished, if nothing else is heard of it.
+/// Deadline of a call that has hung up: its end, if nothing else is received of it.
 ///
 /// | the call | by our clock | by the stream |
 /// |---|---|---|
@@ -33,7 +33,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Of a call that has hung up.
+    /// Makes the deadline of a call that has hung up.
     pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
         let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
         if call.is_ghost() {
@@ -70,7 +70,7 @@ impl Deadline {
     }
 }
 
-/// How long a call waits after its last hang-up: for its CDR, or for its beginning.
+/// Returns the time that a call waits after its last hang-up: for its CDR, or for its beginning.
 fn wait(call: &OpenCall, settings: &Settings) -> Duration {
     let beginning = call.awaits_beginning().then_some(BEGINNING_WAIT);
     let settle = settings.settle.max(beginning.unwrap_or_default());
@@ -98,7 +98,7 @@ pub(super) struct Settling {
     by_stream: Schedule<EventTime>,
     /// Calls that wait for a CDR apart, by our own clock.
     apart: Schedule<EventTime>,
-    /// How many of them are no calls so far.
+    /// Number of these calls that are only scraps so far.
     pub(super) scraps: usize,
 }
 
@@ -143,8 +143,8 @@ impl Settling {
         }
     }
 
-    /// What is finished by an event that arrives now, when the stream has come to `stream`; in the
-    /// order of the calls.
+    /// Returns the calls finished by an event that arrives now, when the stream has come to
+    /// `stream`; in the order of the calls.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
         let come = |at: EventTime| stream >= Some(at);
         let live = self.by_clock.get(&None).into_iter();
@@ -158,15 +158,15 @@ impl Settling {
         in_order(live.chain(backlog).chain(apart))
     }
 
-    /// What is finished by our own clock, when something of the stream arrived last at `arrived`;
-    /// in the order of the calls.
+    /// Returns the calls finished by our own clock, when something of the stream arrived last at
+    /// `arrived`; in the order of the calls.
     pub(super) fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
         let quiet = |wait: &Option<Duration>| now >= quiet_from(arrived, *wait);
         let orders = self.by_clock.iter().filter(|(wait, _)| quiet(wait));
         in_order(orders.flat_map(|(_, order)| order.until(now)))
     }
 
-    /// When the next call is finished by our own clock.
+    /// Returns the moment at which the next call is finished by our own clock.
     pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
         let orders = self.by_clock.iter();
         let first = |(wait, order): (&Option<Duration>, &Schedule<EventTime>)| {
@@ -177,7 +177,7 @@ impl Settling {
     }
 }
 
-/// When the stream will have been quiet for so long.
+/// Returns the moment at which the stream will have been quiet for `wait`.
 fn quiet_from(arrived: Option<EventTime>, wait: Option<Duration>) -> EventTime {
     match (arrived, wait) {
         (Some(arrived), Some(wait)) => arrived.plus(wait),

@@ -20,9 +20,9 @@ pub(crate) struct SeenDial {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
     pub(crate) dials: Vec<SeenDial>,
-    /// When it was first seen to run what only a dialled channel runs.
+    /// Time at which the channel was first seen to run what only a dialled channel runs.
     pub(crate) outgoing: Option<EventTime>,
-    /// When it was first seen to run a conference.
+    /// Time at which the channel was first seen to run a conference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conference: Option<EventTime>,
 }

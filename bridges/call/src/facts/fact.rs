@@ -17,7 +17,7 @@ pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
     pub(crate) what: FactKind,
-    /// What else the event told of it; says nothing for the call's values.
+    /// Detail of the event beside the fact; says nothing for the call's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<Note>,
 }
@@ -34,12 +34,12 @@ impl Fact {
     }
 }
 
-/// What an event told beside the fact.
+/// Detail of an event beside its fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Note {
     /// The Q.850 cause of a hang-up.
     Cause(u16),
-    /// How a dialling ended: `ANSWER`, `BUSY`…
+    /// Outcome of a dialling: `ANSWER`, `BUSY`…
     Status(Box<str>),
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum FactKind {
         string: String,
     },
     DialEnded,
-    /// It ran an application.
+    /// The channel ran an application, which stands in `Applications` where it counts.
     App,
     Enter {
         bridge: String,
@@ -62,14 +62,14 @@ pub(crate) enum FactKind {
         bridge: String,
         holding: bool,
     },
-    /// This channel and another hear each other from here on.
+    /// The channel and another hear each other from here on.
     Linked {
         with: UniqueId,
     },
     Unlinked {
         with: UniqueId,
     },
-    /// It leaves whom it hears to speak with a third (`begins`), or is back.
+    /// The channel leaves whom it hears to speak with a third (`begins`), or is back.
     Consults {
         begins: bool,
     },
@@ -77,7 +77,7 @@ pub(crate) enum FactKind {
     Transfers {
         call: String,
     },
-    /// From here on another telephone is known by this unique id.
+    /// Another telephone is known by this unique id from here on.
     Renamed {
         to: String,
     },
@@ -89,7 +89,7 @@ pub(crate) enum FactKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage<'a> {
     pub(crate) bridge: &'a str,
-    /// In this bridge nobody hears anybody.
+    /// Set for a bridge in which nobody hears anybody.
     pub(crate) holding: bool,
     pub(crate) enters: bool,
 }
@@ -124,7 +124,7 @@ impl FactKind {
         Some((with, matches!(self, Self::Linked { .. })))
     }
 
-    /// Whom the channel was dialled by or linked with.
+    /// Returns the channel that this one was dialled by or linked with.
     pub(crate) fn partner(&self) -> Option<&UniqueId> {
         if let Self::Dialled { by, .. } = self {
             return by.as_ref();
@@ -132,13 +132,13 @@ impl FactKind {
         self.link().map(|(with, _)| with)
     }
 
-    /// Whether this is a hang-up in one of its forms.
+    /// Returns `true` for a hang-up in one of its forms.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
     }
 }
 
-/// Whether one of the facts is so.
+/// Returns `true` when one of the facts is so.
 pub(crate) fn any(facts: &[Fact], is: impl Fn(&FactKind) -> bool) -> bool {
     facts.iter().any(|fact| is(&fact.what))
 }
@@ -203,7 +203,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     })
 }
 
-/// What it tells beside the fact.
+/// Returns the detail that an event has beside its fact.
 pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
     if let Kind::Hangup { cause } = kind {
         return cause.map(Note::Cause);

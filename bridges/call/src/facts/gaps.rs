@@ -15,28 +15,30 @@ const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
 pub(crate) struct Blind {
     /// The last moment at which the stream was whole.
     pub(crate) from: EventTime,
-    /// When it went on; `None` while it has not.
+    /// Moment at which the stream went on; `None` while it has not.
     pub(crate) until: Option<EventTime>,
 }
 
 impl Blind {
-    /// It was so short that nobody can have left a conversation, called somebody and come back.
+    /// Returns `true` for a gap so short that nobody can have left a conversation, called somebody
+    /// and come back.
     pub(crate) fn is_short(&self) -> bool {
         self.until
             .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
     }
 }
 
-/// What may be missed of a call, and why.
+/// Causes for which something of a call may be missed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gaps {
     /// Times in which nobody listened while it was open.
     #[serde(default)]
     pub(crate) blinds: Vec<Blind>,
-    /// When listening had begun anew, if one of its channels was first heard of after that.
+    /// Moment at which reception had begun anew, if one of the call's channels was first met after
+    /// that.
     #[serde(default)]
     pub(crate) late: Option<EventTime>,
-    /// It was given out as far as it is known, though its end was not heard.
+    /// Set once the call was given out as far as it is known, though its end was not received.
     #[serde(default)]
     pub(crate) overdue: bool,
     /// The channel of its linkedid, never heard of, is not up any more.
@@ -72,12 +74,12 @@ impl Gaps {
     }
 }
 
-/// What an open call knows of the process that it is a call of.
+/// Facts that an open call keeps of the process that it is a call of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u64>,
-    /// When it said last that it lives.
+    /// Time of the process's last message that it lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
     /// The least number of an event of the call, and the event of the greatest.

@@ -53,24 +53,24 @@ impl TextHistory {
         self.0.retain(|stamped| keep(&stamped.text));
     }
 
-    /// Whether this text was heard.
+    /// Returns `true` when this text was noted.
     pub(crate) fn has(&self, text: &str) -> bool {
         self.0.iter().any(|known| known.text == text)
     }
 
-    /// In the order of their first times.
+    /// Returns the texts in the order of their first times.
     pub(crate) fn by_time(&self) -> Vec<&Stamped> {
         let mut all: Vec<&Stamped> = self.0.iter().collect();
         all.sort_by_key(|stamped| stamped.at);
         all
     }
 
-    /// The one heard first.
+    /// Returns the text with the earliest time.
     pub(crate) fn first(&self) -> Option<&Stamped> {
         self.0.iter().min_by_key(|stamped| stamped.at)
     }
 
-    /// In the order told.
+    /// Iterates over the texts in the order in which they were noted.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
         self.0.iter()
     }
@@ -88,9 +88,9 @@ pub(crate) struct SeenVariable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leg {
     pub(crate) id: UniqueId,
-    /// Its first sign of life.
+    /// Time of the channel's first sign of life.
     pub(crate) first: EventTime,
-    /// Its last sign of life.
+    /// Time of the channel's last sign of life.
     pub(crate) last: EventTime,
     pub(crate) names: TextHistory,
     pub(crate) linkedids: TextHistory,
@@ -105,22 +105,22 @@ pub(crate) struct Leg {
     #[serde(flatten)]
     pub(crate) applications: Applications,
     pub(crate) facts: Vec<Fact>,
-    /// How many of its facts were known at each gap.
+    /// Number of the channel's facts that were known at each gap.
     #[serde(default)]
     pub(crate) blinds: Vec<usize>,
-    /// What the PBX says of it beside its name.
+    /// Traits that the PBX reports beside the channel's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traits: Option<Box<LegTraits>>,
 }
 
-/// What an event did to a channel.
+/// Effect of an event on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing new.
+    /// The event added nothing to the channel.
     Nothing,
     /// The same fact was known.
     Doubled,
-    /// Something was learned.
+    /// The event added a fact or a text.
     Learned,
     /// The channel hung up, and was not known to have.
     HungUp,
@@ -152,7 +152,7 @@ impl Leg {
         [names, linkedids, callers, &self.extens, &self.userfields]
     }
 
-    /// As [`Leg::texts`], in the same order.
+    /// Returns the histories of [`Leg::texts`], in the same order, to be changed.
     pub(crate) fn texts_mut(&mut self) -> [&mut TextHistory; 5] {
         [
             &mut self.names,
@@ -208,7 +208,7 @@ impl Leg {
         }
     }
 
-    /// It ended, though nobody heard it.
+    /// Notes that the channel ended, though no event of that was received.
     pub(crate) fn gone(&mut self, at: EventTime) {
         let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
         self.facts.push(gone);
@@ -221,13 +221,13 @@ impl Leg {
         old && !name.is_empty() && !self.names.has(name)
     }
 
-    /// Its birth was heard.
+    /// Returns `true` when an event of the channel's birth was received.
     pub(crate) fn is_born(&self) -> bool {
         any(&self.facts, |what| matches!(what, FactKind::Born(_)))
             || self.traits.as_ref().is_some_and(|it| it.fresh)
     }
 
-    /// It was in no bridge, or has left the last that it was in.
+    /// Returns `true` when the channel was in no bridge, or has left the last that it was in.
     pub(crate) fn is_away(&self) -> bool {
         let hears = |what: &FactKind| {
             let passage = what.passage().map(|passage| passage.enters);
@@ -239,7 +239,7 @@ impl Leg {
         last.is_none_or(|(_, hears)| !hears)
     }
 
-    /// It was in this bridge once.
+    /// Returns `true` when the channel was in this bridge once.
     pub(crate) fn was_in(&self, name: &str) -> bool {
         let enters =
             |what: &FactKind| matches!(what, FactKind::Enter { bridge, .. } if bridge == name);
@@ -255,19 +255,20 @@ impl Leg {
         UniqueId::epoch_in(self.id.as_str()).is_some_and(|epoch| epoch > moment)
     }
 
-    /// It has hung up.
+    /// Returns `true` once the channel has hung up.
     pub(crate) fn is_over(&self) -> bool {
         any(&self.facts, FactKind::is_end)
     }
 
-    /// When it hung up first, if it did.
+    /// Returns the time of the first hang-up; `None` while there is none.
     pub(crate) fn ended(&self) -> Option<EventTime> {
         let ends = self.facts.iter().filter(|fact| fact.what.is_end());
         ends.map(|fact| fact.at).min()
     }
 
-    /// It was seen to do something: more than a scrap that came after its end, and more than
-    /// leaving something under a stand-in, whose own id may have left already.
+    /// Returns `true` when the channel was seen to do something: more than a scrap that came after
+    /// its end, and more than leaving something under a stand-in, whose own id may have left
+    /// already.
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         any(&self.facts, |what| match what {
@@ -277,7 +278,7 @@ impl Leg {
         })
     }
 
-    /// It is up, or could be.
+    /// Returns `true` when the channel is up, or could be.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_over() && (self.is_real() || self.is_telephone())
     }
@@ -295,7 +296,7 @@ impl Leg {
         endpoints.of_line(self.name(), self.traits.as_ref().map(|it| &it.line))
     }
 
-    /// What it is.
+    /// Returns the part that the channel has in a call.
     pub(crate) fn party<'e>(&self, endpoints: &'e Endpoints) -> Party<'e> {
         let line = self.traits.as_ref().map(|it| &it.line);
         trunk::party_of_line(self.name(), line, endpoints)
@@ -388,8 +389,8 @@ impl Leg {
     }
 }
 
-/// Whether an id is no unique id, but made of the channel's name, because a frame that was cut
-/// told no more: `PJSIP/city-00000073@1795164017`.
+/// Returns `true` for an id that is no unique id, but made of the channel's name, because a frame
+/// that was cut had no more: `PJSIP/city-00000073@1795164017`.
 pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
     let rest = id.strip_prefix(name).filter(|_| !name.is_empty());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))

@@ -31,7 +31,7 @@ pub(crate) struct OpenCall {
     pub(crate) names: Renamings,
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
-    /// What leads to this call: unique ids and linkedids, bridges, Local channels.
+    /// Texts that lead to this call: unique ids and linkedids, bridges, Local channels.
     pub(crate) ties: Ties,
     #[serde(flatten)]
     pub(crate) times: Times,
@@ -41,7 +41,7 @@ pub(crate) struct OpenCall {
     pub(crate) parts: Parts,
     #[serde(flatten)]
     pub(crate) gaps: Gaps,
-    /// It was in a conference, which anybody may join.
+    /// Set when the call was in a conference, which anybody may join.
     #[serde(default)]
     pub(crate) conference: bool,
     /// The process of the PBX that it is a call of.
@@ -52,7 +52,7 @@ pub(crate) struct OpenCall {
     pub(crate) cel_bridges: bool,
 }
 
-/// How much a call holds.
+/// Amounts of facts and bytes that a call holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Size {
     /// Facts that found no room.
@@ -72,13 +72,13 @@ impl Size {
     }
 }
 
-/// What was given out of a call while the rest of it goes on.
+/// State of a call of which parts are given out while the rest of it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts {
     /// Parts of it were given out already.
     #[serde(default)]
     pub(crate) relieved: bool,
-    /// It is such a part.
+    /// Set on a part that was given out.
     #[serde(skip)]
     pub(crate) past: bool,
     /// Channels still in it by whose id such a part is known.
@@ -108,13 +108,13 @@ impl Ties {
     }
 }
 
-/// What an event did to a call.
+/// Effect of an event on a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallEffect {
     pub(crate) effect: Effect,
     /// A channel was met for the first time.
     pub(crate) new_leg: bool,
-    /// There is something that was not known before.
+    /// Set when the call holds something that it did not before.
     pub(crate) changed: bool,
 }
 
@@ -216,7 +216,7 @@ impl OpenCall {
         renamed.collect()
     }
 
-    /// What was told of a channel under a stand-in becomes its own.
+    /// Gives the channel `id` what was noted of it under a stand-in.
     pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
             && let Some(other) = self.legs.remove(stand_in)
@@ -245,8 +245,8 @@ impl OpenCall {
         self.unheard_root().is_none() && self.legs.values().any(outside)
     }
 
-    /// This channel of it was seen to do something, and has not hung up: so the call is open,
-    /// whatever its other channels are.
+    /// Returns `true` when this channel was seen to do something, and has not hung up: so the call
+    /// is open, whatever its other channels are.
     pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {
         let leg = self.legs.get(id);
         leg.is_some_and(|leg| leg.is_real() && !leg.is_over())
@@ -313,8 +313,8 @@ impl OpenCall {
             && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// It is told backwards, and its beginning is still to come: not that of a call which was
-    /// listed as going on.
+    /// Returns `true` for a call that comes backwards, with its beginning still to come: not that
+    /// of a call which was listed as going on.
     pub(crate) fn awaits_beginning(&self) -> bool {
         let listed = |leg: &Leg| leg.traits.as_ref().is_some_and(|it| it.listed);
         self.times.backwards
@@ -341,8 +341,8 @@ impl OpenCall {
         texts.find(|linkedid| !is_known(linkedid))
     }
 
-    /// It has heard a user field in which a lead can stand: a lead is a number, and the record of
-    /// a consultation may come first with `lead=` and nothing after it.
+    /// Returns `true` when the call has a user field in which a lead can stand: a lead is a number,
+    /// and the record of a consultation may come first with `lead=` and nothing after it.
     pub(crate) fn has_userfield(&self) -> bool {
         let of_legs = self.legs.values().flat_map(|leg| leg.userfields.iter());
         let of_legs = of_legs.map(|field| field.text.as_str());
@@ -367,13 +367,13 @@ impl OpenCall {
         legs.filter(move |leg| local_pair(leg.name()) == Some(pair))
     }
 
-    /// When the first half of this Local was first heard of.
+    /// Returns the time at which the first half of this Local was first met.
     pub(crate) fn began_local(&self, pair: &str) -> Option<EventTime> {
         self.halves(pair).map(|leg| leg.first).min()
     }
 
-    /// Whether both halves of this Local were here and had hung up long before `at`: the name is
-    /// free again.
+    /// Returns `true` when both halves of this Local were here and had hung up long before `at`:
+    /// the name is free again.
     pub(crate) fn has_ended_local(&self, pair: &str, at: EventTime) -> bool {
         let mut halves = self.halves(pair).map(Leg::ended);
         let long_ago = |half: Option<Option<EventTime>>| {

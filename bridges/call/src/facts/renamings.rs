@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often one name may go from channel to channel.
+/// Number of times that one name may go from channel to channel.
 const CHANGES_MAX: usize = 64;
 
-/// Who had which name when.
+/// The channels that had each name, by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Renamings {
     /// Names that its channels took on later.
     #[serde(default)]
     pub(crate) renamed_to: BTreeSet<SmolStr>,
-    /// Who had each of these names from when on, in the order of time, after who was met with it
-    /// first.
+    /// The channels that had each of these names, with the time from which on, in the order of
+    /// time; without the one that was met with it first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named: BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>,
 }

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 /// The moments of a call by which it is judged to be over, or silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// Its first event arrived within 5 s of its own time.
+    /// Set when the call's first event arrived within 5 s of its own time, and none since came late
+    /// from a source that keeps them.
     pub(crate) live: bool,
     /// Time of its first event, and when that arrived.
     pub(crate) opened: EventTime,
     pub(crate) opened_arrived: EventTime,
-    /// When the last event arrived, and the latest time of an event.
+    /// Arrival of the last event, and, in `latest`, the latest time of an event.
     #[serde(rename = "heard_arrived")]
     pub(crate) latest_arrived: EventTime,
     #[serde(rename = "heard")]
@@ -19,12 +20,12 @@ pub(crate) struct Times {
     /// The last event heard was older than one before it.
     #[serde(default)]
     pub(crate) backwards: bool,
-    /// When the last channel hung up or came, in both clocks.
+    /// Time at which the last channel hung up or came, in both clocks.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
-    /// How often the time of arrival was taken for an event's own.
+    /// Events of which the time of arrival was taken for their own.
     pub(crate) clamped: u32,
-    /// When the PBX was last heard to say that no channel of its linkedid is left.
+    /// Time of the last `LINKEDID_END`, by which no channel of the linkedid is left.
     #[serde(default)]
     pub(crate) linkedid_ended: Option<EventTime>,
     /// Events whose time is that of no clock.

@@ -10,18 +10,18 @@ use smol_str::SmolStr;
 /// Each value as it was told first: destinations, numbers and profiles change with a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LegTraits {
-    /// When the earliest of the events that told of it was.
+    /// Time of the earliest event that had traits of the channel.
     at: EventTime,
     #[serde(flatten)]
     pub(crate) line: LineTraits,
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub(crate) dialled: SmolStr,
-    /// It was heard of before anything could have been missed.
+    /// Set when the channel was met before anything of it could have been missed.
     pub(crate) fresh: bool,
-    /// It was linked with one other in all its life.
+    /// Set when the channel was linked with one other in all its life.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) sole: bool,
-    /// It was up already when it was heard of first.
+    /// Set when the channel was up already when it was met.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

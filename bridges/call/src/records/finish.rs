@@ -86,7 +86,8 @@ impl Folding<'_, '_> {
         }
     }
 
-    /// As with channel events: what carried an outside number and belongs to no trunk.
+    /// Collects, as with channel events, the prefixes of channels that carried an outside number
+    /// and belong to no trunk.
     fn unmatched(&self) -> Vec<String> {
         let mut found = Unmatched::default();
         let internal = self.plan.direction == Direction::Internal;
@@ -106,7 +107,7 @@ impl Folding<'_, '_> {
         found.prefixes()
     }
 
-    /// Of several channels of the customer: the one that was connected longest, else the last.
+    /// Returns the channel of the customer that was connected longest, else the last.
     fn main_customer(&self) -> usize {
         let talked = |i: usize| talk::talk(self.records, self.channels, &[i]).total;
         let customers = self.plan.customers.iter().copied();
@@ -200,15 +201,16 @@ impl Folding<'_, '_> {
         found.map(|(number, _)| number)
     }
 
-    /// What the customer dialled, as far as the dialplan has put it into a column of its own: the
-    /// record's destination is the last of the steps that the dialplan took.
+    /// Returns the number that the customer dialled, as far as the dialplan has put it into a
+    /// column of its own: the record's destination is the last of the steps that the dialplan took.
     fn did(&self, customer: &Channel<'_>) -> Option<String> {
         let mut dids = customer.own.iter().map(|record| &record.did);
         let did = dids.find(|did| is_did(did))?;
         (self.plan.direction == Direction::Inbound).then(|| did.clone())
     }
 
-    /// What was dialled first, where the records of the trunk's channel name no number.
+    /// Returns the number that was dialled first, where the records of the trunk's channel name
+    /// none.
     fn dialled_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
         let own = self.plan.own.iter().filter(|record| !record.was_called());
         let mut texts = own.map(|record| record.destination.as_str());
@@ -284,8 +286,8 @@ impl Folding<'_, '_> {
         ids.into_iter().filter(|id| !known.contains(&id)).collect()
     }
 
-    /// Those of the customer's own channel where it has one, for a record with another customer
-    /// tells of both; else those of all records.
+    /// Returns the user fields of the customer's own channel where it has one, for a record with
+    /// another customer is of both; else those of all records.
     fn userfields(&self) -> Vec<String> {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let trunk = |name: &str| {

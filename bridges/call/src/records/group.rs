@@ -22,7 +22,7 @@ pub(super) const FAR_APART: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Group {
     pub(super) records: Vec<Record>,
-    /// When the last record arrived.
+    /// Arrival of the last record, by our own clock.
     pub(super) arrived: EventTime,
     /// Records that found no room.
     pub(super) dropped: u32,
@@ -57,7 +57,7 @@ impl Group {
         ends.max().unwrap_or(self.arrived)
     }
 
-    /// Its last record arrived soon after its end: it happens now.
+    /// Returns `true` when the last record arrived soon after its end: the call happens now.
     pub(super) fn is_live(&self) -> bool {
         self.arrived <= self.end().plus(LIVE)
     }
@@ -83,7 +83,7 @@ impl Group {
         self.records.iter().any(dialled_half) || self.records.iter().all(Record::is_dialled_side)
     }
 
-    /// Whether a trunk took part.
+    /// Returns `true` when a trunk took part.
     pub(super) fn has_trunk(&self, endpoints: &trunk::Endpoints) -> bool {
         let mut legs = self.records.iter().flat_map(|it| &it.legs);
         let mut names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
@@ -105,7 +105,7 @@ impl Group {
         }
     }
 
-    /// Whether the record's channel was in a room while one of these was.
+    /// Returns `true` when the record's channel was in a room while one of these was.
     fn shares_room(&self, record: &Record) -> bool {
         let own = record.rooms();
         let theirs = self.records.iter().flat_map(Record::rooms);
@@ -115,7 +115,8 @@ impl Group {
         })
     }
 
-    /// Whether this record, which names a channel that one of these names, means the same one.
+    /// Returns `true` when this record, which names a channel that one of these names, means the
+    /// same one.
     fn shares_channel(&self, record: &Record) -> bool {
         self.records.iter().any(|known| same_channel(known, record))
     }

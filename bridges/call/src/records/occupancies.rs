@@ -15,7 +15,7 @@ use super::record::Record;
 use crate::trunk::local_pair;
 use std::time::Duration;
 
-/// Times are whole seconds.
+/// Error of times that are whole seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Gives each record to the channel whose it is.

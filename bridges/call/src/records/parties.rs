@@ -44,7 +44,8 @@ impl<'a> Channel<'a> {
         Some((RawNumber::new(text, false), "the record's destination"))
     }
 
-    /// When it was answered, where the record of its beginning says so.
+    /// Returns the time at which the channel was answered, where the record of its beginning has
+    /// it.
     pub(super) fn answered_at(&self) -> Option<EventTime> {
         let births = self.own.iter().filter(|record| record.is_birth());
         births.filter_map(|record| record.answer).min()
@@ -99,8 +100,8 @@ fn order(record: &Record) -> impl Ord {
     )
 }
 
-/// As everywhere; and an `Agent/1001` of Asterisk before 12 stands for the telephone at which
-/// that agent sat.
+/// Returns the part of a channel, as everywhere; but an `Agent/1001` of Asterisk before 12 stands
+/// for the telephone at which that agent sat.
 fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     let agent = || {
         name.strip_prefix("Agent/")

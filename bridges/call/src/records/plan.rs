@@ -70,8 +70,9 @@ fn oldest(records: &[&Record]) -> Option<UniqueId> {
     oldest.or_else(|| records.first()?.made_id())
 }
 
-/// What a second customer's call is known by: the unique id of the customer's channel, which a
-/// record tells only of a channel that is not its destination.
+/// Returns the id of a second customer's call: the unique id of the customer's channel, which
+/// stands only in the record of a channel that is not its destination; else one made of name and
+/// start.
 fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
     let own = channel.own.iter();
     let mut ids = own.filter_map(|record| UniqueId::new(record.uniqueid.as_str()));

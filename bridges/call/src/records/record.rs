@@ -66,23 +66,24 @@ pub(super) struct Record {
     pub(super) app: String,
     pub(super) data: String,
     pub(super) userfield: String,
-    /// The disposition says `ANSWERED`.
+    /// Set when the disposition is `ANSWERED`.
     pub(super) answered: bool,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
-    /// When what is billed began: whoever was there, from then on somebody answered.
+    /// Beginning of the billed seconds: whoever was there, from then on somebody answered.
     pub(super) billed_from: EventTime,
-    /// When the channel was answered, if it was.
+    /// Time at which the channel was answered, if it was.
     pub(super) answer: Option<EventTime>,
     /// The start is absolute; else it stands for a local time of an unknown zone.
     pub(super) placed: bool,
-    /// Of a record that tells of one channel: that channel, and those that it names.
+    /// Channel that the record is of, and those that it names; empty of a record of a path between
+    /// two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) legs: Vec<Leg>,
 }
 
 impl Record {
-    /// Of a CDR that arrived at this moment; `None` when it names no channel.
+    /// Reads a CDR that arrived at this moment; `None` when it names no channel.
     pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let channel = unmarked(&cdr.channel);
         if channel.is_empty() {
@@ -127,7 +128,7 @@ impl Record {
         all.filter(|id| !id.is_empty())
     }
 
-    /// What its channels are found by: both halves of a Local channel by one name.
+    /// Names that the record's channels are found by: both halves of a Local channel by one name.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let names = [&self.channel, &self.dest].into_iter();
         let names = names.filter(|name| !name.is_empty());
@@ -154,7 +155,8 @@ impl Record {
         self.app.eq_ignore_ascii_case("AppDial")
     }
 
-    /// It goes on with another party after a transfer by feature code (Asterisk before 12).
+    /// Returns `true` for a record that goes on with another party after a transfer by feature code
+    /// (Asterisk before 12).
     pub(super) fn is_transferred(&self) -> bool {
         self.app.eq_ignore_ascii_case(TRANSFERRED)
     }
@@ -164,8 +166,8 @@ impl Record {
         self.is_dialled_side() || self.app.eq_ignore_ascii_case("AppDial2")
     }
 
-    /// Its two channels heard each other: from when to when. A queue or an announcement that
-    /// answered has no second channel, or says that it was not answered.
+    /// Returns the span in which the record's two channels heard each other. A queue or an
+    /// announcement that answered has no second channel, or says that it was not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
         let app = self.app.as_str();
         let nobody = is_one_of(&CONNECTS_NOBODY, app);
@@ -186,7 +188,7 @@ impl Record {
         UniqueId::new(format!("{channel}@{start}/{}", self.destination))
     }
 
-    /// It tells the beginning of its channel's life.
+    /// Returns `true` for the record of the beginning of its channel's life.
     pub(super) fn is_birth(&self) -> bool {
         birth(&self.uniqueid).is_some_and(|born| self.start <= born.plus(BIRTH_SLACK))
     }

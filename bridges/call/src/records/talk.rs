@@ -32,7 +32,7 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
     })
 }
 
-/// What a record connects: not before its destination was answered itself.
+/// Returns the channels that a record connects: not before its destination was answered itself.
 fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let (from, to) = record.talk()?;
     let at = |name: &str| channels.iter().position(|channel| channel.name == name);
@@ -47,7 +47,8 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     })
 }
 
-/// When the destination entered the conference that the record is of, by its own record.
+/// Returns the time at which the destination entered the conference that the record is of, by its
+/// own record.
 fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
     if !is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app) {
         return None;

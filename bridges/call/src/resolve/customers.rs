@@ -154,7 +154,7 @@ pub(crate) fn by_customer(
     outbound.chain(inbound).collect()
 }
 
-/// What of `all` belongs to each of these calls: to the first what is none of the others'.
+/// Divides `all` among these calls: to the first goes what is none of the others'.
 pub(crate) fn apart(
     all: usize,
     plans: &[(Direction, Vec<usize>)],

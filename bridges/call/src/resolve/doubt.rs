@@ -17,7 +17,7 @@ use crate::resolve::linked::AT_ONCE;
 use crate::trunk::local_pair;
 use crate::units::UniqueId;
 
-/// Why something of the call may be missing; `None` if nothing is.
+/// Returns the reason why something of the call may be missing; `None` if nothing is.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
     if let Some(blind) = long.filter(|_| caught_up) {
@@ -60,13 +60,13 @@ fn words(call: &OpenCall, blind: &Blind) -> String {
     }
 }
 
-/// What is told of a channel before a gap, and after it.
+/// Divides the facts of a channel into those before a gap and those after it.
 fn split(leg: &Leg, seen: usize) -> (&[Fact], &[Fact]) {
     leg.facts.split_at(seen.min(leg.facts.len()))
 }
 
-/// It was dialled before each gap, and that ended after it: nobody talked meanwhile, neither on it
-/// nor on whoever dialled it.
+/// Returns `true` when the channel was dialled before each gap, and that ended after it: nobody
+/// talked meanwhile, neither on it nor on whoever dialled it.
 fn rang_on(leg: &Leg) -> bool {
     let ended = |facts| any(facts, |what| *what == FactKind::DialEnded);
     let dialled = |facts| any(facts, |what| matches!(what, FactKind::Dialled { .. }));
@@ -78,8 +78,8 @@ fn rang_on(leg: &Leg) -> bool {
         })
 }
 
-/// Whether two telephones that were there before a gap, and in no bridge, met in this one after it:
-/// then it is the first of both.
+/// Returns `true` when two telephones that were there before a gap, and in no bridge, met in this
+/// one after it: then it is the first of both.
 fn is_first(call: &OpenCall, bridge: &str) -> bool {
     let rang = |leg: &&Leg| {
         let (before, after) = split(leg, leg.blinds.last().copied().unwrap_or(0));
@@ -93,8 +93,9 @@ fn is_first(call: &OpenCall, bridge: &str) -> bool {
     call.legs.values().filter(rang).count() > 1
 }
 
-/// At each gap the channel was over; or in a bridge that it left after the gap; or it was plain how
-/// it came to be, and it entered after the gap what is for `sure` its first bridge.
+/// Returns `true` when, at each gap, the channel was over; or in a bridge that it left after the
+/// gap; or it was plain how it came to be, and it entered after the gap what is for `sure` its
+/// first bridge.
 fn is_well_reported(
     leg: &Leg,
     sure: &impl Fn(&str) -> bool,
@@ -126,9 +127,9 @@ fn is_well_reported(
     })
 }
 
-/// Where the PBX says of a channel since when it has been linked with whom, and says it once more
-/// after each gap: the link was told before it, or nobody had answered by its end, or there was no
-/// other link.
+/// Returns `true` where the PBX gives the time since which the channel has been linked, and with
+/// whom, once more after each gap: the link was reported before it, or nobody had answered by its
+/// end, or there was no other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     let over = |seen| any(split(leg, seen).0, FactKind::is_end);
     if leg.blinds.iter().all(|&seen| over(seen)) {
@@ -163,7 +164,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     })
 }
 
-/// It called in, or was seen to be dialled.
+/// Returns `true` when the channel called in, or was seen to be dialled.
 fn is_begun(facts: &[Fact]) -> bool {
     use ChannelState::{PreRing, Ring};
     any(facts, |what| {

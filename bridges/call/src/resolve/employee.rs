@@ -51,7 +51,7 @@ pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employe
     }
 }
 
-/// Why a call is put down to nobody.
+/// Returns the reason why a call is put down to nobody.
 pub(super) fn none_words(legs: &[&View<'_>], plan: &Plan) -> &'static str {
     let dialled = plan
         .own

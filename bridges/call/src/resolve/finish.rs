@@ -80,8 +80,9 @@ pub(super) fn finish(
     }
 }
 
-/// What carried an outside number and belongs to no trunk. A telephone may show an outside number
-/// of the company's; so who called in counts only where no trunk took part at all.
+/// Collects the prefixes of channels that carried an outside number and belong to no trunk. A
+/// telephone may show an outside number of the company's; so who called in counts only where no
+/// trunk took part at all.
 fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let mut found = Unmatched::default();
     for &i in &plan.own {
@@ -127,7 +128,7 @@ fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Grounds) ->
     Some(number.raw)
 }
 
-/// What the channel shows in place of the number, where nothing tells what was dialled.
+/// Returns the number that the channel shows, where nothing says which was dialled.
 fn shown_number(customer: &View<'_>, why: &mut Grounds) -> Option<RawNumber> {
     let number = number::shown(customer)?;
     why.0.retain(|because| because.value != "clientPhone");
@@ -157,7 +158,7 @@ fn trunk_of(customer: &View<'_>, why: &mut Grounds) -> Option<String> {
     Some(trunk)
 }
 
-/// Why the beginning of a call is not known; `None` if it is.
+/// Returns the reason why the beginning of a call is not known; `None` if it is.
 fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let listed = |&i: &usize| legs[i].leg.traits.as_ref().is_some_and(|it| it.listed);
     // Of a call that went on already, whoever was in it may have been elsewhere before.
@@ -194,8 +195,9 @@ fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     })
 }
 
-/// Why nobody can tell how long the call lasted: a channel of the customer did something before it
-/// was born, or after it had hung up, so the PBX's clock was set back in between.
+/// Returns the reason why nobody can say how long the call lasted: a channel of the customer did
+/// something before it was born, or after it had hung up, so the PBX's clock was set back in
+/// between.
 fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let contradicts = |&i: &usize| {
         let leg = legs[i];
@@ -221,7 +223,7 @@ fn set_back() -> String {
     "the PBX's clock was set back during the call".to_owned()
 }
 
-/// Of several channels of the customer: the one that was connected, else the one tried last.
+/// Returns the channel of the customer that was connected longest, else the one tried last.
 fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
     if let [only] = plan.customers.as_slice() {
         return *only;

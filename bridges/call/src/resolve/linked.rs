@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Two accounts of the beginning of one link are so near to each other.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A span of time.
+/// A span of time, from its beginning to its end.
 type Span = (EventTime, EventTime);
 
 /// Two channels, as indices, and when they were linked.
@@ -81,7 +81,7 @@ fn is_of_links(what: &FactKind) -> bool {
     what.link().is_some() || matches!(what, FactKind::Consults { .. })
 }
 
-/// When the channel was over, as far as is known.
+/// Returns the time at which the channel was over, as far as is known.
 fn end(leg: &Leg) -> EventTime {
     leg.ended().unwrap_or(leg.last)
 }
@@ -151,8 +151,8 @@ fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
     (from < link.to).then_some((from, link.to))
 }
 
-/// When each channel was away from what it was linked with before, because it consulted a third: at
-/// most until whoever it dialled for that has hung up.
+/// Returns the spans in which each channel was away from what it was linked with before, because it
+/// consulted a third: at most until whoever it dialled for that has hung up.
 fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
     let of = |leg: &&Leg| {
         let reports = leg.facts.iter().filter_map(|fact| match fact.what {
@@ -175,7 +175,8 @@ fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
     legs.iter().map(of).collect()
 }
 
-/// When the last of those hung up whom this channel dialled in the span; `None` if one is still up.
+/// Returns the time at which the last of those hung up whom this channel dialled in the span;
+/// `None` if one is still up.
 fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTime> {
     let dialled = legs.iter().filter(|leg| {
         let by_it = |what: &FactKind| {
@@ -187,7 +188,7 @@ fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTim
     ends?.into_iter().max()
 }
 
-/// What is left of a span without others.
+/// Cuts other spans out of one, and returns the rest of it.
 fn without(span: Option<Span>, mut away: Vec<Span>) -> Vec<Span> {
     let Some((mut from, to)) = span else {
         return Vec::new();

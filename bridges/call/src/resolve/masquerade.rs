@@ -22,10 +22,10 @@ use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The channels by telephone.
+/// The channels of a call, by telephone.
 pub(super) struct Occupancies {
     pub(super) legs: Vec<Leg>,
-    /// As of [`OpenCall::joined`], with those that changed places.
+    /// Pairs of [`OpenCall::joined`], with those that changed places.
     pub(super) joined: BTreeSet<(UniqueId, UniqueId)>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
     Some(Occupancies { legs, joined })
 }
 
-/// It says who sits where, or with whom: no later release tells that.
+/// Returns `true` for a fact that says who sits where, or with whom: no later release has those.
 fn is_of_occupants(what: &FactKind) -> bool {
     let moves = matches!(what, FactKind::Renamed { .. } | FactKind::Transfers { .. });
     moves || what.link().is_some()
@@ -92,7 +92,7 @@ impl<'a> ChannelOccupancy<'a> {
         leg
     }
 
-    /// Who had it at that moment.
+    /// Returns the telephone that had this unique id at that moment.
     fn who(&self, at: EventTime) -> usize {
         let sits = self.sits.iter().rev().find(|(from, _)| *from <= at);
         sits.unwrap_or(&self.sits[0]).1
@@ -218,7 +218,7 @@ fn change(
     Some((here, there))
 }
 
-/// When a link of two places was told to begin or end, and by whom.
+/// Report that a link of two places began (`true`) or ended: its time, and its vocabulary.
 type LinkReport = (EventTime, Origin, bool);
 
 fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<LinkReport>> {
@@ -238,8 +238,9 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<L
     links
 }
 
-/// When a telephone handed a call over on another of its channels, and the places of it in that
-/// call: it hears nobody there any more, though the masquerade may come much later.
+/// Returns the moments at which a telephone handed a call over on another of its channels, with the
+/// places of it in that call: it hears nobody there any more, though the masquerade may come much
+/// later.
 fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     let mut left = Vec::new();
     for occupancy in occupancies {

@@ -150,7 +150,7 @@ pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     in_dial_string(named.or(only)?, peer)
 }
 
-/// What stands between the slash and the suffix of a channel's name.
+/// Returns the text between the slash and the suffix of a channel's name.
 fn peer(name: &str) -> &str {
     let rest = name.split_once('/').map_or(name, |(_, rest)| rest);
     let device = rest.split('/').next().unwrap_or(rest);
@@ -192,8 +192,8 @@ fn bare(segment: &str) -> Option<&str> {
     (clean && is_number(text)).then_some(text)
 }
 
-/// Whether a text can be somebody's number: `anonymous`, `<unknown>`, the empty text and `s` are
-/// none.
+/// Returns `true` when a text can be somebody's number: `anonymous`, `<unknown>`, the empty text
+/// and `s` are none.
 pub(crate) fn is_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }

@@ -7,7 +7,7 @@ use crate::trunk;
 use crate::units::UniqueId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sets that grow together.
+/// Disjoint sets of indices that grow together.
 #[derive(Debug)]
 pub(crate) struct Sets(Vec<usize>);
 

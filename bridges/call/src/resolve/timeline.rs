@@ -54,7 +54,8 @@ fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
         .collect()
 }
 
-/// As many as there is room for: the customer's first, then other real parties', then plumbing.
+/// Chooses as many channels as there is room for: the customer's first, then other real parties',
+/// then plumbing.
 fn kept(legs: &[&View<'_>], plan: &Plan, shown: &[usize]) -> Vec<usize> {
     let mut ranked = shown.to_vec();
     ranked.sort_by_key(|i| (!plan.customers.contains(i), !legs[*i].party.is_real(), *i));
@@ -124,7 +125,7 @@ impl Drawing<'_> {
             .collect()
     }
 
-    /// As many of them as there is room for; the rest is counted.
+    /// Keeps as many entries as there is room for; the rest is counted.
     fn fitting<T>(&mut self, mut entries: Vec<T>) -> Vec<T> {
         let most = entries.len().min(self.room);
         self.room -= most;
@@ -135,7 +136,7 @@ impl Drawing<'_> {
     }
 }
 
-/// What happened to a channel, by time: whatever two vocabularies tell of, once.
+/// Returns the moments of a channel, by time: whatever both vocabularies report, once.
 fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let mut all: Vec<Moment> = Vec::new();
     let mut states: BTreeMap<&str, Moment> = BTreeMap::new();

@@ -29,7 +29,7 @@ struct BridgeMove<'a> {
 }
 
 impl BridgeMove<'_> {
-    /// It tells of both sides, and names neither.
+    /// Returns `true` for a step that both sides of a bridge make, of which neither is named.
     fn is_of_both(&self) -> bool {
         self.peers == [WHO_ANSWERED]
     }
@@ -45,7 +45,7 @@ struct Group<'a> {
     members: BTreeSet<usize>,
     /// Named as being there, and not yet heard to enter.
     expected: BTreeSet<&'a str>,
-    /// When somebody entered or left last.
+    /// Time at which somebody entered or left last.
     changed: Option<EventTime>,
 }
 
@@ -110,7 +110,7 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
 
 struct Meeting<'l, 'a> {
     legs: &'l [&'a Leg],
-    /// `Peer` is written.
+    /// Set when the source writes `Peer`.
     has_peers: bool,
     groups: Vec<Group<'a>>,
     /// The bridge each channel is in, and the one it left last.
@@ -188,9 +188,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
             .push((leg, Fact::new(step.at, Origin::Cel, what)));
     }
 
-    /// Of the channels that are up and in no bridge, the one that answered last before. In files
-    /// without fractions of a second several do at once: rather one that was made after this one,
-    /// and never the other half of its own Local channel.
+    /// Returns, of the channels that are up and in no bridge, the one that answered last before. In
+    /// files without fractions of a second several do at once: rather one that was made after this
+    /// one, and never the other half of its own Local channel.
     fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
         let own = pair(step.leg);

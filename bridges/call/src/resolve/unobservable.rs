@@ -19,7 +19,8 @@ use crate::trunk::local_pair;
 use crate::units::EventTime;
 use std::time::Duration;
 
-/// What CEL needs to tell of talk. One name that Asterisk 12 or later does not know turns CEL off.
+/// Reason of a call of which CEL reports no bridge. One name that Asterisk 12 or later does not
+/// know turns CEL off.
 const NO_BRIDGES: &str = "its CEL reports that they answered, and no bridge, so it is not known \
                           whether they talked: set events = ALL in cel.conf, or add \
                           BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) or \
@@ -40,14 +41,14 @@ const LED_AWAY: &str = "AsyncGoto/";
 /// The next bridge begins so soon after the last, where a transfer put it in its place.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// What the source tells of bridges.
+/// Ability of the source to report bridges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourceTraits {
     /// CEL has told of a bridge so far, in whatever call.
     pub(super) cel_bridges: bool,
-    /// It is of Asterisk 11 or older: telephones change their unique ids.
+    /// Set for Asterisk 11 or older: telephones change their unique ids.
     pub(super) old: bool,
-    /// As of [`is_moved`].
+    /// Result of [`is_moved`] for the open call.
     pub(super) moved: bool,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn is_moved(call: &OpenCall) -> bool {
         && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
-/// Why nobody can tell how this call went.
+/// Returns the reason why nobody can say how this call went.
 pub(super) fn unobservable(
     legs: &[&View<'_>],
     plan: &Plan,
@@ -91,7 +92,7 @@ fn is_of_cel(legs: &[&View<'_>]) -> bool {
     facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone)
 }
 
-/// When the channel answered first.
+/// Returns the time at which the channel answered first.
 fn up(leg: &Leg) -> Option<EventTime> {
     let facts = leg.facts.iter();
     let up = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
@@ -118,8 +119,8 @@ fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
     is_of_cel(legs) && plan.customers.iter().any(alone)
 }
 
-/// After channels were led away, the customer and another party were there side by side, in no
-/// bridge that was told.
+/// Returns `true` when, after channels were led away, the customer and another party were there
+/// side by side, in no bridge that is known.
 fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
     let led = legs.iter().filter(|leg| leg.name.starts_with(LED_AWAY));
     let Some(since) = led.map(|leg| leg.leg.first).min() else {
@@ -133,7 +134,8 @@ fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
     })
 }
 
-/// How long both were up at once after this moment, after the last bridge of both.
+/// Returns the time for which both were up at once after this moment, after the last bridge of
+/// both.
 fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
     let (Some(a_up), Some(b_up)) = (up(a.leg), up(b.leg)) else {
         return Duration::ZERO;

@@ -15,12 +15,12 @@ pub(super) struct BridgeStay<'a> {
     pub(super) to: EventTime,
 }
 
-/// What the source tells at all.
+/// Facts that the source has in its events at all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourceDetail {
-    /// When events happened.
+    /// Set when the events say when they happened.
     pub(super) times: bool,
-    /// Extensions, or callers' numbers.
+    /// Set when there are extensions, or callers' numbers.
     pub(super) numbers: bool,
 }
 
@@ -32,14 +32,14 @@ pub(super) struct View<'a> {
     pub(super) way: Way,
     /// The event that says so: its time, and words for it.
     pub(super) way_by: (EventTime, &'static str),
-    /// Its beginning was heard: its birth, or how it came to be.
+    /// Set when the beginning was received: the channel's birth, or how it came to be.
     pub(super) begun: bool,
-    /// Its hang-up, or the last sign of its life.
+    /// Time of the hang-up, or of the last sign of life.
     pub(super) end: EventTime,
     pub(super) stays: Vec<BridgeStay<'a>>,
     /// Time spent in holding bridges, where nobody hears anybody.
     pub(super) waits: Vec<BridgeStay<'a>>,
-    /// Its events came with times, so that it can be said how long they lasted.
+    /// Set when the events came with times, so that it can be said how long things lasted.
     pub(super) timed: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> View<'a> {
         first.map_or(self.leg.id.as_str(), |linkedid| &linkedid.text)
     }
 
-    /// It was born in nobody's call.
+    /// Returns `true` for a channel that was born in nobody's call.
     pub(super) fn is_root(&self) -> bool {
         self.first_linkedid() == self.leg.id.as_str()
     }
@@ -99,7 +99,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether the channel came in or was dialled, by which event, and whether that is known at all.
+/// Returns whether the channel came in or was dialled, with the event that shows it, and `true`
+/// where that is known for sure.
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {

@@ -22,16 +22,17 @@ const PORT: &str = "5060";
 /// Technologies of which no channel is anybody's, of PBXs that tell of each line what it is.
 const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local_stream"];
 
-/// What a PBX tells of a channel's line; unknown texts are empty.
+/// Traits of a channel's line, as the PBX reports them; unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineTraits {
-    /// It came in; else it was dialled, and has the context of whoever dialled it.
+    /// Set when the channel came in; else it was dialled, and has the context of whoever dialled
+    /// it.
     #[serde(default, rename = "inbound")]
     pub inbound: bool,
-    /// The gateway's name.
+    /// Name of the gateway that it was dialled over, or came in from.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub gateway: SmolStr,
-    /// The profile's name.
+    /// Name of the SIP stack's profile that carries it.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub profile: SmolStr,
     /// The context that it came in to.
@@ -45,7 +46,7 @@ pub struct LineTraits {
     pub extension: SmolStr,
 }
 
-/// What an endpoint is compared with; what says most comes last.
+/// Trait that an endpoint is compared with; the one that says most comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trait {
     Name,
@@ -56,7 +57,7 @@ pub(super) enum Trait {
 }
 
 impl Trait {
-    /// What this endpoint names, and the text to compare.
+    /// Returns the trait that this endpoint names, and the text to compare.
     pub(super) fn of(pattern: &str) -> (Self, &str) {
         let named = pattern.split_once('/');
         let of = match named.map(|(kind, _)| kind) {
@@ -84,7 +85,7 @@ impl LineTraits {
     }
 }
 
-/// Whether the address is the one meant: with a port, at that port.
+/// Returns `true` when the address is the one meant: with a port, at that port.
 fn is_address(pattern: &str, address: &str) -> bool {
     let (host, port) = split(address);
     let (wanted, wanted_port) = split(pattern);
@@ -104,7 +105,8 @@ fn split(address: &str) -> (&str, Option<&str>) {
 }
 
 impl TrunkEndpoint {
-    /// Whether the channel with this name and line is one of this trunk's, and how much that says.
+    /// Returns how much the endpoint says of the channel with this name and line; `None` where that
+    /// is none of this trunk's.
     fn is_of(&self, name: &str, line: &LineTraits) -> Option<(Trait, usize)> {
         let (what, pattern) = Trait::of(self.pattern());
         let is = match what {
@@ -148,7 +150,7 @@ pub(crate) fn is_outside(number: &str) -> bool {
     number.chars().all(clean) && digits(number).len() >= OUTSIDE_DIGITS_MIN
 }
 
-/// What the channel with this name and line is.
+/// Returns the part that the channel with this name and line can have in a call.
 pub(crate) fn party_of_line<'a>(
     name: &str,
     line: Option<&LineTraits>,

@@ -21,21 +21,21 @@ pub enum MessageField {
     Pbx,
     /// The call's id at that PBX.
     Id,
-    /// `INBOUND`, `OUTBOUND` or `INTERNAL`.
+    /// Direction of the call: `INBOUND`, `OUTBOUND` or `INTERNAL`.
     Direction,
     /// The name of a `--trunk`.
     Trunk,
-    /// The customer's number.
+    /// The customer's number; `null` where it is hidden.
     Phone,
     /// The number that the customer dialled.
     Did,
-    /// When it began.
+    /// Beginning of the call: epoch seconds, or ISO 8601 with a zone.
     StartedAt,
-    /// How long it lasted.
+    /// Seconds from the beginning of the call to its end, a week at most.
     DurationSec,
     /// The customer and somebody of the company talked.
     Answered,
-    /// For how long they talked.
+    /// Seconds for which they talked; 0 where they did not.
     TalkSec,
     /// The extension that the call is put down to.
     Extension,
@@ -53,20 +53,20 @@ pub enum MessageField {
     Incomplete,
     /// The figures are an estimate.
     Estimate,
-    /// The message's version.
+    /// Version of the message, 1 where left out.
     Version,
 }
 
 impl MessageField {
-    /// Every field.
+    /// Every field, in the order of the documents.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Its name in the JSON.
+    /// Returns the field's name in the JSON.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// What it may be, as it goes on after "it may be".
+    /// Returns the values that the field may have, in words that go on after "it may be".
     pub const fn may_be(self) -> &'static str {
         match self {
             Self::Pbx => {

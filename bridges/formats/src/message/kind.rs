@@ -6,19 +6,19 @@
 /// The version of each kind that is read and written.
 pub(crate) const VERSION: u64 = 1;
 
-/// The kinds of messages.
+/// Kinds of the messages on a stream of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageKind {
     /// A finished call; also whatever names no kind that there is, for then the bytes decide.
     Call,
-    /// What became of calls that came before it in the stream.
+    /// Outcomes of calls that came before it in the stream.
     Outcomes,
     /// An event of the CRM that one of several machines was sent.
     Webhook,
 }
 
 impl MessageKind {
-    /// Every kind.
+    /// Every kind, in the order of declaration.
     pub const ALL: [Self; 3] = [Self::Call, Self::Outcomes, Self::Webhook];
 
     /// The media type, without parameters.
@@ -30,7 +30,7 @@ impl MessageKind {
         }
     }
 
-    /// What a publisher writes into `content_type`.
+    /// Returns the value that a publisher writes into `content_type`.
     pub fn content_type(self) -> String {
         format!("{}; version={VERSION}", self.media_type())
     }
@@ -44,8 +44,8 @@ impl MessageKind {
         Self::ALL.into_iter().find(named).unwrap_or(Self::Call)
     }
 
-    /// Why a message with this `content_type` is not read: it is of another version than ours.
-    /// Other types are let pass, for the bytes decide.
+    /// Returns the reason for not reading a message with this `content_type`: another version than
+    /// ours. Other types are let pass, for the bytes decide.
     pub fn version_fault(self, content_type: &str) -> Option<String> {
         let media_type = self.media_type();
         let mut parts = content_type.split(';').map(str::trim);

@@ -11,7 +11,7 @@
 //! | [`kind`] | what a message of a stream tells of, by its content type |
 //! | [`outcomes`] | what became of calls, told to others who read the stream |
 //! | [`webhook`] | an event of the CRM, told to the other machines of a `--standby` |
-//! | [`field`] | the fields, and which of them every message needs |
+//! | [`field`] | the fields, and the values that each may have |
 //! | `syntax` | bytes to fields, or the field at which the JSON breaks off |
 //! | `value` | one field's value: its type and its limits |
 //! | [`read`](mod@read) | a message to a call |

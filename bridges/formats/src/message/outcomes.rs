@@ -15,13 +15,13 @@ pub const CALLS_MAX: usize = 5_000;
 /// Calls by what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcomes {
-    /// They stand in the CRM's journal.
+    /// Calls that stand in the CRM's journal.
     #[serde(default)]
     pub journaled: Vec<Uuid>,
     /// A person has given them up.
     #[serde(default)]
     pub discarded: Vec<Uuid>,
-    /// How often those of them were taken in again that ever were.
+    /// Number of times taken in again, for those of the calls above that ever were.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub generations: BTreeMap<Uuid, u32>,
     /// The CRM has lost them: they were taken in again, for the how manieth time.
@@ -30,7 +30,7 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Reads a message.
+    /// Reads a message from its JSON.
     ///
     /// # Errors
     /// What is wrong with it, and what it may be.
@@ -56,7 +56,7 @@ impl Outcomes {
         value.to_string()
     }
 
-    /// How many calls it tells of.
+    /// Number of calls that the message is about.
     pub fn calls(&self) -> usize {
         self.journaled.len() + self.discarded.len() + self.again.len()
     }

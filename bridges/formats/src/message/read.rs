@@ -14,14 +14,14 @@ use std::time::Duration;
 /// So many faults of a message are told; who sends more mends these first.
 const FAULTS_MAX: usize = 5;
 
-/// How a message came, beside its bytes: what a broker's publisher wrote around it.
+/// Properties that a broker's publisher set beside the message's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Publisher<'a> {
-    /// `content_type`
+    /// AMQP property `content_type`, where there is one.
     pub content_type: Option<&'a str>,
 }
 
-/// Reads one message.
+/// Reads one message of a finished call.
 ///
 /// # Errors
 /// Each field that is wrong, and what it may be.
@@ -171,8 +171,9 @@ impl MessageReading<'_> {
         })
     }
 
-    /// Whether the call was answered, its duration and its talk, where they do not contradict each
-    /// other. More talk than call is for whoever judges it, who knows what rounding may do.
+    /// Reads whether the call was answered, its duration and its talk; `None` with a fault where
+    /// they contradict each other. More talk than call is for whoever judges it, who knows what
+    /// rounding may do.
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.must(MessageField::DurationSec, value::seconds);
         let answered = self.must(MessageField::Answered, value::answer);
@@ -206,5 +207,5 @@ impl MessageReading<'_> {
     }
 }
 
-/// Why a call is incomplete whose message says so.
+/// Reason given for an incomplete call whose message says no more.
 const INCOMPLETE: &str = "incomplete: the message says that facts of the call are missing";

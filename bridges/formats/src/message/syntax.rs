@@ -9,20 +9,20 @@ use std::fmt;
 /// The fields of a message that are known here; others are passed over.
 pub(crate) type FieldValues = BTreeMap<MessageField, Value>;
 
-/// What is wrong with the bytes.
+/// A fault of the bytes, before any field's value is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// They are no JSON object.
+    /// The bytes are no JSON object.
     NotAnObject,
-    /// They are no JSON, for something in or after this field.
+    /// The bytes are no JSON, for something in or after this field.
     At(MessageField),
-    /// They are no JSON.
+    /// The bytes are no JSON, and no field is known to stand before the fault.
     NotJson,
     /// A field stands in it twice, and nobody can know which one counts.
     Twice(MessageField),
 }
 
-/// Reads one object.
+/// Reads one object, and keeps the fields that are known.
 pub(crate) fn fields(bytes: &[u8]) -> Result<FieldValues, Broken> {
     let mut object = Object::default();
     let mut json = serde_json::Deserializer::from_slice(bytes);

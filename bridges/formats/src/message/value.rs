@@ -21,12 +21,12 @@ const TEXT_BYTES_MAX: usize = 1024;
 const USER_FIELDS_MAX: usize = 16;
 /// No number of any plan has more digits, dial prefix included.
 const PHONE_BYTES_MAX: usize = 40;
-/// No call is longer.
+/// Seconds of a week: no call is longer.
 const DURATION_SEC_MAX: f64 = 604_800.0;
 /// Seconds that microseconds since 1970 can hold, with room for a duration.
 const EPOCH_SEC_MAX: f64 = 9.0e12;
 
-/// What a value is instead of what it may be, in words.
+/// Description of a value that is wrong, as "it is a text"; nothing of a customer's stands in it.
 pub(crate) type Wrong = String;
 
 /// A number or a boolean as it is; of all else its type.
@@ -69,7 +69,7 @@ fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     Ok(text)
 }
 
-/// As the flags take them for a PBX or a trunk.
+/// Returns `true` for a name that the flags take for a PBX or a trunk.
 fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
@@ -166,7 +166,7 @@ pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
     value.as_bool().ok_or_else(|| shown(value))
 }
 
-/// A positive whole number.
+/// Reads an id of the CRM, a positive whole number.
 pub(crate) fn number(value: &Value) -> Result<i64, Wrong> {
     let number = value.as_i64().filter(|it| *it > 0);
     number.ok_or_else(|| shown(value))
@@ -244,7 +244,7 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
     Ok(found)
 }
 
-/// A word of three.
+/// Reads `INBOUND`, `OUTBOUND` or `INTERNAL`.
 pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     let word = value.as_str().ok_or_else(|| shown(value))?;
     let all = [Direction::Inbound, Direction::Outbound, Direction::Internal];

@@ -11,21 +11,21 @@ use uuid::Uuid;
 pub const BYTES_MAX: usize = 512 * 1024;
 /// Leads and contacts of one event.
 pub const ENTRIES_MAX: usize = 1_000;
-/// Phones of one contact.
+/// Most phones of one contact, now and before each.
 pub const PHONES_MAX: usize = 100;
-/// An id, in characters.
+/// Longest id of an event, a connection or a company, in characters.
 pub const ID_CHARS_MAX: usize = 128;
-/// Digits of a proof.
+/// Length of a proof, in hexadecimal digits.
 const PROOF_DIGITS: usize = 64;
 
-/// What a proved event says.
+/// An event of the CRM whose proof one machine has checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookMessage {
-    /// Its id (`eventId`), in lower case.
+    /// The event's id (`eventId`), in lower case.
     pub event: String,
     /// The connection it came for.
     pub installation: String,
-    /// Whose it is (`companyId`), in digits.
+    /// The company's id (`companyId`), in digits.
     pub company: String,
     /// A digest of what proved it, in 64 hexadecimal digits.
     pub proof: String,
@@ -34,7 +34,7 @@ pub struct WebhookMessage {
     /// The call that is in the journal, of a `CALL_COMPLETED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CompletedCall>,
-    /// What is told of a lead, of a `LEAD_…`.
+    /// The lead and its change, of a `LEAD_…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead: Option<LeadMessage>,
 }
@@ -42,38 +42,38 @@ pub struct WebhookMessage {
 /// A call that is in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletedCall {
-    /// Its uuid, without a prefix.
+    /// The call's uuid, without a prefix.
     pub uuid: Uuid,
     /// The leads it was put down to.
     #[serde(default)]
     pub leads: Vec<i64>,
-    /// What the journal shows of it; left out by those who do not tell.
+    /// Values that the journal shows of the call; left out by publishers that do not send them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<CallEcho>,
 }
 
-/// What the CRM's journal shows of a call (§6.8 of its document); nothing where it shows nothing.
+/// Values of a call in the CRM's journal (§6.8 of its document); nothing where it shows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CallEcho {
-    /// `INBOUND` or `OUTBOUND`.
+    /// Direction of the call: `INBOUND` or `OUTBOUND`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// Somebody talked.
+    /// Set to `true` when somebody talked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<bool>,
-    /// Epoch seconds.
+    /// Epoch seconds at which the call began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<i64>,
-    /// Seconds.
+    /// Length of the call, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_sec: Option<i64>,
-    /// Seconds.
+    /// Length of the talk, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talk_time_sec: Option<i64>,
-    /// It has a number; which one, is the contact's matter.
+    /// Set when the journal has a number; the number itself is the contact's matter.
     pub has_phone: bool,
-    /// The operator's.
+    /// The operator's extension, as the journal has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extension: Option<String>,
     /// The CRM's id of the employee.
@@ -81,24 +81,24 @@ pub struct CallEcho {
     pub employee_id: Option<i64>,
 }
 
-/// What is told of a lead.
+/// A change of a lead, with those of its facts that are sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadMessage {
     /// The lead; of a merge the one that is left.
     pub id: i64,
-    /// When it was so, in epoch seconds.
+    /// Epoch seconds at which the lead was so.
     pub at: i64,
     /// The first phone of its main contact; empty where it has none, left out where none is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
-    /// Its name; empty where it has none, left out where none is told.
+    /// The lead's name; empty where it has none, left out where none is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The employee in charge; 0 where there is none, left out where none is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub responsible: Option<i64>,
-    /// As the CRM calls her.
+    /// The CRM's name of that employee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub responsible_name: Option<String>,
     /// The stage of its pipeline; empty where there is none, left out where none is told.
@@ -112,25 +112,25 @@ pub struct LeadMessage {
     pub contacts: Vec<ContactMessage>,
 }
 
-/// What is told of a contact.
+/// A contact's name, and its phones now and before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContactMessage {
-    /// Whose phones they are; left out where the CRM names none.
+    /// The CRM's id of the contact; left out where the CRM names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<i64>,
-    /// What it is called; empty where it has no name, left out where none is told.
+    /// The contact's name; empty where it has none, left out where none is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its phones now.
+    /// Phones that the contact has now.
     #[serde(default)]
     pub now: Vec<String>,
-    /// Its phones before.
+    /// Phones that the contact had before.
     #[serde(default)]
     pub before: Vec<String>,
 }
 
 impl WebhookMessage {
-    /// Reads a message.
+    /// Reads a message from its JSON.
     ///
     /// # Errors
     /// What is wrong with it, and what it may be.
@@ -158,7 +158,7 @@ impl WebhookMessage {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What is beyond the limits, and what it may be.
+    /// Returns the first value beyond the limits, with what it may be.
     fn fault(&self) -> Option<String> {
         let ids = [
             ("event", &self.event),

@@ -6,7 +6,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// What has been found out of a call beyond what the PBX told.
+/// Facts of a call found out beyond those that the PBX reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedIds<'a> {
     /// The customer's number in E.164; without it, the number goes out as it was heard.
@@ -75,7 +75,8 @@ fn value_of(
     })
 }
 
-/// Those of the texts that a reader takes: what is past its limits stays behind, not the call.
+/// Keeps those of the texts that a reader takes: what is past its limits stays behind, not the
+/// call.
 fn readable<T>(all: impl Iterator<Item = Value>, reads: fn(&Value) -> Result<T, String>) -> Value {
     let mut kept = Vec::new();
     for one in all {

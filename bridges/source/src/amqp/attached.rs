@@ -13,7 +13,7 @@ pub const PROOF_WITHIN: Duration = Duration::from_secs(10);
 /// A broker may give what stands before it once more, which takes its time.
 pub const PROOF_WITHIN_MOST: Duration = Duration::from_secs(60);
 
-/// What the messages of a stream are, from the first after it was attached to.
+/// State of a stream's identity check, from the moment the consumer is attached to it.
 #[derive(Debug)]
 pub struct Attached {
     stream: String,
@@ -23,20 +23,20 @@ pub struct Attached {
     first: Option<u64>,
 }
 
-/// What a message is.
+/// Classification of one message by its offset and, for the awaited one, by its hash.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
-    /// It was taken before.
+    /// The message was taken before: acknowledged, not given to the intake.
     Known,
-    /// It is to be taken.
+    /// The message was not taken before: goes to the intake.
     New,
     /// The stream is not the one that was read: why, in words.
     Replaced(String),
 }
 
 impl Attached {
-    /// To be attached to at the message that was taken last; behind those that are to be skipped,
-    /// where they come next.
+    /// Chooses the message to attach at: the one that was taken last, or, where messages to be
+    /// skipped come next, the one behind them.
     pub fn at(stream: &str, place: Option<&StreamPosition>, skips: &[StreamSkip]) -> Self {
         let skipped = |offset: u64| skips.iter().any(|it| it.is_of(stream, offset));
         let first = place.map(|place| {

@@ -29,16 +29,16 @@ const CONTENT_HEADER: u8 = 2;
 const BODY: u8 = 3;
 const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xce];
 
-/// How much of bodies is held at most.
+/// Bounds, in bytes, on the message bodies that lapin may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyLimits {
-    /// Of one message. One that was longer has one byte more than this.
+    /// Bytes held of one message. One that was longer has one byte more than this.
     pub(super) one: u64,
-    /// Of all that were not taken yet, or a little more.
+    /// Bytes held of all messages that were not taken yet, or a little more.
     pub(super) all: u64,
 }
 
-/// What is held of bodies, shared between the line and whoever takes the messages.
+/// Account of the bytes held in bodies, shared between the line and the taker of the messages.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
     pub(super) limits: BodyLimits,
@@ -48,7 +48,7 @@ pub(super) struct Bodies {
 #[derive(Debug, Default)]
 struct Held {
     bytes: u64,
-    /// What the cut ones had, in their order.
+    /// Original lengths, in bytes, of the bodies that were cut, in their order.
     cut: VecDeque<u64>,
     /// The line waits for room.
     line: Option<Waker>,
@@ -82,7 +82,7 @@ impl Bodies {
         });
     }
 
-    /// There is room again, for which the line may wait.
+    /// Makes room by `free`, and wakes the line, which may wait for it.
     fn freed<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.lock();
         let freed = free(&mut held);
@@ -92,7 +92,7 @@ impl Bodies {
         freed
     }
 
-    /// Whether more may be read; if not, the line is woken when it may.
+    /// Returns `true` when more may be read; if not, the waker is woken once there is room.
     fn has_room(&self, line: &Waker) -> bool {
         let mut held = self.lock();
         let room = held.bytes < self.limits.all;
@@ -125,7 +125,7 @@ struct Cutter {
     drop: u64,
     /// The octet that ends a frame stays, where some of the frame does.
     ends: bool,
-    /// Of each channel: how much of the body that comes may stay.
+    /// Bytes of the body under way that may stay, by channel.
     left: BTreeMap<u16, u64>,
 }
 
@@ -212,7 +212,7 @@ impl Cutter {
     }
 }
 
-/// As much of what was read as belongs to a part of this length.
+/// Takes as much of what was read as belongs to a part of this length.
 fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     let length = usize::try_from(*part).unwrap_or(usize::MAX);
     let (taken, rest) = read.split_at(length.min(read.len()));
@@ -221,13 +221,13 @@ fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
     taken
 }
 
-/// What is read of the line, with its bodies cut.
+/// Read half of a broker's line whose bodies are cut to the limits before lapin sees them.
 pub(super) struct LimitedLine {
     line: ReadHalf<Stream>,
     bodies: Bodies,
     cutter: Cutter,
     read: Box<[u8]>,
-    /// What stays of what was read, and how much of it was given on.
+    /// Bytes left after the cut, of which `given` many were handed on.
     stays: Vec<u8>,
     given: usize,
 }

@@ -21,20 +21,20 @@ const SHORT: BodyLimits = BodyLimits {
 /// A broker and what it takes to be let in.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// Where and as whom.
+    /// The broker's nodes, its virtual host and the user to log in as.
     pub broker: Broker,
-    /// The secret.
+    /// The user's password, read anew at each login.
     pub secret: Secret,
     /// The environment variable to name when there is none.
     pub variable: &'static str,
     /// PEM certificates that replace the system's roots.
     pub ca_file: Option<PathBuf>,
-    /// For the connection, the TLS greeting and the login together.
+    /// Time allowed for the connection, the TLS greeting and the login together.
     pub within: Duration,
 }
 
 impl Login {
-    /// Of this broker, within the usual time.
+    /// Makes a login to this broker, with the usual time allowed.
     pub fn new(broker: &Broker, secret: Secret, ca_file: Option<&PathBuf>) -> Self {
         Self {
             broker: broker.clone(),

@@ -41,15 +41,16 @@ use tags::{BrokerReply, Tags};
 use tokio::time::Instant;
 
 const CONSUMER: &str = "callbridge";
-/// Of messages that were not taken yet: lapin holds them whole.
+/// Most bytes of messages that were not taken yet: lapin holds them whole.
 const HELD_BYTES_MAX: u64 = 16 << 20;
-/// As much is kept of a message that is longer than may be.
+/// Bytes that are kept of a message longer than one may be.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// The consumer of one queue.
 pub(crate) struct Consumer<'a> {
     source: &'a QueueSource,
-    /// Of a stream: the last message that was given to the ring.
+    /// The last message of a stream that was given to the ring; `None` before the first, and for a
+    /// queue.
     place: Option<StreamPosition>,
     /// The stream is another one than was read: it begins with its first message, wherever else
     /// the reading of a stream begins.
@@ -149,8 +150,8 @@ async fn leave(connection: &Connection, words: &'static str, within: Duration) {
     let _ = tokio::time::timeout(within, closing).await;
 }
 
-/// Whether a queue may be read: a consumer is asked for with a priority that is no number. The
-/// broker looks at the right to read first, then refuses the argument, so that nothing is delivered
+/// Checks that a queue may be read: a consumer is asked for with a priority that is no number. The
+/// broker checks the right to read first, then refuses the argument, so that nothing is delivered
 /// and nobody is in the way.
 ///
 /// # Errors
@@ -171,7 +172,7 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
 
 struct Session<'a> {
     source: &'a QueueSource,
-    /// Whether the stream is the one that was read.
+    /// State of the check that the stream is the one that was read before.
     attached: Attached,
     place: &'a mut Option<StreamPosition>,
     is_replaced: &'a mut bool,
@@ -182,7 +183,8 @@ struct Session<'a> {
     tags: Tags,
 }
 
-/// Until when a stream has to show that it is the one that was read.
+/// Deadline by which a stream has to show that it is the one that was read; each delivery moves it,
+/// up to `latest`.
 struct ProofDue {
     at: Instant,
     latest: Instant,
@@ -409,7 +411,8 @@ impl Session<'_> {
         self.soon(acknowledged).await
     }
 
-    /// What is said to a broker that died in that moment must not wait for ever.
+    /// Awaits the outcome of a method within the target's time limit: a broker that died in that
+    /// moment never answers.
     async fn soon<T>(
         &self,
         said: impl Future<Output = Result<T, lapin::Error>>,

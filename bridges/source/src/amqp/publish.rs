@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout};
 /// An open line with a channel whose messages are confirmed.
 pub struct ConfirmedLine {
     connection: Connection,
-    /// The channel.
+    /// The channel in confirm mode that every message of this line is published on.
     pub channel: Channel,
     since: Instant,
-    /// For an answer of the broker.
+    /// Time allowed for an answer of the broker.
     within: Duration,
 }
 
@@ -68,15 +68,15 @@ impl ConfirmedLine {
         }
     }
 
-    /// What the broker answers to the last question on this line, within the time for it; the line
-    /// is closed.
+    /// Runs the line's last request and closes the line; `None` when the broker did not answer
+    /// within the login's time limit.
     pub async fn last<T>(self, answer: impl AsyncFnOnce(&Self) -> T) -> Option<T> {
         let answered = timeout(self.within, answer(&self)).await;
         self.close().await;
         answered.ok()
     }
 
-    /// Whether a queue or stream of this name is there.
+    /// Returns `Ok` when a queue or stream of this name exists; the check declares nothing.
     ///
     /// # Errors
     /// The broker's words where it is not.
@@ -84,7 +84,8 @@ impl ConfirmedLine {
         find(&self.channel, name).await.map(drop)
     }
 
-    /// Whether messages may be written: one is published to where no queue is, and comes back.
+    /// Checks that messages may be written: one is published to `nowhere`, a name without a queue,
+    /// and comes back.
     ///
     /// # Errors
     /// The broker's words where they may not.
@@ -93,7 +94,7 @@ impl ConfirmedLine {
         sent.await?.await.map(drop)
     }
 
-    /// How long it has been open.
+    /// Time since confirms were agreed on this line.
     pub fn up_for(&self) -> Duration {
         self.since.elapsed()
     }
@@ -140,20 +141,21 @@ impl ConfirmedLine {
         refusal(&confirmation).map_or(Ok(()), Err)
     }
 
-    /// Whether the line and its channel are there still, for all that is known.
+    /// Returns `true` while the channel counts as connected: a line that died unnoticed does so,
+    /// too.
     pub fn is_open(&self) -> bool {
         self.channel.status().connected()
     }
 
-    /// Ends the line.
+    /// Closes the connection in an orderly way, waiting one second at most.
     pub async fn close(&self) {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
 }
 
-/// What stands around a message that is told as `user`, which the broker holds to the login:
-/// whoever reads it as that login believes it.
+/// Properties of a persistent message published as `user`, which the broker holds to the login: a
+/// reader of the same login believes it.
 pub fn own_properties(user: &str, content_type: String) -> BasicProperties {
     BasicProperties::default()
         .with_content_type(content_type.into())
@@ -162,8 +164,8 @@ pub fn own_properties(user: &str, content_type: String) -> BasicProperties {
         .with_app_id("callbridge".into())
 }
 
-/// Why the broker did not take a message; nothing when it did. A mandatory message that no queue
-/// takes is returned, and then acknowledged.
+/// Returns the broker's reason for not taking a message; `None` when it did. A mandatory message
+/// that no queue takes is returned, and then acknowledged.
 pub fn refusal(confirmation: &Confirmation) -> Option<String> {
     match confirmation {
         Confirmation::Ack(None) => None,

@@ -9,15 +9,16 @@ use lapin::{BasicProperties, Channel, Queue};
 use smol_str::SmolStr;
 use std::time::Duration;
 
-/// Of the messages' header, and of the consumer's argument.
+/// Name of the offset in the messages' headers, and in the consumer's arguments.
 const OFFSET: &str = "x-stream-offset";
 
 /// A stream that gives nothing for so long is consumed again: it costs two short exchanges.
 pub(super) const QUIET_MAX: Duration = Duration::from_secs(30);
 
-/// How long a stream that we make keeps what is in it: long enough for a state to be made anew.
+/// Retention (`x-max-age`) of a stream that we make: long enough for a state to be made anew.
 pub(super) const KEPT: &str = "30D";
-/// And how much of it at most, for whoever may publish may flood it: some 15 million calls.
+/// Bytes that such a stream keeps at most, for whoever may publish may flood it: some 15 million
+/// calls.
 pub(super) const KEPT_BYTES: i64 = 10_000_000_000;
 
 /// The arguments of a consumer that begins with this message, or where a stream is begun.
@@ -38,7 +39,8 @@ pub(super) fn from(first: Option<u64>, otherwise: StreamFrom) -> FieldTable {
     arguments
 }
 
-/// Which message of the stream it is, with the hash of its body; `None` where it does not say.
+/// Returns the offset of a message and the hash of its body; `None` where its headers have no
+/// offset.
 pub fn place(stream: &str, properties: &BasicProperties, body: &[u8]) -> Option<StreamPosition> {
     let headers = properties.headers().as_ref()?;
     let offset = match headers.inner().get(OFFSET)? {
@@ -59,7 +61,7 @@ fn text(text: &Option<ShortString>) -> Option<SmolStr> {
     text.as_ref().map(|it| SmolStr::from(it.as_str()))
 }
 
-/// What the publisher wrote around it; `login` is the user that we are.
+/// Reads the publisher's properties of a message; `login` is the user that we log in as.
 pub fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
     let user = text(properties.user_id());
     Publisher {

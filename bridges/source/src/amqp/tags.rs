@@ -3,10 +3,11 @@
 use crate::verdict::PendingVerdicts;
 use std::collections::BTreeMap;
 
-/// What to tell the broker.
+/// An answer owed to the broker for one or more deliveries, by delivery tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BrokerReply {
-    /// This one is unreadable and kept by us: not again, and to the queue's dead-letter exchange.
+    /// The delivery is unreadable and kept by us: not again, and to the queue's dead-letter
+    /// exchange.
     Reject(u64),
     /// All up to this tag are committed.
     AckThrough(u64),

@@ -17,14 +17,15 @@ use std::time::{Duration, Instant};
 /// Tasks of the current tokio, on lines of ours.
 pub(super) type LineRuntime = Runtime<RuntimeParts<Tokio, LineReactor>>;
 
-/// Of the runtime that this is called in.
+/// Returns the runtime in which the call is made, on lines of ours.
 pub(super) fn runtime() -> LineRuntime {
     let kit = Tokio::current();
     let reactor = LineReactor { time: kit.clone() };
     Runtime::new(RuntimeParts::new(kit, reactor))
 }
 
-/// What lapin asks for its line; it is asked once, for a line that is lost is not opened again.
+/// Returns the connector that lapin calls once for its line; a line that is lost is not opened
+/// again.
 pub(super) fn connector(
     line: Stream,
 ) -> impl AsyncFn(lapin::uri::AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>

@@ -7,7 +7,7 @@ use crate::url::{Broker, QueueSource};
 use lapin::ErrorKind;
 use std::time::Duration;
 
-/// AMQP 0-9-1 reply codes.
+/// Reply codes of AMQP 0-9-1.
 const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const NOT_ALLOWED: u16 = 530;
@@ -25,7 +25,7 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
     reply(error).is_some_and(|(code, _)| code == NOT_FOUND)
 }
 
-/// Why the connection was not had.
+/// Puts the failure of a connection or login into words, with the command that mends it.
 pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     let (user, vhost) = (&broker.user, &broker.vhost);
     match reply(error) {
@@ -41,7 +41,7 @@ pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error)
     }
 }
 
-/// Why an open connection ended.
+/// Puts the end of an open connection into words.
 pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     match error.kind() {
         ErrorKind::IOError(error) => target.failed(error),
@@ -54,7 +54,7 @@ pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Er
     }
 }
 
-/// Why the queue could not be had.
+/// Puts the failure to find or declare the queue into words, with the command that mends it.
 pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
     let vhost = &broker.vhost;
@@ -124,7 +124,7 @@ pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Err
     ))
 }
 
-/// Why the queue could not be consumed.
+/// Puts the failure to consume the queue into words: an exclusive consumer, else as `finding`.
 pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     match reply(error) {
         Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => {

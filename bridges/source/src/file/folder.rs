@@ -48,9 +48,9 @@ pub(crate) struct RecordFolder {
     events: Option<OwnedFd>,
     /// The folder itself, by an empty name, and the dated ones in it.
     listed: BTreeMap<OsString, Listed>,
-    /// Not before then is anything listed again.
+    /// Moment before which nothing is listed again.
     list_after: Option<Instant>,
-    /// Of the hashes of names: a key of this process.
+    /// Key of this process for the hashes of names.
     key: RandomState,
     /// Files that are to be given, the oldest first.
     waiting: BTreeSet<(u64, OsString)>,
@@ -97,7 +97,7 @@ impl RecordFolder {
         }
     }
 
-    /// What there is to see now.
+    /// Lists the folder where that is due, and reads the records that are new in it.
     pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.see(&mut sights) {
@@ -286,7 +286,7 @@ impl RecordFolder {
         self.waiting.insert((written_at(&about), name));
     }
 
-    /// At the first look: what was given before a restart, or was there before us.
+    /// Leaves out, at the first poll, what was given before a restart, or was there before us.
     fn leave_out(&mut self) {
         let newest = self.waiting.last().map_or(0, |(micros, _)| *micros);
         let before = match (self.resume.take(), &self.from) {
@@ -366,8 +366,8 @@ impl RecordFolder {
     }
 }
 
-/// When a file was written, in microseconds. A time of the future is not believed: the time at
-/// which its entry was changed is the clock's own.
+/// Returns the time at which a file was written, in microseconds since the epoch. A time of the
+/// future is not believed: the time at which its entry was changed is the clock's own.
 fn written_at(about: &Metadata) -> u64 {
     let micros = |seconds: i64, nanos: i64| {
         let seconds = u64::try_from(seconds).unwrap_or(0);

@@ -10,12 +10,12 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a look showed.
+/// A result of one poll of a file or folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// Complete frames, in order.
+    /// Complete frames, in order, each with the position after it.
     Frames(Vec<(Bytes, FilePosition)>),
-    /// The file is open.
+    /// The file or folder was opened: the source is up.
     Open,
     /// Something may be missing before what comes next.
     Gap(String),
@@ -27,7 +27,7 @@ pub(crate) enum Sight {
     End(FilePosition),
 }
 
-/// How many looks a renamed file stays open after its last byte: a writer that holds it open may
+/// Polls for which a renamed file stays open after its last byte: a writer that holds it open may
 /// write on until it opens the new one.
 const LINGER: u32 = 2;
 

@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Whether a file is read to its end.
+/// Progress towards the report that a file is read to its end.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// There was something to read.
+    /// The last poll found something to read, or there was none yet.
     Unseen,
-    /// There has been nothing since then.
+    /// Nothing was there to read since then.
     Seen(Instant),
-    /// That was told.
+    /// The end was reported as `Item::Idle`, once for this run of frames.
     Reported,
 }
 

@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// How many first bytes a file is known by.
+/// Bytes at a file's start by which it is recognised.
 const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
 
@@ -34,7 +34,8 @@ fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// Where the last complete record in `bytes` ends, for a reader that begins at the end.
+/// Returns the offset behind the last complete record in `bytes`, for a reader that begins at the
+/// end; `None` where no record ends in them.
 fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
     let mut ends = memchr::memrchr_iter(b'\n', bytes);
     let end = match format.framing() {
@@ -71,17 +72,18 @@ pub(super) struct Opened {
     seen: Option<(u64, i64, i64)>,
 }
 
-/// What a look at an open file gave.
+/// A result of one poll of an open file.
 pub(super) enum ReadOutcome {
-    /// These bytes were new, and made these frames (perhaps none yet).
+    /// New bytes were read, and made these frames (perhaps none yet).
     More(Vec<(Bytes, FilePosition)>),
-    /// Nothing new.
+    /// The file holds nothing that was not read.
     End,
-    /// Its content is another one: it was truncated or written anew.
+    /// The file's content is another one: it was truncated or written anew.
     Replaced,
 }
 
-/// Whether the file at `path` is the one that `position` was taken in.
+/// Returns the metadata of the file at `path` when it is the one that `position` was taken in, by
+/// its length and its first bytes.
 pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option<Metadata>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -147,7 +149,8 @@ impl Opened {
         }
     }
 
-    /// Reads the next piece.
+    /// Reads the next piece of the file, 128 KiB at most, after a check that its first bytes are
+    /// the same.
     pub(super) fn poll(&mut self) -> io::Result<ReadOutcome> {
         let metadata = self.file.metadata()?;
         let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());

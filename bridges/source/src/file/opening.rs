@@ -30,8 +30,8 @@ pub(super) fn open_entry(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
 }
 
-/// What it names may be another thing by the time it is opened: that is looked at, and opening
-/// waits for nobody.
+/// Opens the path without waiting for anybody, and checks the opened file again: the path may name
+/// another thing by then.
 fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     let file = rustix::fs::open(
         path,
@@ -98,7 +98,7 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// What a file that cannot be opened lacks, in words.
+/// Puts the failure to open a file into words, with its cure.
 pub(super) fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {

@@ -7,21 +7,22 @@ use std::path::PathBuf;
 /// The names and addresses by which a machine speaks to itself are one.
 const SELF: &str = "localhost";
 
-/// Where a source is. Scheme, TLS and user do not belong to it: whoever listens on a port is one.
-/// The port does: behind one name, the loopback's among them, stand as many PBXs as ports are
-/// forwarded, and 5039 may be a second one's as well as the first one's TLS.
+/// Identity of a source by its place. Scheme, TLS and user do not belong to it: whoever listens on
+/// a port is one. The port does: behind one name, the loopback's among them, stand as many PBXs as
+/// ports are forwarded, and 5039 may be a second one's as well as the first one's TLS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Vec<String>);
 
 impl Address {
-    /// Its parts: what it is, then where. No two addresses have the same.
+    /// Iterates over the kind (`line`, `queue`, `file`), then the parts of the place. No two
+    /// addresses have the same.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
 
 impl SourceUrl {
-    /// Where it is.
+    /// Returns the place of the source in one spelling, to be compared with others'.
     pub fn address(&self) -> Address {
         Address(match &self.transport {
             Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => on_line(endpoint, ""),

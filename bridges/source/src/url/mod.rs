@@ -30,26 +30,26 @@ pub struct UrlFault {
     words: String,
 }
 
-/// A TCP endpoint.
+/// Host and port of a TCP server, and the transport spoken there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpEndpoint {
     /// Name or address; an IPv6 address without its brackets.
     pub host: String,
-    /// TCP port.
+    /// TCP port; the scheme's default where the URL names none.
     pub port: u16,
-    /// Whether TLS is spoken.
+    /// Set when TLS is spoken, as with `amis`, `wss` and `amqps`.
     pub tls: bool,
 }
 
 impl TcpEndpoint {
-    /// What is said to it does not leave this machine.
+    /// Returns `true` when what is sent there does not leave this machine.
     pub fn is_loopback(&self) -> bool {
         let address = self.host.parse::<std::net::IpAddr>();
         self.host.eq_ignore_ascii_case("localhost")
             || address.is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
-    /// What is said to it can be read on its way.
+    /// Returns `true` when what is sent there can be read on its way.
     pub fn is_clear(&self) -> bool {
         !self.tls && !self.is_loopback()
     }
@@ -68,11 +68,11 @@ impl fmt::Display for TcpEndpoint {
 /// A broker and how to log in to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
-    /// Where it listens.
+    /// The node that is tried first.
     pub endpoint: TcpEndpoint,
     /// Other nodes of it, tried in turn.
     pub others: Vec<TcpEndpoint>,
-    /// The user's name.
+    /// The user to log in as, from the URL.
     pub user: String,
     /// The virtual host; `/` when the URL names none.
     pub vhost: String,
@@ -83,13 +83,14 @@ pub struct Broker {
 /// A queue of a broker and how it comes to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSource {
-    /// Where it is.
+    /// The broker that has the queue.
     pub broker: Broker,
-    /// Its name.
+    /// The name of the queue or stream.
     pub queue: String,
-    /// It is a stream: read from a place that is ours to keep, by as many as like.
+    /// Set for a stream (`stream=`): read from a place that is ours to keep, by any number of
+    /// readers.
     pub is_stream: bool,
-    /// How its messages are written.
+    /// Format of the queue's messages (`format=`).
     pub format: Format,
     /// Declared, durable, if it is missing (`declare=yes`).
     pub declare: bool,
@@ -100,22 +101,22 @@ pub struct QueueSource {
     pub bind: Option<String>,
 }
 
-/// Where the reading of a file begins when it is seen for the first time.
+/// The point at which the reading of a file begins when it is seen for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
-    /// What is written from now on.
+    /// The file's present end: only what is written later.
     End,
-    /// All of it.
+    /// The file's first byte: all that is in it.
     Start,
-    /// From the start; calls that began before this moment are to be left out by whoever reads
-    /// the frames, for only the decoder knows their times.
+    /// The file's first byte, too; calls that began before this moment are to be left out by
+    /// whoever reads the frames, for only the decoder knows their times.
     Since(UrlDate),
 }
 
 /// A date in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlDate {
-    /// With an offset: `2026-11-20T08:00:00+05:00`.
+    /// A moment with its offset: `2026-11-20T08:00:00+05:00`.
     Absolute(EventTime),
     /// Without one, so in the PBX's zone: `2026-11-20`, `2026-11-20T08:00:00`.
     Local(jiff::civil::DateTime),
@@ -134,43 +135,43 @@ impl UrlDate {
     }
 }
 
-/// How a source is reached.
+/// The protocol of a source, with the place that it is reached at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// AMI text over TCP or TLS.
     Ami {
-        /// Where the PBX listens.
+        /// The manager port of the PBX.
         endpoint: TcpEndpoint,
-        /// The manager user.
+        /// The manager user (`manager.conf`) to log in as.
         user: String,
     },
-    /// FreeSWITCH's event socket.
+    /// FreeSWITCH's event socket, over plain TCP.
     Esl {
-        /// Where the switch listens.
+        /// The event socket's host and port, without TLS.
         endpoint: TcpEndpoint,
     },
     /// AMI as JSON over a WebSocket.
     WebSocket {
-        /// Where the gateway listens.
+        /// The gateway's host and port.
         endpoint: TcpEndpoint,
         /// The path to ask for.
         path: String,
     },
-    /// A broker's queue.
+    /// A queue or stream of a broker.
     Amqp(QueueSource),
-    /// A file that grows.
+    /// A file that grows, or a folder that gets a file for each record.
     File {
-        /// Its name.
+        /// Absolute path of the file or folder.
         path: PathBuf,
-        /// How its records are written.
+        /// Format of the records (`format=`).
         format: Format,
-        /// Where to begin.
+        /// The first position to read, where the spool stores none (`from=`).
         from: From,
     },
 }
 
 impl Transport {
-    /// Where a line leads that tells nothing of what happened before it was opened; `None` for a
+    /// Returns the endpoint of a line that reports nothing from before it was opened; `None` for a
     /// broker and a file.
     pub(crate) const fn live_endpoint(&self) -> Option<&TcpEndpoint> {
         match self {
@@ -181,7 +182,8 @@ impl Transport {
         }
     }
 
-    /// How its messages are written.
+    /// Returns the format that the protocol fixes, or, for a broker and a file, that `format=`
+    /// names.
     pub const fn format(&self) -> Format {
         match self {
             Self::Ami { .. } => Format::Ami,
@@ -193,11 +195,11 @@ impl Transport {
     }
 }
 
-/// One checked `--source`.
+/// One `--source` URL without a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceUrl {
     pub(crate) shown: String,
-    /// How it is reached.
+    /// The protocol, with all that it needs of the URL.
     pub transport: Transport,
     /// The PBX that it belongs to (`pbx=`).
     pub pbx: Option<String>,
@@ -208,23 +210,24 @@ pub struct SourceUrl {
 }
 
 impl SourceUrl {
-    /// How the source's messages are written.
+    /// Returns the format of the source's messages, as [`Transport::format`].
     pub const fn format(&self) -> Format {
         self.transport.format()
     }
 
-    /// As it was given, but for the file of its secret: for pages and messages that others see.
+    /// Returns the URL as it was given, but for the file of its secret: for pages and messages that
+    /// others see.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
 
-    /// What stands before `://`.
+    /// Returns the text before `://`, such as `amis`.
     pub fn scheme(&self) -> &str {
         self.shown.split("://").next().unwrap_or_default()
     }
 
-    /// What the place that it was read to is kept under: the URL as it was given; of a stream, what
-    /// stays the same when nodes come and go.
+    /// Returns the key under which the spool keeps the source's position: the URL as it was given;
+    /// of a stream, the parts that stay the same when nodes come and go.
     pub fn place(&self) -> String {
         match &self.transport {
             Transport::Amqp(source) if source.is_stream => {
@@ -234,7 +237,7 @@ impl SourceUrl {
         }
     }
 
-    /// It is a stream of finished calls, which others may read, too.
+    /// Returns `true` for a stream of finished calls, which others may read, too.
     pub fn is_stream_of_calls(&self) -> bool {
         match &self.transport {
             Transport::Amqp(source) => source.is_stream && source.format.carries_whole_calls(),
@@ -242,7 +245,7 @@ impl SourceUrl {
         }
     }
 
-    /// Where it is reached; `None` for a file.
+    /// Returns the endpoint that is connected to, of a broker the first; `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
             Transport::Amqp(queue) => Some(&queue.broker.endpoint),
@@ -285,7 +288,7 @@ impl fmt::Display for SourceUrl {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
     shown: String,
-    /// Where it is.
+    /// The broker's nodes, and the user that publishes.
     pub broker: Broker,
     /// The name of the queue or stream.
     pub name: String,
@@ -301,12 +304,13 @@ pub struct BrokerUrl {
 }
 
 impl BrokerUrl {
-    /// As it was given, but for the file of its secret.
+    /// Returns the URL as it was given, but for the file of its secret.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
 
-    /// What stays the same of a stream when nodes come and go.
+    /// Returns the parts of a stream's URL that stay the same when nodes come and go, as
+    /// [`SourceUrl::place`].
     pub fn place(&self) -> String {
         format!("stream:{}?{}", self.broker.vhost, self.name)
     }

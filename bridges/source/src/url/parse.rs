@@ -11,7 +11,7 @@ const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
 const STREAM_EXAMPLE: &str = "for instance amqp://USER@HOST1,HOST2/VHOST?stream=S";
-/// As RabbitMQ's rights name it; in the protocol it has no name.
+/// Name of the default exchange in RabbitMQ's rights; in the protocol it has none.
 const DEFAULT_EXCHANGE: &str = "amq.default";
 /// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
 const HEARTBEAT: u16 = 15;
@@ -47,7 +47,7 @@ const QUEUE_FORMATS: [Format; 5] = [
     Format::CelAmqp, Format::CdrAmqp, Format::Wazo, Format::Freeswitch, Format::Call,
 ];
 
-/// `ami, ami-json or call`
+/// Joins the formats' names for a fault's words: `ami, ami-json or call`.
 fn named(formats: &[Format]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     match names.split_last() {
@@ -57,7 +57,7 @@ fn named(formats: &[Format]) -> String {
 }
 
 impl SourceUrl {
-    /// Reads one `--source`.
+    /// Reads the value of one `--source`, and opens nothing.
     ///
     /// # Errors
     /// All that is wrong with it, each a full sentence with its cure.
@@ -104,7 +104,7 @@ impl SourceUrl {
 }
 
 impl BrokerUrl {
-    /// Reads one `--dead-letter-queue`.
+    /// Reads the value of `--dead-letter-queue`, and opens nothing.
     ///
     /// # Errors
     /// All that is wrong with it, each a full sentence with its cure.
@@ -116,7 +116,7 @@ impl BrokerUrl {
         url.written(broker, name)
     }
 
-    /// Reads one `--forward`.
+    /// Reads the value of one `--forward`, and opens nothing.
     ///
     /// # Errors
     /// The same.
@@ -132,7 +132,7 @@ impl BrokerUrl {
 
 /// A URL of which the parts are taken one by one, while its faults are gathered.
 struct UrlReader {
-    /// As it was given, its password masked.
+    /// The URL as it was given, its password masked.
     shown: String,
     url: Url,
     /// A broker's hosts after the first one.
@@ -204,7 +204,7 @@ impl UrlReader {
         self.fault(format!("{key}={value} is invalid; give {allowed}"));
     }
 
-    /// What is shown of a URL without a fault.
+    /// Returns the URL as it may be shown, or all faults found in it.
     fn checked(self) -> Result<String, Vec<UrlFault>> {
         match self.faults.is_empty() {
             true => Ok(self.shown),
@@ -453,7 +453,7 @@ impl UrlReader {
         }
     }
 
-    /// What is written to, with the keys that are left.
+    /// Builds the URL of a broker that is published to, from the keys that are left.
     fn written(mut self, broker: Broker, name: String) -> Result<BrokerUrl, Vec<UrlFault>> {
         let declare = self.is_yes("declare");
         let exchange = self.take("exchange").filter(|it| it != DEFAULT_EXCHANGE);

@@ -28,7 +28,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 struct WebSocketLine {
     target: Target,
     socket: WebSocketStream<Join<Unmasked<ReadHalf<Stream>>, WriteHalf<Stream>>>,
-    /// What came in last.
+    /// The message that came in last, until it is taken in.
     received: Option<Message>,
     /// A ping is to be sent.
     ping: bool,

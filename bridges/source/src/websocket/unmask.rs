@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
-/// Where in the stream the next byte lies. Pure: any split of the stream gives the same bytes.
+/// Position of the next byte in the stream's framing. Pure: any split of the stream gives the same
+/// bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     /// The HTTP answer is over: frames follow.

@@ -32,26 +32,27 @@ use callbridge_model::status::LeasePhase;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Between two ticks.
+/// Interval between two ticks that a process publishes.
 pub const TICK_EVERY: Duration = Duration::from_secs(3);
-/// How long after its publishing a tick gives leave to send.
+/// Time after its publishing for which a tick gives leave to send.
 pub const HOLDS_FOR: Duration = Duration::from_secs(10);
 /// Ticks of ours that are known again. An older one is taken for another's.
 const KNOWN_MAX: usize = 200;
 /// Two clocks may run apart by so much of any time: 1 in 50, of which quartz needs 1 in 5000.
 const DRIFT: u32 = 50;
 
-/// What was agreed on.
+/// Time spans that all processes of one lease agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long a new holder keeps silent.
+    /// Time for which a new holder sends nothing.
     pub silence: Duration,
-    /// In which requests are counted.
+    /// The window in which requests are counted.
     pub window: Duration,
 }
 
 impl Terms {
-    /// For requests that can no longer arrive after `request`, counted in windows of `window`.
+    /// Terms for requests that can no longer arrive after `request`, counted in windows of
+    /// `window`.
     pub fn new(request: Duration, window: Duration) -> Self {
         let sum = HOLDS_FOR + request + window;
         Self {
@@ -64,47 +65,47 @@ impl Terms {
 /// A message of the queue, as it was delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its place on the channel, from 1.
+    /// The message's delivery tag on its channel, from 1.
     pub tag: u64,
-    /// Which tick it is; `None` for anything else.
+    /// The id of the tick; `None` for a message that is no tick.
     pub tick: Option<TickId>,
-    /// The turn that it carries.
+    /// The turn that the tick carries; `None` before its publisher had one.
     pub turn: Option<TurnId>,
     /// The slots that it leaves, as the last of that turn.
     pub slots: Option<SlotAges>,
-    /// It was given to a consumer before.
+    /// The broker gave the message to a consumer before.
     pub redelivered: bool,
 }
 
-/// What a delivery came to.
+/// The consequences of one delivery, for the caller to carry out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// All through this place on the channel are to be acknowledged.
     pub ack_through: Option<u64>,
-    /// It counts: how long ago it was published.
+    /// Time since the tick was published; `None` where the delivery does not count.
     pub round_trip: Option<Duration>,
     /// The turn before has left this: when its requests ended, in time since boot. They count as
     /// ours before anything is sent.
     pub inherited: Option<Vec<Duration>>,
 }
 
-/// A tick of ours.
+/// A tick that this process has published.
 #[derive(Clone, Copy, Debug)]
 struct Published {
     tick: TickId,
-    /// In time since boot.
+    /// Time since boot, read before the first byte of the tick left.
     at: Duration,
-    /// The turn that it carries.
+    /// The turn that the tick carries; `None` before this process had one.
     turn: Option<TurnId>,
     /// The last tick of another turn that could be believed then.
     offer: Option<TickId>,
 }
 
-/// The beginning of a turn.
+/// The beginning of a claim, and the silence after it.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     at: Duration,
-    /// What has to pass before anything is sent.
+    /// Time that has to pass after `at` before anything is sent.
     silence: Duration,
 }
 
@@ -112,14 +113,14 @@ struct Beginning {
 #[derive(Clone, Debug)]
 pub struct Claim {
     terms: Terms,
-    /// Ticks of ours.
+    /// Published ticks that are still recognised, oldest first; at most `KNOWN_MAX`.
     ours: VecDeque<Published>,
-    /// When it began, where it has.
+    /// The beginning of the running claim; `None` while this process stands by.
     began: Option<Beginning>,
-    /// Its turn, from its first tick on.
+    /// The turn of this claim, from its first tick on.
     turn: Option<TurnId>,
     succession: Succession,
-    /// Until then the ticks that counted give leave.
+    /// Time since boot until which the ticks that counted give leave.
     proven_until: Duration,
     /// No tick gives leave that was published before: the clock has jumped since.
     doubted: Duration,
@@ -128,7 +129,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Of a process that has not begun.
+    /// The claim of a process that has not begun.
     pub fn new(terms: Terms) -> Self {
         Self {
             terms,
@@ -142,13 +143,14 @@ impl Claim {
         }
     }
 
-    /// A channel was opened; what the one before it was given and had not acknowledged goes back.
+    /// Forgets what the channel before was given: all that it had not acknowledged goes back.
     pub fn channel_opened(&mut self) {
         self.acknowledged = 0;
         self.succession.channel_opened();
     }
 
-    /// This tick is published right after this moment since boot: the turn that it is to carry.
+    /// Registers a tick that is published right after this moment since boot, and returns the turn
+    /// that it is to carry.
     pub fn publishing(&mut self, now: Duration, tick: TickId) -> Option<TurnId> {
         let offer = self.succession.offer();
         if offer.is_some() {
@@ -224,7 +226,7 @@ impl Claim {
         (self.began, self.turn) = (None, None);
     }
 
-    /// Its turn is given away: nothing that was published before gives leave any more.
+    /// Ends the turn at once: no tick published before gives leave any more.
     pub fn give_away(&mut self) {
         self.ours.clear();
         self.begin_anew();
@@ -244,7 +246,7 @@ impl Claim {
         }
     }
 
-    /// How it stands at this moment since boot.
+    /// The phase at this moment since boot.
     pub fn phase(&self, now: Duration) -> LeasePhase {
         match self.silent_until() {
             Some(_) if now >= self.proven_until => LeasePhase::Standby,
@@ -254,12 +256,14 @@ impl Claim {
         }
     }
 
-    /// Until when requests may leave, where they may at this moment.
+    /// Returns the time since boot until which requests may leave; `None` where they may not at
+    /// this moment.
     pub fn leave(&self, now: Duration) -> Option<Duration> {
         (self.phase(now) == LeasePhase::Holding).then_some(self.proven_until)
     }
 
-    /// Another has left its slots; what proves that they are ours is a tick that is published now.
+    /// Returns `true` where another has left its slots: a tick published now proves that they are
+    /// ours.
     pub fn is_offered(&self) -> bool {
         self.succession.offer().is_some()
     }
@@ -269,7 +273,8 @@ impl Claim {
         self.turn.filter(|_| self.leave(now).is_some())
     }
 
-    /// Until when it keeps silent, or kept it.
+    /// Returns the time since boot at which the silence of this claim ends or ended; `None` while
+    /// standing by.
     pub fn silent_until(&self) -> Option<Duration> {
         self.began.map(|began| began.at + began.silence)
     }
@@ -279,7 +284,7 @@ impl Claim {
         self.proven_until < self.doubted + HOLDS_FOR
     }
 
-    /// When [`Claim::phase`] changes by itself.
+    /// Time since boot at which [`Claim::phase`] changes by itself; `None` while standing by.
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
         match self.phase(now) {
             LeasePhase::Standby => None,

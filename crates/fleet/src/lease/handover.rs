@@ -1,19 +1,20 @@
 //! When a holder that cannot send gives its turn to one that can. Pure: `now` comes in.
 //!
 //! Whether the CRM is down or the way there from this machine alone, a machine cannot know by
-//! itself. So each says with its ticks whether it could send, and whoever is fed hears it.
+//! itself. So each reports with its ticks whether it could send, to whoever is fed.
 
 use std::time::Duration;
 
-/// What passes sooner is not shown.
+/// Time that has to pass before an inability to send is shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(10);
 
-/// How long a holder tries before it gives its turn away, and how long it gives it away only once.
+/// Time that a holder tries before it gives its turn away, and time within which it does so only
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// So long it could not send.
+    /// Time without being able to send after which the turn is given away.
     pub unable_for: Duration,
-    /// So long after it gave its turn away it does not do so again.
+    /// Time after a handover within which there is no other.
     pub not_again_within: Duration,
 }
 
@@ -26,7 +27,7 @@ impl Default for Patience {
     }
 }
 
-/// Of one process.
+/// The decision of one process to give its turn away, and the facts it rests on.
 #[derive(Clone, Debug, Default)]
 pub struct Handover {
     patience: Patience,
@@ -35,7 +36,7 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Of a process that can send.
+    /// The handover of a process that can send.
     pub fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -43,7 +44,7 @@ impl Handover {
         }
     }
 
-    /// Whether it could send at this moment since boot.
+    /// Records for this moment since boot that the process can or cannot send.
     pub fn check(&mut self, now: Duration, is_able: bool) {
         match is_able {
             true => self.unable_since = None,
@@ -51,13 +52,15 @@ impl Handover {
         }
     }
 
-    /// Since when it could not send, where it could not for a while.
+    /// Returns the time since boot since which it could not send; `None` where that is not yet long
+    /// enough to be shown.
     pub fn unable_since(&self, now: Duration) -> Option<Duration> {
         let for_a_while = |since: &Duration| now.saturating_sub(*since) >= SHOWN_AFTER;
         self.unable_since.filter(for_a_while)
     }
 
-    /// Its turn has come to it, and it is to be given away: said once.
+    /// Returns `true` once where the turn is to be given away: sending has failed for long enough,
+    /// another process can send, and the last handover is long enough ago.
     pub fn is_due(&mut self, now: Duration, another_is_able: bool) -> bool {
         let unable = self.unable_since.map(|since| now.saturating_sub(since));
         let again = self.given_away.map(|at| now.saturating_sub(at));

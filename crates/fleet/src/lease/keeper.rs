@@ -25,21 +25,21 @@ use tracing::{info, warn};
 
 /// Seconds between two heartbeats: a machine that died is found out in some ten seconds.
 const HEARTBEAT: u16 = 4;
-/// For the broker's answers: a holder that has to go to another node has ten seconds.
+/// Time for the broker's answers: a holder that has to go to another node has ten seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// A line on which nothing came for so long is opened anew: the broker may have lost its consumer,
-/// and a standby is told nothing else.
+/// and a standby has no other sign of that.
 const UNFED_MAX: Duration = Duration::from_secs(600);
 /// Ticks that wait for their confirms; a line on which more wait is given up.
 const UNCONFIRMED_MAX: usize = 3;
-/// For the confirm of the last tick: a process that is stopped has ten seconds for all.
+/// Time for the confirm of the last tick: a process that is stopped has ten seconds for all.
 const LAST_WITHIN: Duration = Duration::from_secs(1);
 /// Others whose ticks are shown, and for how long after the last one.
 const OTHERS_MAX: usize = 16;
 const OTHERS_FOR: Duration = Duration::from_secs(10);
-/// Between two looks when nothing happens.
+/// Longest time between two checks, when nothing happens.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Another node is tried soon: a holder that lost its line has ten seconds.
+/// Pauses before the next node is tried: short, for a holder that lost its line has ten seconds.
 const AGAIN: Bounds = Bounds {
     first: Duration::from_millis(500),
     most: Duration::from_secs(5),
@@ -54,25 +54,26 @@ pub struct LeaseKeeper {
     claim: Claim,
     permit: Permit,
     shown: watch::Sender<Lease>,
-    /// When each was heard last, and whether it could send.
+    /// Other processes by name: the time since boot of their last tick, and their ability to send
+    /// by that tick.
     others: BTreeMap<String, (Duration, bool)>,
-    /// Whether this machine could send.
+    /// The ability of this machine to send, reported by its sender.
     able: watch::Receiver<bool>,
     handover: Handover,
-    /// The line is to be ended: whoever is next may send.
+    /// The line is to be ended, so that the next process is fed and may send.
     gives_away: bool,
     /// Beats with each turn of the loop.
     pub pulse: Pulse,
-    /// How the clocks stood to each other at the last look.
+    /// The offset of the clocks at the last check, to find jumps.
     offset: ClockOffset,
-    /// The line that is open.
+    /// The line in use; `None` between two.
     line: Option<Arc<LeaseLine>>,
     /// Lines that were lost or not had: the next one begins with the next node.
     turn: usize,
 }
 
 impl LeaseKeeper {
-    /// Of the queue `name` on this broker; leave goes to `permit`.
+    /// A keeper for the queue `name` on this broker; leave goes to `permit`.
     pub fn new(login: Login, name: &str, terms: Terms, permit: Permit) -> Self {
         let lease = Lease {
             name: name.to_owned(),
@@ -110,14 +111,14 @@ impl LeaseKeeper {
         self
     }
 
-    /// The same of a machine that knows whether it could send.
+    /// The same of a machine that reports by `able` whether it could send.
     #[must_use]
     pub fn able(mut self, able: watch::Receiver<bool>, patience: Patience) -> Self {
         (self.able, self.handover) = (able, Handover::new(patience));
         self
     }
 
-    /// How it stands, as it changes.
+    /// Returns a receiver of the lease's status, which is sent with each change.
     pub fn shown(&self) -> watch::Receiver<Lease> {
         self.shown.subscribe()
     }
@@ -135,8 +136,8 @@ impl LeaseKeeper {
         tried
     }
 
-    /// Keeps the lease until `shutdown`, when nothing is sent any more. Leave ends with it; what
-    /// was left behind in the permit goes to whoever is next.
+    /// Keeps the lease until `shutdown`, when nothing is sent any more. Leave ends with it; slots
+    /// that were left behind in the permit go to the next holder.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = std::pin::pin!(shutdown);
         info!(lease = %self.queue.name, "standing by for the lease");
@@ -156,7 +157,8 @@ impl LeaseKeeper {
         }
     }
 
-    /// Says with a last tick that nothing is sent any more, and what still counts of it.
+    /// Publishes a last tick, which shows that nothing is sent any more and hands on the slots that
+    /// still count.
     async fn hand_on(&self, line: &LeaseLine, turn: TurnId, ended: &[Duration], now: Duration) {
         let slots = SlotAges::new(self.terms.window, ended, now);
         if slots.is_none() {
@@ -181,7 +183,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// One line after the other.
+    /// Opens one line after the other, with a pause after each that was lost.
     async fn keep(&mut self) {
         let mut backoff = Backoff::new(AGAIN);
         loop {
@@ -230,7 +232,7 @@ impl LeaseKeeper {
         opened.unwrap_or_else(|| Err(Error::lost("not opened")))
     }
 
-    /// While something is waited for, time goes on: what was proved may end.
+    /// Goes on checking while something is waited for: leave that was proved may end meanwhile.
     async fn looking_while(&mut self, waiting: impl Future<Output = ()>) {
         let mut waiting = std::pin::pin!(waiting);
         loop {
@@ -350,7 +352,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Gives or ends leave, shows how it stands, and says when to look again.
+    /// Gives or ends leave, updates the status, and returns the time of the next check.
     fn check(&mut self) -> Instant {
         self.pulse.beat();
         let now = clock::now();

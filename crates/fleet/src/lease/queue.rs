@@ -17,15 +17,16 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Ticks that wait, at most.
+/// Most ticks that wait in the queue; more are refused.
 const TICKS_MAX: i64 = 500;
 /// A tick that waits for longer is dropped.
 const KEPT_MILLIS: i64 = 300_000;
 /// Ticks under way to one consumer: more than can wait.
 const PREFETCH: u16 = 1000;
-/// So often a tick may be handed on from one consumer to the next before the broker drops it.
+/// Number of times that a tick may be handed on from one consumer to the next before the broker
+/// drops it.
 const HANDED_ON_MAX: i64 = 1_000_000;
-/// AMQP's reply codes.
+/// AMQP's reply codes for a missing right and for other arguments.
 const ACCESS_REFUSED: u16 = 403;
 const PRECONDITION_FAILED: u16 = 406;
 
@@ -46,7 +47,7 @@ pub fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Why the lease can be neither held nor taken over.
+/// A fault for which the lease can be neither held nor taken over.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 pub struct Error {
@@ -61,7 +62,7 @@ impl Error {
         Self { words, fix: None }
     }
 
-    /// Whose hand mends it, where that is known.
+    /// The side on which the fault is mended; `None` where that is not known.
     pub fn fix(&self) -> Option<Fix> {
         self.fix
     }
@@ -86,8 +87,8 @@ pub(crate) struct LeaseQueue {
 pub(crate) struct LeaseLine {
     line: ConfirmedLine,
     queue: LeaseQueue,
-    /// Held for as long as the line is: one that is dropped is cancelled, and the broker would feed
-    /// the next before it hands on what was not acknowledged here.
+    /// The consumer, held for as long as the line: one that is dropped is cancelled, and the broker
+    /// would feed the next before it hands on what was not acknowledged here.
     consumed: OnceLock<Consumer>,
 }
 
@@ -192,7 +193,7 @@ impl LeaseLine {
         self.queue.answered("publish to the queue", sent).await
     }
 
-    /// What a confirm says.
+    /// Turns the broker's answer to a published tick into success or the fault that it names.
     pub(crate) fn confirmed(
         &self,
         confirmation: Result<Confirmation, lapin::Error>,

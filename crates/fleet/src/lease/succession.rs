@@ -25,14 +25,14 @@ const WINDOW_MAX: Duration = Duration::from_secs(120);
 /// Two clocks may run apart by so much of a window: 1 in 50.
 const DRIFT: u32 = 50;
 
-/// See the module.
+/// The state of the succession on the open channel; the module's comment explains its rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Succession {
     before: Before,
     offer: Option<Offer>,
 }
 
-/// Whose marked ticks were heard on this channel.
+/// Turns whose redelivered ticks came on this channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Before {
     #[default]
@@ -49,12 +49,12 @@ struct Offer {
 }
 
 impl Succession {
-    /// Another channel: nothing that came before it says who was fed meanwhile.
+    /// Begins anew for another channel: nothing that came before it says who was fed meanwhile.
     pub(crate) fn channel_opened(&mut self) {
         *self = Self::default();
     }
 
-    /// Another's tick of this turn came.
+    /// Takes in another's tick of this turn.
     pub(crate) fn on_tick(&mut self, turn: TurnId, redelivered: bool) {
         if redelivered && self.before != Before::One(turn) {
             self.before = match self.before {

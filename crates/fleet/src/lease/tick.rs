@@ -1,7 +1,7 @@
-//! What a tick says: which one it is, and who published it.
+//! The contents of a tick: its id, and who published it.
 //!
-//! Nothing in it is trusted. A tick is ours when its id is one that we drew at random and have not
-//! told anybody else; when it was published we remember ourselves.
+//! Nothing in it is trusted. A tick is ours when its id is one that we drew at random and that
+//! nobody else knew before; when it was published we remember ourselves.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -19,12 +19,12 @@ const NAME_MAX: usize = 80;
 pub struct TickId(Uuid);
 
 impl TickId {
-    /// Another than any before.
+    /// Draws a new id at random, which no other process can guess.
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// For tests, which draw theirs from a seed.
+    /// The id of this number, for tests, which draw theirs from a seed.
     pub const fn from_number(number: u128) -> Self {
         Self(Uuid::from_u128(number))
     }
@@ -36,7 +36,7 @@ impl TickId {
 pub struct TurnId(TickId);
 
 impl TurnId {
-    /// Of the turn that begins with this tick.
+    /// The turn that begins with this tick.
     pub const fn of(tick: TickId) -> Self {
         Self(tick)
     }
@@ -47,13 +47,13 @@ impl TurnId {
 pub struct SlotAges {
     /// The window that they are counted in, in milliseconds: older ones are left out.
     pub window_ms: u64,
-    /// How long before this was said each request had ended, in milliseconds; below zero where it
-    /// may still arrive.
+    /// Milliseconds between each request's end and the writing of this tick; below zero where the
+    /// request may still arrive.
     pub ended_ms: Vec<i64>,
 }
 
 impl SlotAges {
-    /// Of requests that ended then, as they stand `now`; `None` where there are too many.
+    /// The ages, as they stand `now`, of requests that ended then; `None` where there are too many.
     pub fn new(window: Duration, ended: &[Duration], now: Duration) -> Option<Self> {
         let millis = |it: Duration| i64::try_from(it.as_millis()).unwrap_or(i64::MAX);
         // Up to the millisecond: no request is said to be older than it is.
@@ -64,8 +64,8 @@ impl SlotAges {
         })
     }
 
-    /// When they ended by the clock of whoever has heard of them at this moment, or later: by
-    /// `room` more, for two clocks run apart.
+    /// Returns the requests' ends by the receiver's clock, which reads `received` now; each is put
+    /// later by `room`, for two clocks run apart.
     pub fn ended(&self, received: Duration, room: Duration) -> Vec<Duration> {
         let ended = |age: &i64| {
             let span = Duration::from_millis(age.unsigned_abs());
@@ -78,26 +78,26 @@ impl SlotAges {
     }
 }
 
-/// A tick as it stands in the queue.
+/// A tick as its message in the queue holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tick {
-    /// Which one it is.
+    /// The id by which its publisher recognises the tick.
     pub tick: TickId,
-    /// Who published it, for people: its machine and process.
+    /// The publisher's machine and process, for people: `host (812)`.
     pub from: String,
-    /// It could send, for all it knows.
+    /// The publisher can send, as far as it knows.
     #[serde(default)]
     pub able: bool,
     /// The turn of its publisher, where the queue has come to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnId>,
-    /// It is the last of this turn: nothing is sent any more, and this is what still counts.
+    /// The requests that still count, in the last tick of a turn; `None` in every other tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotAges>,
 }
 
 impl Tick {
-    /// Its bytes.
+    /// The tick as JSON, the body of its message.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }

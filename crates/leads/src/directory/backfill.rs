@@ -24,23 +24,23 @@ use std::time::Duration;
 
 /// Leads of a page (§4.7).
 pub const SIZE: u32 = 50;
-/// How much of what was read a new round reads again.
+/// Span before the newest second read that a new round reads again, for changes written late.
 pub const OVERLAP: Duration = Duration::from_secs(300);
-/// Without the grant it is tried again after so long.
+/// Wait until the next try where the token may not read leads.
 const NO_GRANT: Duration = Duration::from_secs(3600);
-/// After a failure; doubled with each, up to [`NO_GRANT`].
+/// Wait after a failure; doubled with each, up to [`NO_GRANT`].
 const FAILED: Duration = Duration::from_secs(60);
 
-/// How leads are read (`--lead-directory`).
+/// Settings of the backfill, which `--lead-directory` turns on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLeads {
-    /// Whose numbers have no country's code.
+    /// Country of numbers that are written without their country code.
     pub country: Option<Country>,
-    /// From the end of a round to the next.
+    /// Time from the end of a round to the next.
     pub every: Duration,
 }
 
-/// How far it is. Kept in the spool as JSON: fields may be added, never renamed.
+/// Progress of the backfill. Kept in the spool as JSON: fields may be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backfill {
@@ -48,29 +48,30 @@ pub struct Backfill {
     read_to: Option<i64>,
     /// The newest second that this round has seen.
     newest: Option<i64>,
-    /// By page, not by range.
+    /// The round goes by page, not by range.
     by_page: bool,
     /// The page to read next; `None` between two rounds, and of a round by page that has to learn
     /// first how many there are.
     page: Option<u32>,
     /// A round is under way.
     reading: bool,
-    /// Rounds that are done.
+    /// Rounds completed so far, by range or by page.
     pub rounds: u64,
     /// Rows read, those read again included.
     pub rows: u64,
-    /// Failures in a row.
+    /// Failures in a row, each of which doubles the wait for the next try.
     failures: u32,
-    /// Not before, in microseconds.
+    /// Earliest moment of the next read, in microseconds since the epoch.
     not_before: i64,
     /// A row had a place for phones.
     phones_seen: bool,
-    /// Whether names were read with the leads.
+    /// Progress of the round that reads every lead with its name, which older versions did not
+    /// read.
     #[serde(default)]
     profiles: ProfilesRead,
     /// The token may not read leads.
     pub no_grant: bool,
-    /// What is wrong, where it is left.
+    /// Reason why the backfill is left until the next start; `None` while it goes on.
     pub left: Option<String>,
 }
 
@@ -83,24 +84,24 @@ enum ProfilesRead {
     Not,
     /// Such a round is under way.
     Begun,
-    /// One is done.
+    /// One such round is done.
     Whole,
 }
 
-/// When there is something to read.
+/// Decision on the next read: a page, or a time to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This page, now.
+    /// Page that is due to be read now.
     Read(LeadsPage),
-    /// Nothing before then.
+    /// Nothing is due before this moment.
     At(EventTime),
-    /// Nothing before the next start.
+    /// Nothing is due before the next start.
     Never,
 }
 
 impl Backfill {
-    /// What is read next. `begun`: this process has read something already; the first round of
-    /// each begins at once.
+    /// Returns the page to read now, or the earliest time of the next one. `begun`: this process
+    /// has read something already; the first round of each begins at once.
     pub fn next(&self, now: EventTime, begun: bool) -> Next {
         if begun && self.left.is_some() {
             return Next::Never;
@@ -126,13 +127,15 @@ impl Backfill {
         }
     }
 
-    /// What changed before this second need not be read again.
+    /// Second before which no change need be read again; `None` until a whole round has read names
+    /// too.
     fn known_to(&self) -> Option<i64> {
         self.read_to
             .filter(|_| self.profiles == ProfilesRead::Whole)
     }
 
-    /// What a page has taught.
+    /// Takes in the answer for the page `asked`: moves on to the next page, and returns the news of
+    /// the leads on this one.
     pub fn took(
         &mut self,
         asked: &LeadsPage,
@@ -198,7 +201,7 @@ impl Backfill {
         learned
     }
 
-    /// The token may read leads now.
+    /// Notes that the token may read leads now.
     pub fn granted(&mut self) {
         self.no_grant = false;
         self.not_before = 0;
@@ -247,7 +250,7 @@ impl Backfill {
         rows.into_iter().filter_map(|row| row.news).collect()
     }
 
-    /// By range: on to the newest second, or to the next page of it.
+    /// Goes on by range: to the newest second, or to the next page of it.
     fn turn_on(&mut self, asked: &LeadsPage, rows: usize, newest: Option<i64>, total: Option<u32>) {
         let last = match total {
             Some(total) => asked.page >= total,
@@ -261,7 +264,7 @@ impl Backfill {
         self.reading = true;
     }
 
-    /// By page: from the last one down.
+    /// Goes on by page: from the last one down.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
             return self.leave("the service takes no range and gives no totalPages");
@@ -290,7 +293,7 @@ impl Backfill {
         self.begin_anew();
     }
 
-    /// For people: `reading`, `waiting`, `no_grant` or `left`.
+    /// Returns the word for people: `reading`, `waiting`, `no_grant` or `left`.
     pub fn state(&self) -> &'static str {
         match (&self.left, self.no_grant, self.reading) {
             (Some(_), _, _) => "left",
@@ -306,7 +309,7 @@ impl Backfill {
     }
 }
 
-/// Why a page cannot be used; `None` when it can.
+/// Returns the reason why a page cannot be used; `None` when it can.
 fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if rows.is_empty() {
         return None;

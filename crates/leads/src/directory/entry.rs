@@ -27,7 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.
 pub const ROWS_MAX: usize = 1_000;
 
-/// Where a lead's phones stand. The numbers are stored.
+/// Source of some of a lead's phones: one contact, the snapshot's `phone`, or the contacts of a row
+/// that names none. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(i64);
 
@@ -37,17 +38,17 @@ impl Slot {
     /// Contacts of a row that names none.
     pub const NAMELESS: Self = Self(-1);
 
-    /// As it is stored: a contact's id, or one of the two.
+    /// Makes a slot of the number that is stored: a contact's id, or one of the two.
     pub const fn stored(number: i64) -> Self {
         Self(number)
     }
 
-    /// The number stored.
+    /// The number as it is stored: a contact's id, 0 or -1.
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// Phones of a contact that is known by its id.
+    /// Returns `true` for phones of a contact that is known by its id.
     pub const fn is_contact(self) -> bool {
         self.0 > 0
     }
@@ -59,16 +60,18 @@ impl Slot {
     }
 }
 
-/// The phones of a slot, since when, and what told it. In the order of what holds.
+/// The phones of a slot, with the second and the source of their report. Facts are in the order of
+/// what holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// Since when.
+    /// Second of the event or row that reported the phones.
     pub at: EpochSeconds,
-    /// What told it.
+    /// Kind of event or answer that reported the phones.
     pub source: FactSource,
-    /// None: the slot is empty.
+    /// Phones of the slot; none where it is empty.
     pub phones: BTreeSet<Phone>,
-    /// What the slot's contact is called, and since when.
+    /// Name of the slot's contact, with its second; `None` where none was reported, or it is
+    /// forgotten.
     pub name: Option<Known<Name>>,
 }
 
@@ -79,34 +82,35 @@ impl Fact {
     }
 }
 
-/// What is known of one lead.
+/// All that was reported of one lead, as far as it still holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its phones.
+    /// Phones by the contact or snapshot that they are of.
     pub slots: BTreeMap<Slot, Fact>,
-    /// When a contact gave a phone up.
+    /// Newest second at which a contact gave the phone up.
     pub gone: BTreeMap<(Slot, Phone), EpochSeconds>,
-    /// How it stands.
+    /// State of the lead: living, deleted or merged.
     pub life: Life,
-    /// What people know it by.
+    /// Name, responsible employee and stage, as people know the lead.
     pub profile: ProfileFacts,
 }
 
-/// How a lead stands.
+/// Newest seconds at which a lead was reported living, whole, deleted and merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Life {
-    /// The newest second at which it was told to live.
+    /// Newest second at which it was reported living.
     pub living: Option<EpochSeconds>,
-    /// When all its contacts were told last: what was told of them before counts no more.
+    /// Newest second at which all its contacts were reported: what was reported of them before
+    /// counts no more.
     pub whole: Option<EpochSeconds>,
-    /// When it was deleted last.
+    /// Newest second at which it was deleted.
     pub deleted: Option<EpochSeconds>,
-    /// Into which lead it was merged, and when.
+    /// Second and survivor of the merge, where it was merged.
     pub merged: Option<(EpochSeconds, LeadId)>,
 }
 
 impl Life {
-    /// It was deleted, and nothing newer tells of it.
+    /// Returns `true` when it was deleted, and no report of a later second shows it living.
     pub fn is_deleted(&self) -> bool {
         self.deleted
             .is_some_and(|deleted| self.living.is_none_or(|living| living <= deleted))
@@ -114,8 +118,8 @@ impl Life {
 }
 
 impl Entry {
-    /// Takes in what was told of this very lead. What is told of the leads merged into it is for
-    /// their own entries: [`Entry::merge`].
+    /// Takes in news of this very lead. News of the leads merged into it is for their own entries:
+    /// [`Entry::merge`].
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what.source();
         match news.what {
@@ -176,20 +180,20 @@ impl Entry {
         self.forget_names();
     }
 
-    /// Takes in that it was merged into this lead.
+    /// Takes in the merge of this lead into another.
     pub fn merge(&mut self, survivor: LeadId, at: EpochSeconds) {
         self.life.merged = self.life.merged.max(Some((at, survivor)));
         self.forget_names();
     }
 
-    /// What is shown of it.
+    /// Returns what is shown of the lead, under its main contact's name where that is known.
     pub fn profile(self) -> LeadProfile {
         let main = self.main_contact().cloned();
         self.profile.shown(main.as_ref())
     }
 
-    /// The name of the contact that has the first phone of the main one (§2.5); where none is told,
-    /// of the only contact.
+    /// The name of the contact that has the first phone of the main one (§2.5); where none is
+    /// reported, of the only contact.
     fn main_contact(&self) -> Option<&Name> {
         let first = self.slots.get(&Slot::SNAPSHOT);
         let first = first.and_then(|fact| fact.phones.first());
@@ -244,7 +248,7 @@ impl Entry {
         }
     }
 
-    /// Names are gone with the lead.
+    /// Forgets the names of a lead that ended.
     fn forget_names(&mut self) {
         let end = match self.life.merged {
             Some(_) => Some(EpochSeconds::new(i64::MAX)),

@@ -2,7 +2,7 @@
 
 use callbridge_model::LeadId;
 
-/// What told of a lead: the events of §6.2, or an answer of the API.
+/// Source of news of a lead: an event of §6.2, or an answer of the API.
 #[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(
     name(FactSource),
@@ -11,13 +11,13 @@ use callbridge_model::LeadId;
 )]
 #[repr(i64)]
 pub enum What {
-    /// `LEAD_CREATED`
+    /// `LEAD_CREATED`: the lead is new.
     Created = 0,
-    /// `LEAD_ASSIGNED`
+    /// `LEAD_ASSIGNED`: another employee is responsible for it.
     Assigned = 1,
-    /// `LEAD_STAGE_CHANGED`
+    /// `LEAD_STAGE_CHANGED`: the lead moved within its pipeline.
     StageChanged = 2,
-    /// `LEAD_PROPERTIES_UPDATED`
+    /// `LEAD_PROPERTIES_UPDATED`: its name, contacts or other properties changed.
     PropertiesUpdated = 3,
     /// `LEAD_MERGED`: these leads are one with it now (`mergedLeadIds`).
     Merged {
@@ -26,15 +26,15 @@ pub enum What {
     } = 4,
     /// `LEAD_DELETED`, or a `GET lead/{id}` that was answered 409 (§7.4).
     Deleted = 5,
-    /// A row of `lead/filter`.
+    /// A row of `lead/filter`, as the backfill reads them.
     Filter = 6,
     /// The answer to `GET lead/{id}`.
     Read = 7,
 }
 
 impl What {
-    /// What an event of this kind (§6.2) tells, with the leads that were merged into its lead;
-    /// `None` where the kind is none of a lead's.
+    /// Returns the source that an event of this kind (§6.2) is, with the leads that were merged
+    /// into its lead; `None` where the kind is none of a lead's.
     pub fn of_event(kind: &str, merged: Vec<LeadId>) -> Option<Self> {
         Some(match kind {
             "LEAD_CREATED" => Self::Created,
@@ -47,19 +47,19 @@ impl What {
         })
     }
 
-    /// Its kind.
+    /// Returns the kind alone, without the merged leads.
     pub fn source(&self) -> FactSource {
         self.into()
     }
 }
 
 impl FactSource {
-    /// The number stored.
+    /// The number under which the source is stored.
     pub const fn number(self) -> i64 {
         self as i64
     }
 
-    /// As the service calls it, for messages.
+    /// Returns the service's own name of it, for messages.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Created => "LEAD_CREATED",
@@ -73,8 +73,9 @@ impl FactSource {
         }
     }
 
-    /// Of two facts of one second the one of the higher rank holds: a lead is created before
-    /// anything else happens to it, and what was read was read after it had happened.
+    /// Rank of the source: of two facts of one second the one of the higher rank holds. A lead is
+    /// created before anything else happens to it, and what was read was read after it had
+    /// happened.
     pub const fn rank(self) -> u8 {
         match self {
             Self::Created => 0,
@@ -88,20 +89,20 @@ impl FactSource {
     }
 }
 
-/// What is said of a fact.
+/// Statement of one piece of news on one fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FactUpdate<T> {
     /// Nothing is said of it.
     #[default]
     Unchanged,
-    /// There is none, or none that can be used.
+    /// The lead has no such fact, or none that can be used.
     None,
-    /// This one.
+    /// The fact has this value.
     Is(T),
 }
 
 impl<T> FactUpdate<T> {
-    /// Nothing said means that there is none.
+    /// Takes an update that says nothing for none.
     #[must_use]
     pub fn or_none(self) -> Self {
         match self {
@@ -110,7 +111,7 @@ impl<T> FactUpdate<T> {
         }
     }
 
-    /// Another form of the same.
+    /// Converts the value, where there is one.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> FactUpdate<U> {
         match self {
             Self::Unchanged => FactUpdate::Unchanged,

@@ -8,36 +8,36 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 
-/// How a lead stands to a number.
+/// Relation of a lead to a number; of several for one lead the least counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It has it.
+    /// The living lead has the number.
     Has,
-    /// It, or the lead it was merged into, was deleted.
+    /// The lead, or the one it was merged into, was deleted at this second.
     Deleted(EpochSeconds),
-    /// It had the number, and gave it up.
+    /// The lead had the number, and gave it up at this second.
     GaveUp(EpochSeconds),
 }
 
 /// A lead that has a number, or had it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The lead that the number was told of.
+    /// The lead that the number was reported of.
     pub lead: LeadId,
     /// The lead it is now: another one when it was merged.
     pub now: LeadId,
-    /// Since when it was known to have the number, and what told it.
+    /// Second since which it was known to have the number.
     pub since: EpochSeconds,
-    /// What told it.
+    /// Kind of event or answer that reported the number at `since`.
     pub source: FactSource,
-    /// How it stands.
+    /// State of the lead's claim to the number: held, given up, or ended with the lead.
     pub standing: Standing,
 }
 
 /// All that is known of a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// By lead.
+    /// One entry for each lead, sorted by lead.
     pub holders: Vec<Holder>,
 }
 
@@ -55,7 +55,7 @@ impl Finding {
     }
 }
 
-/// Looks a number up.
+/// Looks up every lead that has or had the number, and follows merges.
 ///
 /// # Errors
 /// The ledger's.
@@ -103,7 +103,8 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     Ok(Finding { holders })
 }
 
-/// Whether a row of a living lead still holds.
+/// Decides whether a living lead still has the number: no contact gave it up later, and no whole
+/// list of contacts came later without it.
 fn stands(
     row: &LeadPhone,
     since: EpochSeconds,

@@ -7,19 +7,19 @@ use super::news::LeadNews;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 
-/// Leads of one merge at most, and leads looked at behind one that ends.
+/// Leads of one merge at most, and leads read behind one that ends.
 const LEADS_MAX: usize = 1_000;
-/// Phones told at most.
+/// Phones in one [`Learned`] at most; with more it is [`Learned::Many`].
 const PHONES_MAX: usize = 10_000;
 
-/// What was new.
+/// Numbers whose look-up may differ after a piece of news.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// Nothing.
+    /// The news changed no entry.
     Nothing,
-    /// Of these phones something else may be said now.
+    /// Look-ups of these phones may differ now.
     Phones(BTreeSet<Phone>),
-    /// Of more phones than can be told.
+    /// Look-ups of more phones may differ than can be named.
     Many,
 }
 

@@ -5,12 +5,12 @@ use super::fact::FactSource;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 
-/// Where entries are kept, and can be looked up by number.
+/// Storage of entries that can be looked up by number.
 pub trait Ledger {
-    /// Why they cannot be.
+    /// Failure of the storage to read or write.
     type Error;
 
-    /// What is known of a lead; an empty entry where nothing is.
+    /// Reads all that is known of a lead; an empty entry where nothing is.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -34,7 +34,7 @@ pub trait Ledger {
     /// When they cannot be read.
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Self::Error>;
 
-    /// How a lead stands; the default where nothing is known of it.
+    /// Reads the state of a lead; the default where nothing is known of it.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -44,14 +44,15 @@ pub trait Ledger {
 /// A number in one slot of a lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadPhone {
-    /// The lead.
+    /// The lead that the number was reported of.
     pub lead: LeadId,
-    /// Where its phones stand.
+    /// The slot of the lead that has the number, or gave it up.
     pub slot: Slot,
-    /// It has the number since then, and what told it.
+    /// Second and source of the report that the slot has the number; `None` where it does not have
+    /// it.
     pub held: Option<(EpochSeconds, FactSource)>,
-    /// When the slot's contact gave the number up last.
+    /// Newest second at which the slot's contact gave the number up.
     pub gone: Option<EpochSeconds>,
-    /// How the lead stands.
+    /// State of the lead, read together with the row.
     pub life: Life,
 }

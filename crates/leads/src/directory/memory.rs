@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// Entries by lead.
+/// A ledger that keeps its entries in memory, by lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered(RefCell<BTreeMap<LeadId, Entry>>);
 
@@ -37,14 +37,14 @@ impl Remembered {
         entries.values().filter(|entry| lives(&entry.life)).count() as u64
     }
 
-    /// What is shown of a lead, or of the one it was merged into.
+    /// Returns what is shown of a lead, or of the one it was merged into.
     pub fn profile(&self, lead: LeadId) -> LeadProfile {
         let Ok(end) = root(lead, |lead| Ok::<_, Infallible>(self.life(lead)?.merged));
         let Ok(entry) = self.entry(end.lead);
         entry.profile()
     }
 
-    /// Who has this number.
+    /// Looks up every lead that has or had the number.
     pub fn find(&self, phone: &Phone) -> Finding {
         let Ok(found) = find(self, phone);
         found

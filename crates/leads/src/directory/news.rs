@@ -9,27 +9,28 @@ use callbridge_model::{Country, LeadId, Phone};
 /// Phones of one contact at most; what is beyond them is left out.
 pub const PHONES_MAX: usize = 100;
 
-/// One thing told of a lead. News may come in any order, and any number of times.
+/// One report of a lead. News may come in any order, and any number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadNews {
     /// The lead: of a merge the surviving one (§6.6).
     pub lead: LeadId,
-    /// When it was so: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5).
+    /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5),
+    /// else its `createdTimestamp`.
     pub at: EpochSeconds,
-    /// What told it.
+    /// Kind of event or answer that reported it.
     pub what: What,
     /// The snapshot's `phone`: the first one of the main contact (§2.5).
     pub phone: FirstPhone,
-    /// What people know it by.
+    /// Name, responsible employee and stage, where the news has them.
     pub profile: ProfileNews,
-    /// Contacts of which something was told.
+    /// Contacts that the report is about.
     pub contacts: Vec<ContactPhones>,
     /// `contacts` are all that the lead has. Never so in an event (§6.7).
     pub whole: bool,
 }
 
 impl LeadNews {
-    /// A snapshot without more.
+    /// Makes the news of a snapshot, without profile and contacts.
     pub fn new(lead: LeadId, at: EpochSeconds, what: What, phone: FirstPhone) -> Self {
         Self {
             lead,
@@ -47,7 +48,7 @@ impl LeadNews {
 pub type FirstPhone = FactUpdate<Phone>;
 
 impl FirstPhone {
-    /// Of a snapshot, whose `phone` is null or left out where there is none (§2.5, §6.5).
+    /// Reads the `phone` of a snapshot, which is null or left out where there is none (§2.5, §6.5).
     pub fn of(text: Option<&str>, country: Option<Country>) -> Self {
         let phone = text.and_then(|text| e164(text, country));
         Self::from(phone)
@@ -59,12 +60,12 @@ impl FirstPhone {
 pub struct ContactId(i64);
 
 impl ContactId {
-    /// `None` unless positive.
+    /// Makes an id of the CRM's number; `None` unless positive.
     pub fn new(id: i64) -> Option<Self> {
         (id > 0).then_some(Self(id))
     }
 
-    /// The number.
+    /// The CRM's number, which is positive.
     pub const fn get(self) -> i64 {
         self.0
     }
@@ -73,19 +74,19 @@ impl ContactId {
 /// The phones of one contact, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContactPhones {
-    /// Whose; `None` of all contacts of a row that names none.
+    /// The contact's id; `None` for all contacts of a row that names none.
     pub contact: Option<ContactId>,
-    /// What it is called.
+    /// Name of the contact, without its phones.
     pub name: FactUpdate<Name>,
-    /// Its phones now; none where the contact is gone.
+    /// Phones that the contact has now; empty where it is gone.
     pub now: Vec<Phone>,
-    /// Its phones before.
+    /// Phones that the contact had before the change; empty in rows, which do not say.
     pub before: Vec<Phone>,
 }
 
 impl ContactPhones {
-    /// Of a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are
-    /// `<name> [<phone>, <phone>]`; no `to` means that the contact was removed.
+    /// Reads a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are `<name> [<phone>,
+    /// <phone>]`; no `to` means that the contact was removed.
     pub fn of_change(
         contact: Option<ContactId>,
         from: Option<&str>,
@@ -117,7 +118,8 @@ pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     phones_of(parts, country)
 }
 
-/// These texts as numbers, each once, in their order. What is no number is left out.
+/// Reads texts as numbers, each once, in their order, at most [`PHONES_MAX`]. Text that is no
+/// number is left out.
 pub fn phones_of<'a>(texts: impl Iterator<Item = &'a str>, country: Option<Country>) -> Vec<Phone> {
     let mut phones: Vec<Phone> = Vec::new();
     for phone in texts.filter_map(|text| e164(text, country)) {

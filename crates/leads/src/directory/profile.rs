@@ -16,7 +16,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 use std::fmt;
 
-/// A name has no more bytes.
+/// Bytes of a name at most.
 pub const NAME_BYTES_MAX: usize = 200;
 
 /// A name as it is kept: on one line, without what is hostile to a terminal, cut at a character.
@@ -24,7 +24,7 @@ pub const NAME_BYTES_MAX: usize = 200;
 pub struct Name(SmolStr);
 
 impl Name {
-    /// `None` where nothing is left of it.
+    /// Cleans a name; `None` where nothing is left of it.
     pub fn new(text: &str) -> Option<Self> {
         let mut name = String::with_capacity(text.len().min(NAME_BYTES_MAX));
         let mut gap = "";
@@ -42,12 +42,12 @@ impl Name {
         Self::stored(&name)
     }
 
-    /// As [`Name::new`] made it before it was stored.
+    /// Takes a name as [`Name::new`] made it before it was stored; `None` for an empty text.
     pub fn stored(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The name.
+    /// The name in full: personal data, which `Debug` does not show.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,23 +68,23 @@ impl From<Name> for String {
 /// The employee in charge of a lead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Responsible {
-    /// Who.
+    /// The employee's id in the CRM, `responsibleId`.
     pub id: EmployeeId,
-    /// As the CRM calls her.
+    /// Name of the employee in the CRM.
     pub name: Option<Name>,
 }
 
-/// What is shown of a lead.
+/// Name, responsible employee and stage of a lead, as they are shown.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeadProfile {
-    /// That of its main contact where a contact's was told, else the lead's own.
+    /// Name of the main contact where one was reported, else the lead's own.
     pub name: Option<String>,
-    /// The employee in charge.
+    /// The employee in charge; `None` where there is none, or none is known.
     pub responsible: Option<EmployeeId>,
-    /// As the CRM calls her.
+    /// Name of that employee in the CRM.
     pub responsible_name: Option<String>,
-    /// The stage of its pipeline.
+    /// Stage of the lead in its pipeline.
     pub stage: Option<String>,
 }
 
@@ -100,16 +100,17 @@ impl fmt::Debug for LeadProfile {
 /// A fact, or that there is none, and since when. In the order of what holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known<T> {
-    /// Since when.
+    /// Second of the event or answer that reported the fact.
     pub at: EpochSeconds,
-    /// Among what was told of one second; stored.
+    /// Rank among the reports of one second; stored.
     pub rank: u8,
-    /// `None`: there is none.
+    /// The fact; `None` where the report says that there is none.
     pub fact: Option<T>,
 }
 
 impl<T: Clone + Ord> Known<T> {
-    /// What was told, by an event or answer; `own` is the event of the very fact.
+    /// Makes a known fact of an update that this event or answer brought; `None` where the update
+    /// says nothing. `own` is the event of the very fact, which counts more.
     pub fn updated(
         update: &FactUpdate<T>,
         at: EpochSeconds,
@@ -126,19 +127,19 @@ impl<T: Clone + Ord> Known<T> {
     }
 }
 
-/// What a piece of news tells of it.
+/// Profile facts in one piece of news.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileNews {
-    /// The lead's own name.
+    /// The lead's own name, not a contact's.
     pub name: FactUpdate<Name>,
-    /// The employee in charge.
+    /// The employee in charge, `responsibleId` and `responsibleName`.
     pub responsible: FactUpdate<Responsible>,
     /// The name of its stage.
     pub stage: FactUpdate<Name>,
 }
 
 impl ProfileNews {
-    /// Of a lead's object, as in events (§2.5); rows that leave a fact out do not tell it.
+    /// Reads a lead's object, as in events (§2.5); rows that leave a fact out say nothing of it.
     pub fn of(lead: &Value) -> Self {
         let text = |key: &str| match lead.get(key) {
             Some(Value::String(text)) => FactUpdate::from(Name::new(text)),
@@ -159,7 +160,7 @@ impl ProfileNews {
         }
     }
 
-    /// Of an event's snapshot, where what would be null may be left out (§6.5).
+    /// Reads an event's snapshot, where what would be null may be left out (§6.5).
     pub fn of_snapshot(lead: &Value) -> Self {
         let news = Self::of(lead);
         Self {
@@ -170,19 +171,19 @@ impl ProfileNews {
     }
 }
 
-/// What is known of it.
+/// Newest profile facts of a lead, each with its second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileFacts {
-    /// The lead's own name.
+    /// The lead's own name, not a contact's.
     pub name: Option<Known<Name>>,
-    /// The employee in charge.
+    /// The employee in charge, or that there is none.
     pub responsible: Option<Known<Responsible>>,
     /// The name of its stage.
     pub stage: Option<Known<Name>>,
 }
 
 impl ProfileFacts {
-    /// Takes in what was told at this second by such an event or answer.
+    /// Takes in what such an event or answer reported at this second.
     pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: FactSource) {
         let name = Known::updated(&news.name, at, by, FactSource::PropertiesUpdated);
         self.name = self.name.take().max(name);
@@ -192,14 +193,14 @@ impl ProfileFacts {
         self.stage = self.stage.take().max(stage);
     }
 
-    /// What was told up to this second is forgotten.
+    /// Forgets every fact that was reported up to this second.
     pub fn forget_until(&mut self, end: EpochSeconds) {
         self.name.take_if(|it| it.at <= end);
         self.responsible.take_if(|it| it.at <= end);
         self.stage.take_if(|it| it.at <= end);
     }
 
-    /// As it is shown, with the main contact's name, where it has one.
+    /// Returns the profile as it is shown, with the main contact's name, where it has one.
     pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
         let text = |known: Option<Known<Name>>| known.and_then(|it| it.fact).map(String::from);
         let own = || text(self.name);

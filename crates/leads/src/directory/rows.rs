@@ -28,22 +28,22 @@ const CONTACTS_MAX: usize = 50;
 /// A page as it was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowsPage {
-    /// Its rows in their order.
+    /// Rows in the order of the answer.
     pub rows: Vec<LeadRow>,
-    /// How many pages there are.
+    /// `totalPages` of the answer; `None` where it names none.
     pub total: Option<u32>,
 }
 
 /// A row, as far as it can be understood.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeadRow {
-    /// Its lead.
+    /// `id` or `leadId`; `None` where the row has no usable one.
     pub lead: Option<LeadId>,
-    /// When it changed last.
+    /// `updatedTimestamp`; `None` where the row has none.
     pub updated: Option<EpochSeconds>,
-    /// What it tells; `None` without an id or a time.
+    /// Facts that the row reports of its lead; `None` without an id or a time.
     pub news: Option<LeadNews>,
-    /// It has a place where phones would stand.
+    /// The row has a place where phones would stand, empty or not.
     pub has_phones: bool,
 }
 
@@ -72,7 +72,7 @@ fn list(value: &Value) -> Option<&Vec<Value>> {
     filled.or_else(|| arrays.clone().find(|rows| rows.is_empty()))
 }
 
-/// Reads one lead.
+/// Reads one lead of a row of `lead/filter`, or of the answer to `GET lead/{id}`.
 pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
     let row = row
         .get("lead")
@@ -104,7 +104,7 @@ pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
     }
 }
 
-/// What a row tells of phones, and whether that is all of them.
+/// Reads the phones of a row, and whether those are all that its lead has.
 fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
     let phone = match row.get("phone") {
         None => FirstPhone::Unchanged,
@@ -142,7 +142,7 @@ fn id_of(contact: &Value) -> Option<ContactId> {
     id.and_then(ContactId::new)
 }
 
-/// `None` where there is no place for phones.
+/// Reads the phones of a contact; `None` where there is no place for them.
 fn of_contact(
     contact: &Value,
     id: Option<ContactId>,
@@ -193,7 +193,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     each
 }
 
-/// A number's digits, wherever they stand.
+/// Reads a number's digits, wherever they stand.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -8,7 +8,7 @@ use callbridge_mapping::LeadAnswer;
 const NAMED_MAX: usize = 3;
 
 impl Finding {
-    /// The lead that it gives.
+    /// Returns the lead that it gives, with the reason.
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
             [] => LeadAnswer::None(self.nobody()),
@@ -60,7 +60,7 @@ impl Holder {
     }
 }
 
-/// `2026-11-20T10:00:00Z`
+/// Writes a second in UTC, `2026-11-20T10:00:00Z`; one outside of the calendar as a bare number.
 pub fn moment(at: EpochSeconds) -> String {
     let moment = jiff::Timestamp::from_second(at.get());
     moment.map_or_else(|_| format!("{at} s"), |moment| moment.to_string())

@@ -11,7 +11,7 @@ use std::fmt;
 /// Fields of one catalogue that are kept; a larger one counts as not whole.
 pub const FIELDS_MAX: usize = 5_000;
 
-/// Lists are looked for so deep.
+/// Depth to which lists are looked for.
 const DEPTH_MAX: u32 = 4;
 
 /// Characters of a field's name that are kept.
@@ -20,44 +20,44 @@ const NAME_MAX: usize = 60;
 /// One field of the CRM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrmField {
-    /// Its id.
+    /// Id by which values are written (§2.4).
     pub id: FieldId,
     /// `LED`, `CONTACT` or another word; `None` where the record says none.
     pub info_type: Option<String>,
-    /// Its name, where the record has one.
+    /// `name` or `title` of the record, cut to 60 characters; `None` where it has neither.
     pub name: Option<String>,
 }
 
-/// What was read of the catalogue, or why nothing was.
+/// The CRM's fields as they were read last, or the reason why they were not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalogue {
-    /// When.
+    /// Moment of the read, or of its failure.
     pub at: EventTime,
     /// The fields, at most [`FIELDS_MAX`].
     pub fields: Vec<CrmField>,
-    /// These are all there are; otherwise an id that is not among them may still be one.
+    /// `fields` are all there are; otherwise an id that is not among them may still be one.
     pub whole: bool,
-    /// Why it could not be read: then no id is judged.
+    /// Reason why the catalogue could not be read, so that no id is judged; `None` where it was.
     pub unread: Option<String>,
 }
 
-/// Whether a field can be written.
+/// Verdict of the catalogue on writing a field of a lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// A lead-level field.
+    /// A lead-level field (`infoType` `LED`), which can be written.
     Led,
-    /// Cannot be told: why.
+    /// The catalogue does not settle it, for this reason: the field is written all the same.
     Unsure(String),
-    /// Not a lead-level field: the service would pass over it in silence (§4.4.2).
+    /// The field is not a lead-level one: the service would pass over it in silence (§4.4.2).
     Other(String),
-    /// There is no such field.
+    /// The CRM has no such field.
     Unknown,
-    /// It is there, and the service refused a value of it: which, and why.
+    /// The field is there, and the service refused a value of it: which, and why.
     Refused(String),
 }
 
 impl Fit {
-    /// It is worth sending.
+    /// Returns `true` when a value for the field is worth sending.
     pub const fn is_writable(&self) -> bool {
         matches!(self, Self::Led | Self::Unsure(_))
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Fit {
 }
 
 impl Catalogue {
-    /// What was read.
+    /// Makes a catalogue of the fields that were read: at most [`FIELDS_MAX`], or it is not whole.
     pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
         let whole = whole && fields.len() <= FIELDS_MAX;
         fields.truncate(FIELDS_MAX);
@@ -105,7 +105,7 @@ impl Catalogue {
         }
     }
 
-    /// It could not be read.
+    /// Makes a catalogue that could not be read, for this reason.
     pub fn unread(why: String, at: EventTime) -> Self {
         Self {
             at,
@@ -115,12 +115,12 @@ impl Catalogue {
         }
     }
 
-    /// The field of an id.
+    /// Returns the field of this id, if there is one.
     pub fn field(&self, id: FieldId) -> Option<&CrmField> {
         self.fields.iter().find(|field| field.id == id)
     }
 
-    /// Whether this id can be written.
+    /// Judges whether a field of this id can be written to a lead.
     pub fn fit(&self, id: FieldId) -> Fit {
         if let Some(why) = &self.unread {
             return Fit::Unsure(format!("the CRM's fields cannot be read ({why})"));

@@ -10,33 +10,33 @@ pub const VALUE_MAX: usize = 10_000;
 /// Items of one request at most.
 pub const ITEMS_MAX: usize = 100;
 
-/// What a field is given.
+/// Value for a field, in the forms that the request has (§2.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Given {
-    /// This text.
+    /// A text, sent as a JSON string.
     Text(String),
-    /// This number.
+    /// A number, sent as a JSON number.
     Number(Number),
-    /// Yes or no.
+    /// Yes or no, sent as a JSON boolean.
     Flag(bool),
-    /// These of a multi-select field, in place of all it has.
+    /// All values of a multi-select field (`valueList`), in place of those it has.
     List(Vec<String>),
     /// Nothing: the field is cleared.
     Null,
 }
 
-/// A field and what it is given.
+/// A field and the value for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
-    /// The field.
+    /// Id of the field to be written.
     pub id: FieldId,
-    /// Its value.
+    /// Value for the field, or null to clear it.
     pub given: Given,
 }
 
 impl Item {
-    /// A text.
+    /// Makes an item that gives the field a text.
     pub const fn text(id: FieldId, text: String) -> Self {
         Self {
             id,
@@ -64,7 +64,7 @@ impl Item {
         Ok(Self { id, given })
     }
 
-    /// As the request has it (§2.4).
+    /// Writes the item as the request has it (§2.4).
     pub fn to_json(&self) -> Value {
         let id = self.id.get();
         match &self.given {
@@ -141,14 +141,15 @@ fn exact(text: &str) -> Result<Given, String> {
     }
 }
 
-/// A float tells 15 digits apart for certain: with more another number would be sent.
+/// Returns `true` for a number that is sent exactly: a float keeps 15 digits for certain, and with
+/// more another number would be sent.
 fn is_kept(number: &Number, text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);
     !number.is_f64() || digits.skip_while(|it| *it == b'0').count() <= 15
 }
 
-/// Entries of a list are strings (§2.4).
+/// Makes a string of a list's entry (§2.4).
 fn scalar(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),

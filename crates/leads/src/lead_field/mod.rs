@@ -33,12 +33,12 @@ use std::fmt;
 pub struct FieldId(i64);
 
 impl FieldId {
-    /// `None` unless positive.
+    /// Makes an id of the CRM's number; `None` unless positive.
     pub fn new(id: i64) -> Option<Self> {
         (id > 0).then_some(Self(id))
     }
 
-    /// From decimal digits alone; `None` otherwise.
+    /// Reads an id of decimal digits alone; `None` otherwise.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         digits
@@ -47,7 +47,7 @@ impl FieldId {
             .and_then(Self::new)
     }
 
-    /// The number.
+    /// The CRM's number, which is positive.
     pub const fn get(self) -> i64 {
         self.0
     }
@@ -59,16 +59,16 @@ impl fmt::Display for FieldId {
     }
 }
 
-/// What a field of a lead can show. The words are those of the flag, and stored.
+/// Fact of a lead's calls that a field can show. The words are those of the flag, and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Name {
-    /// When the newest call began.
+    /// Start of the lead's newest call.
     LastCall,
-    /// When the newest call began that the customer made and nobody answered; nothing once
-    /// somebody talked with them.
+    /// Start of the newest call that the customer made and nobody answered; cleared once somebody
+    /// talked with them.
     LastMissed,
     /// The employee (§2.6 `employeeId`) of the newest call that has one.
     LastEmployee,
@@ -76,19 +76,19 @@ pub enum Name {
     Trunk,
     /// The number that the customer of the newest inbound call dialled, of which it is known.
     Did,
-    /// Who called whom in the newest call.
+    /// `INBOUND` or `OUTBOUND`, of the newest call.
     Direction,
     /// The extension that answered the newest call that was answered.
     AnsweredBy,
-    /// How often the customer has called in vain since somebody talked with them.
+    /// Calls that the customer made in vain since somebody talked with them.
     MissedCount,
 }
 
 impl Name {
-    /// Every name.
+    /// Every name, in the order of the variants.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The flag's word: `last_call`.
+    /// Returns the word of the flag `--lead-field`: `last_call`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -110,7 +110,7 @@ impl Name {
     }
 }
 
-/// What kind of value a field takes. The types of the CRM's fields are not published (§2.8).
+/// Kind of value that a field takes. The types of the CRM's fields are not published (§2.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::EnumString, strum::Display)]
@@ -123,14 +123,14 @@ pub enum Kind {
     Number,
     /// Yes or no: whether there is any.
     Boolean,
-    /// A day, `2026-11-20`.
+    /// A day in the PBX's zone, `2026-11-20`.
     Date,
 }
 
 /// A field, and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
-    /// Its id.
+    /// Id of the field in the CRM.
     pub id: FieldId,
     /// The kind of its values.
     pub kind: Kind,
@@ -145,21 +145,21 @@ impl fmt::Display for Field {
     }
 }
 
-/// Which field shows what.
+/// The CRM's field for each name of `--lead-field`.
 pub type Fields = BTreeMap<Name, Field>;
 
 /// `--lead-field`, checked, and how values are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `--lead-field`
+    /// The value of `--lead-field`: the CRM's field for each name.
     pub fields: Fields,
-    /// Times are shown in it: the PBX's.
+    /// Zone of the PBX, in which times are shown.
     pub zone: TimeZone,
-    /// `--field-list-wrapper`
+    /// The value of `--field-list-wrapper`: the key of the list; `None` sends the list as it is.
     pub wrapper: Option<String>,
 }
 
-/// Reads `last_call=11,last_missed=12:date,last_employee=13:number`.
+/// Reads the value of `--lead-field`: `last_call=11,last_missed=12:date,last_employee=13:number`.
 ///
 /// # Errors
 /// Each fault in words: a name that is none, an id that is none, either of them twice.
@@ -218,8 +218,8 @@ pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
     }
 }
 
-/// What a journaled call has to say to the fields of its lead, whose customer waits for a call back
-/// after so many tries; `None` clears a field.
+/// Returns the values that a journaled call gives the fields of its lead, whose customer waits for
+/// a call back after so many tries; `None` clears a field.
 pub fn says(
     call: &CallRecord,
     settings: &Settings,

@@ -10,26 +10,26 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a field that was refused is left out.
+/// Time for which a field that was refused is left out.
 const REST: Duration = Duration::from_secs(3600);
 /// A refusal that is further ahead was noted before the clock was set back.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);
 /// Characters of the service's words that are kept.
 const WHY_MAX: usize = 300;
 
-/// Why a write was not taken.
+/// Reason why a write was not taken, and the part of it to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// In words.
+    /// Reason in words, with the service's own message.
     pub why: String,
-    /// What of it.
+    /// Part of the write that is to blame.
     pub blames: Blames,
 }
 
-/// What of a refused write is to blame.
+/// Part of a refused write that is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blames {
-    /// These items of its list, counted from 0.
+    /// Items at these places of the request's list, counted from 0.
     Items(Vec<usize>),
     /// Some item: the body was refused before its lead was looked for (§4.5.1).
     SomeItem,
@@ -54,7 +54,7 @@ impl Refusal {
     }
 }
 
-/// The place in the list of `fields[1].value`.
+/// Returns the place in the list that `fields[1].value` names.
 fn place(field: &str) -> Option<usize> {
     let (_, rest) = field.split_once('[')?;
     rest.split_once(']')?.0.parse().ok()
@@ -63,13 +63,13 @@ fn place(field: &str) -> Option<usize> {
 /// A field whose value the CRM did not take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RefusedField {
-    /// As the flag had it then.
+    /// The field as the flag had it then.
     field: Field,
     item: Item,
     lead: LeadId,
     why: String,
     at: EventTime,
-    /// It is the field's fault, and not that lead's.
+    /// The fault is the field's, and not that lead's.
     sure: bool,
 }
 
@@ -119,18 +119,20 @@ impl RefusedFields {
         found.filter(|it| it.sure && it.field == field)
     }
 
-    /// It was refused, so that it is tried alone.
+    /// Returns `true` when the field is to blame for a refusal, so that it is tried alone.
     pub fn is_refused(&self, name: Name, field: Field) -> bool {
         self.of(name, field).is_some()
     }
 
-    /// It was refused just now, so that it is not tried at all.
+    /// Returns `true` when the field was refused within the last hour, so that it is not tried at
+    /// all.
     pub fn rests(&self, name: Name, field: Field, now: EventTime) -> bool {
         let at = self.of(name, field).map(|it| it.at);
         at.is_some_and(|at| now < at.plus(REST) && at <= now.plus(CLOCK_SLACK))
     }
 
-    /// Whether it can be written, by this catalogue's word and by what was refused.
+    /// Judges whether the field can be written: `fit` is the catalogue's verdict, a refusal stands
+    /// against it.
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
         match self.of(name, field) {
             Some(it) if fit.is_writable() => {

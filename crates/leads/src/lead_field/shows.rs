@@ -18,110 +18,110 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After so long without an answer a write is taken to be lost: longer than any exchange lasts.
+/// Time without an answer after which a write is taken to be lost: longer than any exchange lasts.
 pub const LOST: Duration = Duration::from_secs(120);
-/// How long what was stopped by no fault of its own waits.
+/// Wait of a request that was stopped by no fault of its own.
 pub const SOON: Duration = Duration::from_secs(15);
-/// When an accepted write is asked for first.
+/// Time from the acceptance of a write to its first poll.
 const FIRST_POLL: Duration = Duration::from_secs(2);
 /// No requestId is asked with after so long (§4.6: 24 hours).
 const READABLE: Duration = Duration::from_secs(23 * 3600);
 /// Tries of the same values before they are given up (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 5;
 
-/// Which call a value tells of: by its start, then by its row.
+/// Age of the call that a value is of: by its start, then by its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order {
-    /// When it began.
+    /// Start of the call, which counts first.
     pub started: EpochSeconds,
-    /// Its row.
+    /// Row of the call in the spool, which decides between calls of one second.
     pub row: i64,
 }
 
-/// How far a value is.
+/// Progress of a value on its way into its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteState {
-    /// To be written.
+    /// The value is to be written.
     Waits,
-    /// In the request under way.
+    /// The value is in the request under way.
     Sent,
-    /// Written.
+    /// The field has the value, or never had one that must be cleared.
     Written,
-    /// Refused, or left out.
+    /// The value was refused, tried in vain too often, or left out as not writable.
     GivenUp,
 }
 
 /// A value and its call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// As a text; `None` where the field is cleared.
+    /// The value as a text; `None` where the field is cleared.
     pub text: Option<String>,
-    /// The call it tells of.
+    /// The call that the value is of.
     pub of: Order,
-    /// How far it is.
+    /// Progress of the value on its way into its field.
     pub stands: WriteState,
 }
 
 /// A value as it stood when a request was made of it: a newer one may have come since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it shows.
+    /// Name whose field the value is for.
     pub name: Name,
-    /// Of which call.
+    /// Call that the value is of.
     pub of: Order,
 }
 
-/// The request under way.
+/// The write under way for a lead's fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// When it was sent.
+    /// Moment at which it was sent.
     pub at: EventTime,
-    /// Its requestId, and the only token that can read it; `None` before the answer.
+    /// The requestId, and the only token that can read it; `None` before the answer.
     pub accepted: Option<(String, TokenFingerprint)>,
-    /// Polls so far.
+    /// Polls so far that found the write not carried out.
     pub polls: u32,
-    /// What it writes, in the order of its list; not there in a request of an older version.
+    /// Items in the order of the request's list; empty in a request of an older version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<(Name, Item)>,
 }
 
-/// What is to be done next for a lead.
+/// Request that a lead's fields need next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum NextAction {
-    /// Its values are to be written.
+    /// A write of the values that wait.
     Write,
-    /// Its request is to be asked for.
+    /// A poll of the write under way (§4.6).
     Poll,
 }
 
 impl NextAction {
-    /// The word stored.
+    /// Returns the word under which the action is stored.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// What one lead is to show.
+/// Values that one lead is to show, and the write that is under way for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadFieldState {
-    /// By what it shows.
+    /// Newest value of each name, with its call.
     pub values: BTreeMap<Name, Shown>,
-    /// One request at a time.
+    /// The write under way; one request at a time.
     pub request: Option<Write>,
-    /// Tries of what waits, without success.
+    /// Tries of the waiting values without success.
     pub tries: u32,
-    /// Nothing is done before, in microseconds.
+    /// Moment before which nothing is done, in microseconds.
     pub due: i64,
-    /// A request of several values was refused, and nothing told which: each waits for its own.
+    /// A request of several values was refused, and nothing said which: each waits for its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
 }
 
 impl LeadFieldState {
-    /// A journaled call tells something, or makes an end of it (`None`); `false` where a newer one
-    /// has told already. A field of which nothing is known is not cleared.
+    /// Takes the value of a journaled call in, or its end (`None`); `false` where there is one of a
+    /// newer call already. A field of which nothing is known is not cleared.
     pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
         let stands = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
@@ -139,7 +139,8 @@ impl LeadFieldState {
         true
     }
 
-    /// What is next, if anything is.
+    /// Returns the request that is needed next; `None` where nothing waits and no write is under
+    /// way.
     pub fn asks(&self) -> Option<NextAction> {
         match &self.request {
             Some(write) if write.accepted.is_some() => Some(NextAction::Poll),
@@ -148,7 +149,7 @@ impl LeadFieldState {
         }
     }
 
-    /// The newest call it tells of.
+    /// Start of the newest call that a value is of, in epoch seconds; 0 without any.
     pub fn newest(&self) -> i64 {
         let started = self.values.values().map(|it| it.of.started.get());
         started.max().unwrap_or(0)
@@ -168,8 +169,8 @@ impl LeadFieldState {
         count
     }
 
-    /// What a request would write now: waiting values, and those of a request that was lost, of
-    /// fields that can be written. What was refused before is tried alone, after all else.
+    /// Makes the write that is due now: waiting values, and those of a request that was lost, of
+    /// fields that can be written. Fields that were refused before are tried alone, after all else.
     pub fn write(
         &self,
         settings: &Settings,
@@ -215,7 +216,7 @@ impl LeadFieldState {
         }
     }
 
-    /// This is sent now. How many values are left out.
+    /// Notes that this write is sent now, and returns how many values are left out.
     pub fn sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.stand(&write.sent, WriteState::Sent);
@@ -234,7 +235,7 @@ impl LeadFieldState {
         left_out
     }
 
-    /// Those of the values that are still the same stand so now: how many.
+    /// Puts those of the values that are still the same into this state, and returns how many.
     fn stand(&mut self, parts: &[Part], stands: WriteState) -> u64 {
         let mut count = 0;
         for part in parts {
@@ -249,7 +250,7 @@ impl LeadFieldState {
         count
     }
 
-    /// The request was accepted (§4.4).
+    /// Notes that the request was accepted (§4.4).
     pub fn accepted(&mut self, request_id: String, token: TokenFingerprint, now: EventTime) {
         if let Some(write) = &mut self.request {
             write.accepted = Some((request_id, token));
@@ -257,12 +258,12 @@ impl LeadFieldState {
         }
     }
 
-    /// It is asked for: if the answer stays out, again after a while.
+    /// Notes that the write is polled: if the answer stays out, again after [`LOST`].
     pub fn asked(&mut self, now: EventTime) {
         self.due = now.plus(LOST).micros();
     }
 
-    /// It is not carried out yet.
+    /// Notes that the write is not carried out yet, and sets the next poll: 3, 10, then every 60 s.
     pub fn not_yet(&mut self, now: EventTime) {
         let Some(write) = &mut self.request else {
             return;
@@ -280,16 +281,16 @@ impl LeadFieldState {
         self.due = now.plus(Duration::from_secs(wait)).micros();
     }
 
-    /// It is carried out: how many values, and what it wrote.
+    /// Notes that the write is carried out, and returns how many values, and what it wrote.
     pub fn written(&mut self, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let written = self.all(WriteState::Sent, WriteState::Written);
         (written, self.ended(now))
     }
 
-    /// It is refused for good, or failed. What is to blame is given up, and the rest goes once
-    /// more; where nothing tells which it was, each alone. How many values are given up, and the
-    /// items.
+    /// Notes that the write is refused for good, or FAILED. The items to blame are given up, and
+    /// the rest goes once more; where nothing says which it was, each alone. Returns how many
+    /// values are given up, and the items to blame.
     pub fn refused(&mut self, blames: &Blames, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let items = self.request.as_ref().map_or(&[][..], |it| &it.items);
@@ -317,8 +318,8 @@ impl LeadFieldState {
         (given_up, blamed)
     }
 
-    /// Whether it was carried out cannot be told: written once more, for that changes nothing. How
-    /// many values are given up because it went so time and again.
+    /// Notes that nobody knows whether the write was carried out: written once more, for that
+    /// changes nothing. Returns how many values are given up because it went so time and again.
     pub fn again(&mut self, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.ended(now);
@@ -333,7 +334,8 @@ impl LeadFieldState {
         0
     }
 
-    /// It was not sent after all, through no fault of its own: soon again.
+    /// Notes that the write was not sent after all, through no fault of its own: due again after
+    /// [`SOON`].
     pub fn back(&mut self, now: EventTime) {
         self.all(WriteState::Sent, WriteState::Waits);
         self.ended(now.plus(SOON));
@@ -346,7 +348,7 @@ impl LeadFieldState {
     }
 }
 
-/// A value as its field takes it.
+/// Writes a value as its field takes it.
 fn given(kind: Kind, value: &Shown) -> Given {
     let Some(text) = value.text.clone() else {
         return Given::Null;
@@ -360,14 +362,14 @@ fn given(kind: Kind, value: &Shown) -> Given {
     }
 }
 
-/// What a lead is to show now.
+/// Write of a lead's fields, ready to be sent, and what it leaves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrite {
-    /// What is written of what waits.
+    /// Values in the write, in the order of its list.
     pub sent: Vec<Part>,
-    /// What waits and cannot be written.
+    /// Values that wait, and whose fields cannot be written.
     pub left_out: Vec<Part>,
-    /// The fields.
+    /// Items of the list, one for each value in `sent`.
     pub items: Vec<Item>,
     /// The whole body: the items, in the wrapper if there is one.
     pub body: serde_json::Value,

@@ -8,51 +8,51 @@ use callbridge_crm::{LeadsPage, Request};
 use callbridge_model::{LeadId, TokenFingerprint};
 use std::time::Duration;
 
-/// One request.
+/// A request about leads, beside the way of the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadRequest {
-    /// `GET lead/{id}` (§4.7): is there such a lead?
+    /// `GET lead/{id}` (§4.7): the lead, if there is such a one.
     LookUp(LeadId),
-    /// `GET crm-field` (§4.7): which fields are there?
+    /// `GET crm-field` (§4.7): the catalogue of fields.
     Catalogue,
     /// `POST lead/{id}/field/list` (§4.4): what is kept for this lead.
     FieldWrite(LeadId),
-    /// What became of such a write (§4.6).
+    /// `GET request/{requestId}` (§4.6): the outcome of such a write.
     FieldPoll(FieldPoll),
     /// `POST lead/filter` (§4.7): a page of leads.
     Backfill(LeadsPage),
-    /// What somebody asked for by command; answered, not stored.
+    /// A request by command, for the client that waits under this id; answered, not stored.
     Asked(RequestId, CommandRequest),
 }
 
-/// Of one who waits for an answer.
+/// Id of a client that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// A write whose outcome is asked for.
+/// An accepted write whose outcome is polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPoll {
-    /// The lead.
+    /// The lead whose fields were written.
     pub lead: LeadId,
-    /// As the service gave it.
+    /// RequestId as the service gave it.
     pub request_id: String,
     /// The only token that can read it (§4.6).
     pub token: TokenFingerprint,
 }
 
-/// What a command asks for: the CRM's fields, values for a lead, what became of them, or a page of
-/// the CRM's journal for the audit. There may be many of these: what else commands ask goes before,
-/// and so does what the calls need.
+/// A command's request: the CRM's fields, values for a lead, their outcome, or a page of the CRM's
+/// journal for the audit. There may be many of these pages: other commands' requests go before, and
+/// so does what the calls need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// The request.
+    /// The request to the CRM, without its token.
     pub request: Request,
     /// The only token that it can be asked with; `None` for the one in use.
     pub token: Option<TokenFingerprint>,
 }
 
 impl CommandRequest {
-    /// A page of the journal, which can wait.
+    /// Returns `true` for a page of the journal, which can wait.
     pub const fn is_page(&self) -> bool {
         matches!(self.request, Request::Filter(_))
     }
@@ -65,37 +65,38 @@ impl From<Request> for CommandRequest {
     }
 }
 
-/// How much a lead request may take from the calls.
+/// Share of the rate limit that a lead request may take from the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Its requestId ends soon: before all calls.
+    /// Sent before all calls, because its requestId ends soon.
     Ending,
-    /// After live calls; while others wait, one in ten seconds.
+    /// Sent after live calls; while others wait, one in ten seconds.
     Soon,
-    /// When nothing else is to be done, and only from the half of the budget that is to spare.
+    /// Sent only when nothing else is to be done, and from the half of the budget that is to spare.
     Spare,
 }
 
 /// A lead request that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRequest {
-    /// How much it may take.
+    /// Share of the rate limit that the request may take.
     pub urgency: Urgency,
-    /// What it is.
+    /// The request that is due.
     pub lead_request: LeadRequest,
 }
 
-/// What is due of them.
+/// Lead requests that are due, and the time of the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueRequests {
-    /// In the order of precedence; a few.
+    /// Requests in the order of precedence; a few.
     pub due: Vec<DueRequest>,
-    /// When the next of the others falls due.
+    /// Earliest moment at which another falls due; `None` where none will.
     pub next: Option<EventTime>,
 }
 
 impl DueRequests {
-    /// Due, or so far ahead that the clock was set back since; what is not is looked at again then.
+    /// Returns `true` when it is due, or so far ahead that the clock was set back since; else it is
+    /// checked again then.
     pub fn is_due(&mut self, due: EventTime, now: EventTime) -> bool {
         if due <= now || due > now.plus(DAILY + CLOCK_SLACK) {
             return true;
@@ -104,12 +105,12 @@ impl DueRequests {
         false
     }
 
-    /// One more falls due at this moment.
+    /// Notes that one more falls due at this moment.
     pub fn add_due(&mut self, due: EventTime) {
         self.next = self.next.into_iter().chain([due]).min();
     }
 
-    /// This one is due.
+    /// Adds a request that is due now.
     pub fn push(&mut self, urgency: Urgency, lead_request: LeadRequest) {
         self.due.push(DueRequest {
             urgency,
@@ -117,7 +118,8 @@ impl DueRequests {
         });
     }
 
-    /// This one is due: asked with its token, which is the one in use or the one before it.
+    /// Adds a poll that is due, asked with its token: the one in use or the one before it. With any
+    /// other token nobody can ask, and the write itself is due instead.
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, lead_request) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
@@ -131,7 +133,7 @@ impl DueRequests {
 }
 
 impl LeadRequest {
-    /// Two of one kind are never under way at once.
+    /// Returns `true` for a request of the same kind: two of one kind are never under way at once.
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -146,8 +148,8 @@ impl LeadRequest {
     }
 }
 
-/// The catalogue is read anew after so long.
+/// Time after which the catalogue is read anew.
 pub(super) const DAILY: Duration = Duration::from_secs(24 * 3600);
 
-/// What lies further ahead than it can, by more than this, is from before the clock was set back.
+/// Margin beyond the longest wait: a time further ahead is from before the clock was set back.
 pub(super) const CLOCK_SLACK: Duration = Duration::from_secs(1800);

@@ -8,58 +8,58 @@ use serde::{Deserialize, Serialize};
 /// Leads a call goes to in all: chains of merges are short, and nothing goes round for ever.
 const LEADS_MAX: usize = 8;
 
-/// Where a call has been on its own. A person's retry begins anew.
+/// Leads and changes that a call has been through on its own. A person's retry begins anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RerouteHistory {
     /// The leads it was put down to before.
     pub leads: Vec<LeadId>,
-    /// It goes without its employee.
+    /// The call goes without its employee now.
     pub dropped: bool,
 }
 
 /// A call on its way again, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reroute {
-    /// With the other lead, or without the employee; same uuid.
+    /// The call with the other lead, or without the employee; same uuid.
     pub record: CallRecord,
-    /// Where it has been by now.
+    /// History of the call, this step included.
     pub been: RerouteHistory,
-    /// For its attempts.
+    /// Reason in words, for the call's attempts.
     pub why: String,
 }
 
 /// A call that FAILED, as far as it matters where it goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedCall {
-    /// As it was sent.
+    /// The call as it was sent.
     pub record: CallRecord,
-    /// Where it has been before.
+    /// History of the call before this failure.
     pub history: RerouteHistory,
-    /// What its lead was merged into in the end.
+    /// Lead at the end of its own lead's merges; `None` where that was not merged.
     pub survivor: Option<LeadId>,
-    /// There is a sender that looks leads up.
+    /// A sender is there that looks leads up.
     pub look_up: bool,
-    /// What a look-up of its lead has found a short while ago.
+    /// Result of a recent look-up of its lead, where there was one.
     pub finding: Option<Finding>,
-    /// `--failed-employee drop`
+    /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
 }
 
-/// What becomes of a call that FAILED.
+/// Next step of a call that FAILED (§3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailedCallDecision {
-    /// It goes to the lead that its own was merged into.
+    /// The call is sent again for the lead that its own was merged into.
     ToSurvivor(Reroute),
-    /// Its lead exists: it goes on without its employee.
+    /// The call is sent again without its employee, because its lead exists.
     WithoutEmployee(Reroute),
-    /// It is a letter.
+    /// The call becomes a dead letter.
     Letter {
-        /// What the letter says.
+        /// Text of the letter, for people.
         message: String,
-        /// What it says that by; `None` where nothing can be looked up.
+        /// Result of the look-up behind the message; `None` where nothing can be looked up.
         finding: Option<Finding>,
     },
-    /// It is a letter that says what the service said, until its lead is looked up.
+    /// The call becomes a dead letter with the service's own words, until its lead is looked up.
     LookUp(LeadId),
 }
 

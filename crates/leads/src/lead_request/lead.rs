@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long a kind of lead request rests after the service refused it.
+/// Time for which a kind of lead request rests after the service refused it.
 pub const REST: Duration = Duration::from_secs(3600);
 
-/// What a look-up found.
+/// Result of a look-up of a lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::EnumString)]
@@ -32,7 +32,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// The word stored.
+    /// Returns the word under which the finding is stored.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -46,16 +46,16 @@ impl Finding {
 /// Kinds of lead request that can rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// `GET lead/{id}`
+    /// Look-ups of leads, `GET lead/{id}`.
     LookUps,
-    /// `POST lead/:id/field/list`
+    /// Writes of leads' fields, `POST lead/{id}/field/list`.
     Fields,
 }
 
-/// What the spool is told of a lead request.
+/// Step or outcome of a lead request, for the spool to apply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadOutcome {
-    /// It leaves: committed with its slot, before the request.
+    /// The request leaves: committed with its slot, before it is sent.
     Sent(LeadRequest),
     /// A field write leaves, with these; or nothing is left of it that could be written.
     Writes(LeadId, FieldWrite),
@@ -69,38 +69,39 @@ pub enum LeadOutcome {
     Accepted(LeadId, String, TokenFingerprint),
     /// A field write is not carried out yet.
     NotYet(LeadId),
-    /// It is carried out.
+    /// The field write of this lead is carried out.
     Written(LeadId),
-    /// It is refused or FAILED: what is to blame is given up.
+    /// The field write is refused or FAILED: what is to blame is given up.
     Refused(LeadId, Refusal),
     /// Nobody knows: asked again after a while, given up after several.
     Again(LeadRequest, String),
-    /// It was not sent, or stopped by no fault of its own: due as before.
+    /// The request was not sent, or stopped by no fault of its own: due as before.
     Back(LeadRequest),
-    /// This kind rests for [`REST`], and why; the lead request itself is due as before.
+    /// Requests of this kind rest for [`REST`], for this reason; the lead request itself is due as
+    /// before.
     Rest(RequestKind, LeadRequest, String),
     /// The token has a right that it had not before: what rests, or waits for one, goes on.
     Granted,
 }
 
-/// What is to be stored of a request about leads.
+/// Change that the spool stores for a request about leads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadChange {
-    /// It leaves, or has its answer.
+    /// The request leaves, or has its answer.
     Request {
-        /// What is told.
+        /// Step or outcome to be applied.
         outcome: Box<LeadOutcome>,
-        /// Now.
+        /// Moment of the step or answer.
         at: EventTime,
     },
-    /// A page of leads, or why there is none: what it tells is learned, and how far the backfill
-    /// is remembered.
+    /// A page of leads, or why there is none: its news is learned, and how far the backfill is
+    /// remembered.
     Backfill {
-        /// What was asked for.
+        /// The page that was requested.
         page: LeadsPage,
-        /// What came.
+        /// Answer of the service, or the error in its place.
         answer: Box<ApiResult>,
-        /// Now.
+        /// Moment of the answer, as the sender's clock has it.
         at: EventTime,
     },
 }
@@ -112,19 +113,19 @@ impl LeadChange {
     }
 }
 
-/// What an answer means for a lead request.
+/// Consequences of an answer to a lead request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// To be committed. They change what is due: a lead request whose operations do not is not sent
-    /// again within a minute.
+    /// Changes to be committed. They change what is due: a lead request whose operations do not is
+    /// not sent again within a minute.
     pub changes: Vec<LeadChange>,
-    /// It did what it was for, or needs nothing more.
+    /// The request did what it was for, or needs nothing more.
     pub done: bool,
-    /// What the service or the transport said, where it refused or failed.
+    /// Message of the service or the transport, where it refused or failed; else empty.
     pub words: String,
 }
 
-/// What kind of answer it is, whatever was asked.
+/// Kind of an answer, whatever the request was.
 enum Sort<'a> {
     /// 200 with what was asked for.
     Content(&'a Value),
@@ -136,11 +137,11 @@ enum Sort<'a> {
     Barred,
     /// 404 in the service's own envelope.
     Gone,
-    /// 409.
+    /// Status 409: the lead does not exist (§7.4).
     Missing,
-    /// Any other 4xx.
+    /// Any other 4xx of the service's own.
     Refused,
-    /// 5xx, no answer.
+    /// 5xx, no answer, or an answer to another question.
     Trouble,
     /// Token, limit, no connection: nothing to do with the lead request.
     Stopped,
@@ -198,8 +199,8 @@ fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
     (sort, "an answer to another question".to_owned())
 }
 
-/// What is to be committed before a lead request leaves, so that a kill does not hide it; `write`
-/// is of a [`LeadRequest::FieldWrite`].
+/// Returns the changes to be committed before a lead request leaves, so that a kill does not hide
+/// it; `write` is of a [`LeadRequest::FieldWrite`].
 pub fn launched(
     now: EventTime,
     lead_request: &LeadRequest,
@@ -297,7 +298,7 @@ pub fn settle(
     }
 }
 
-/// Of an answer that is for others to read: whether it went well.
+/// Settles an answer that is for others to read: says only whether it went well.
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),
@@ -317,7 +318,7 @@ fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     }
 }
 
-/// What the record of a lead that was looked up says: another one's id is that of the lead it was
+/// Reads the record of a lead that was looked up: another one's id is that of the lead it was
 /// merged into.
 fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");

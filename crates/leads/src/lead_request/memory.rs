@@ -15,7 +15,7 @@ const CATALOGUE_TRIES: u32 = 5;
 /// Refusals (400) of field writes in a row after which the values are not to blame.
 const REFUSALS_MAX: u32 = 3;
 
-/// Numbers that several leads claim, looked at in a day.
+/// Numbers claimed by several leads that are checked in a day.
 const NUMBERS_MAX: usize = 1_000;
 /// Leads of one number that are looked up.
 const CLAIMANTS_MAX: usize = 20;
@@ -23,9 +23,9 @@ const CLAIMANTS_MAX: usize = 20;
 /// A kind of request that rests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// Until when.
+    /// Moment at which the rest ends.
     pub until: EventTime,
-    /// What the service said.
+    /// Reason in words, with the service's message.
     pub why: String,
 }
 
@@ -36,10 +36,10 @@ pub struct RequestMemory {
     fields: Option<Rest>,
     /// Field writes refused with 400 since one was accepted.
     refused: u32,
-    /// When the catalogue is read next, in microseconds.
+    /// Moment at which the catalogue is read next, in microseconds since the epoch.
     catalogue_due: i64,
     catalogue_tries: u32,
-    /// The fields it was read for.
+    /// Fields that the catalogue was read for.
     catalogue_for: String,
     /// Leads that claim a number together, to be looked up.
     #[serde(default)]
@@ -50,7 +50,7 @@ pub struct RequestMemory {
 }
 
 impl RequestMemory {
-    /// Why this kind rests now, and until when.
+    /// Returns the rest that this kind is in now; `None` where it may be sent.
     pub fn resting(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
         let rest = match kind {
             RequestKind::LookUps => &self.look_ups,
@@ -60,12 +60,12 @@ impl RequestMemory {
         rest.as_ref().filter(is_on)
     }
 
-    /// When one of this kind that is due then can go out.
+    /// Returns the moment at which a request of this kind that is due at `due` can go out.
     pub fn after_rest(&self, kind: RequestKind, due: EventTime, now: EventTime) -> EventTime {
         self.resting(kind, now).map_or(due, |it| due.max(it.until))
     }
 
-    /// This kind rests for [`REST`].
+    /// Begins a rest of this kind, for [`REST`].
     pub fn rest(&mut self, kind: RequestKind, why: String, at: EventTime) {
         let until = at.plus(REST);
         match kind {
@@ -74,7 +74,7 @@ impl RequestMemory {
         }
     }
 
-    /// What rests may be granted now.
+    /// Ends every rest, because the token may have been granted the missing right.
     pub fn granted(&mut self) {
         (self.look_ups, self.fields) = (None, None);
     }
@@ -97,17 +97,17 @@ impl RequestMemory {
         }
     }
 
-    /// The next of these leads.
+    /// Returns the next lead to be looked up.
     pub fn claimant(&self) -> Option<LeadId> {
         self.claimants.first().copied()
     }
 
-    /// This one was looked up, or cannot be today.
+    /// Removes a lead that was looked up, or cannot be today.
     pub fn claimant_done(&mut self, lead: LeadId) {
         self.claimants.retain(|it| *it != lead);
     }
 
-    /// The service took a write of fields.
+    /// Notes that the service took a write of fields.
     pub const fn accepted(&mut self) {
         self.refused = 0;
     }
@@ -127,7 +127,7 @@ impl RequestMemory {
         self.catalogue_for == fields
     }
 
-    /// The catalogue is to be read for these fields.
+    /// Returns `true` when the catalogue is to be read for these fields.
     pub fn wants_catalogue(
         &self,
         fields: &str,
@@ -138,23 +138,24 @@ impl RequestMemory {
         (!self.knows(fields) && self.catalogue_tries == 0) || requests.is_due(due, now)
     }
 
-    /// Its request leaves: asked again if a kill keeps the answer from us.
+    /// Notes that the catalogue's request leaves: due again if a kill keeps the answer from us.
     pub fn catalogue_sent(&mut self, at: EventTime) {
         self.catalogue_due = at.plus(LOST).micros();
         self.catalogue_tries += 1;
     }
 
-    /// Its request was of no use.
+    /// Notes that the catalogue's request was of no use: due again soon.
     pub fn catalogue_back(&mut self, at: EventTime) {
         self.catalogue_due = at.plus(SOON).micros();
     }
 
-    /// It is not asked for again soon.
+    /// Returns `true` after so many tries that the catalogue is not requested again soon.
     pub const fn gives_catalogue_up(&self) -> bool {
         self.catalogue_tries >= CATALOGUE_TRIES
     }
 
-    /// This was read for these fields.
+    /// Notes that this was read for these fields, and sets the next read: after a day, or an hour
+    /// where it failed.
     pub fn catalogue_read(&mut self, catalogue: &Catalogue, fields: String, at: EventTime) {
         let again = match catalogue.unread {
             None => DAILY,

@@ -24,8 +24,8 @@ pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
     CallUuid(Uuid::new_v5(&NAMESPACE, &name))
 }
 
-/// Why `start` cannot be when a call began, in words; `None` when it can. The journal takes epoch
-/// seconds (§2.6 `VALID_EPOCH_SEC`).
+/// Says in words why no call can have begun at `start`; `None` when one can. The journal takes
+/// epoch seconds (§2.6 `VALID_EPOCH_SEC`).
 pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     // Seconds alone are told of a year that cannot be written.
     let at = || {
@@ -50,15 +50,15 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
 pub struct Figures {
     /// The start; where the PBX's cannot be, when the call arrived, less its duration.
     pub started_at: EpochSeconds,
-    /// At least 1.
+    /// Whole seconds from the start to the end, half up; at least 1.
     pub duration_sec: u32,
     /// At most `duration_sec`; 0 when not answered.
     pub talk_time_sec: u32,
-    /// Why the PBX's start cannot be.
+    /// Words of [`wrong_start`]; `None` where the PBX's start can be true.
     pub wrong_start: Option<String>,
     /// More talk than call, with both figures.
     pub talk_excess: Option<String>,
-    /// What was clamped.
+    /// Sentences on the figures that were clamped.
     pub remarks: Vec<String>,
 }
 

@@ -24,19 +24,19 @@ use callbridge_model::{CallRecord, Country, EmployeeId, Judged, LeadId, Outcome,
 use figures::Figures;
 use std::collections::BTreeMap;
 
-/// What the administrator's flags say of all calls.
+/// The administrator's flags that hold for all calls.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The trunks.
+    /// All trunks that `--trunk` names.
     pub trunks: Trunks,
-    /// What the flags say of all trunks, for messages that name none.
+    /// Rules for messages that name no trunk: the flags that hold for all of them.
     pub without_trunk: Option<Trunk>,
     /// Calls that began before are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
     /// The same for single PBXs, by their id (`from=DATE` of a file).
     pub since: BTreeMap<String, EventTime>,
-    /// Whose numbers have no country's code in what the CRM tells of leads: `--country`, or the one
-    /// country that the trunks name.
+    /// Country of the numbers without a country's code that the CRM has of leads: `--country`, or
+    /// the one country that the trunks name.
     pub country: Option<Country>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
@@ -153,7 +153,8 @@ fn shown_to_a_lead(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) 
     }
 }
 
-/// What is not journaled by the administrator's wish, or by its nature.
+/// Outcome and reason of a call that is not journaled, by a flag or because it is internal; `None`
+/// for any other.
 fn left_out(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
@@ -193,11 +194,11 @@ fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reas
     faults.find_map(|(reason, why)| Some((reason, why.clone()?)))
 }
 
-/// Who called and who answered, in the CRM's ids.
+/// Lead and employee of a call as ids of the CRM, or the reasons for which they are missing.
 #[derive(Default)]
 pub(crate) struct Who {
     pub(crate) lead_id: Option<LeadId>,
-    /// Where it came from, in words.
+    /// Origin of the lead in words, as `explain` shows it.
     pub(crate) lead_from: Option<String>,
     pub(crate) employee_id: Option<EmployeeId>,
     no_lead: Option<(Reason, String)>,
@@ -261,7 +262,8 @@ pub(crate) fn who(
 }
 
 impl Who {
-    /// What the journal needs and nobody knows: a lead, and an employee where one is required.
+    /// Reason for which the call cannot be journaled yet: no lead, or no employee where one is
+    /// required.
     fn missing(&self, employee: bool) -> Option<(Reason, String)> {
         let no_employee = self.no_employee.as_ref().filter(|_| employee);
         let no_employee = no_employee.map(|why| (Reason::NoEmployee, why.clone()));

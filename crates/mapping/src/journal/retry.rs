@@ -1,4 +1,4 @@
-//! A dead letter judged anew: by a person's wish, or because its lead became known.
+//! A dead letter judged anew: at a person's request, or because its lead became known.
 
 use super::{Rules, who};
 use crate::people::People;
@@ -6,27 +6,27 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Said};
 use serde::{Deserialize, Serialize};
 
-/// Where a lead came from that a person gave with a retry.
+/// Origin, in a record, of a lead that a person gave with a retry.
 pub const BY_HAND: &str = "given by hand, with a retry";
 
 /// The employee that a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmployeeWish {
-    /// This one.
+    /// The employee with this id of the CRM.
     Is(EmployeeId),
-    /// None is sent.
+    /// The call is journaled without an employee.
     None,
 }
 
-/// What a person asks for in a retry.
+/// Values that a person sets for a call with a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
-    /// This lead; `None` for the one that the rules give now.
+    /// Lead to journal it under; `None` for the one that the rules give now.
     pub lead: Option<LeadId>,
-    /// Which employee; `None` for the one that the lists give now.
+    /// Employee to journal it under; `None` for the one that the lists give now.
     pub employee: Option<EmployeeWish>,
-    /// Whether it was answered, and how long they talked: of letters `incomplete`.
+    /// Answer and length of talk, for letters `incomplete`.
     pub said: Option<Said>,
 }
 

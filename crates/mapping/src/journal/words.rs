@@ -53,7 +53,8 @@ pub(super) fn wrong_figures(
     Some((Reason::TalkExceedsDuration, words))
 }
 
-/// What the message of a call without a lead has to do with that; `why` is what the rules say.
+/// Adds to `why`, the reason that the rules give for a missing lead, the fault of the message's
+/// phone that caused it.
 pub(super) fn without_lead(
     call: &FinishedCall,
     trunk: &Trunk,

@@ -29,19 +29,19 @@ const LOOKS_MAX: u32 = 30;
 /// A list that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not there.
+    /// No file of this name exists.
     #[error("{0}: no such file")]
     Missing(PathBuf),
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("{0}: cannot be read: {1}")]
     Unreadable(PathBuf, io::Error),
-    /// It is larger than any list may be.
+    /// The file is larger than 256 MB, which no list may be.
     #[error("{0}: larger than 256 MB")]
     TooLarge(PathBuf),
-    /// The header is wrong.
+    /// The first line does not name the columns.
     #[error("{0}: {1}")]
     Header(PathBuf, WrongHeader),
-    /// It has rows, and none of them is good.
+    /// The file has rows, and none of them is good.
     #[error("{0}: no row of it can be used; {first}", first = first(.1))]
     Useless(PathBuf, ListReport),
 }
@@ -78,14 +78,15 @@ fn first(about: &ListReport) -> String {
 /// A list that was read anew, or could not be.
 #[derive(Debug)]
 pub struct News {
-    /// The list.
+    /// Path of the list, as the flag names it.
     pub file: PathBuf,
-    /// What it is a list of.
+    /// Kind of its rows: leads or employees.
     pub kind: ListKind,
-    /// Whose numbers it has: trunks of two countries may read one file differently.
+    /// Country by which its numbers were read: trunks of two countries may read one file
+    /// differently. `None` for employees.
     pub country: Option<Country>,
-    /// Its good rows are in force. On an error the old list stays in force: one error is told once,
-    /// until the file changes again.
+    /// Changes of its good rows, which are in force. On an error the old list stays in force: one
+    /// error is reported once, until the file changes again.
     pub result: Result<ListChange, Error>,
 }
 
@@ -99,27 +100,27 @@ impl News {
     }
 }
 
-/// What a list is of.
+/// Kinds of lists, by their rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ListKind {
-    /// Phones and leads.
+    /// Rows of phones and leads.
     Leads,
-    /// Extensions and employees.
+    /// Rows of extensions and employees.
     Employees,
 }
 
 impl ListKind {
-    /// `leads`, `employees`
+    /// The kind as logs and JSON have it: `leads`, `employees`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// What a newly read list changes.
+/// Changes that a newly read list brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// Its rows, the bad ones by name.
+    /// Report on its rows, the bad ones by name.
     pub about: ListReport,
     /// Of these phones a lead list says something else than before, sorted; none for employees.
     pub phones: Vec<Phone>,
@@ -160,7 +161,7 @@ impl List {
     }
 }
 
-/// What was seen of a file last.
+/// State of a file when it was last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Never,
@@ -168,7 +169,7 @@ enum Seen {
     Version { version: FileVersion, settled: bool },
 }
 
-/// What is known of a list's file.
+/// State of a list's file, by which the next check decides whether to read it.
 #[derive(Clone, Copy, Debug)]
 struct FileState {
     seen: Seen,
@@ -182,7 +183,8 @@ impl FileState {
         newer: None,
     };
 
-    /// Whether this version has rested since the last look.
+    /// Returns `true` when the file was the same at the last check, or has changed for too many
+    /// checks.
     fn rests(&mut self, version: FileVersion) -> bool {
         if matches!(self.seen, Seen::Version { version: old, .. } if old == version) {
             return true;
@@ -258,7 +260,7 @@ impl Watched {
         self
     }
 
-    /// The lists in force.
+    /// Returns the lists in force, with the directory where there is one.
     pub fn people(&self) -> &People {
         &self.people
     }

@@ -17,7 +17,7 @@ use std::ops::Deref;
 const LEADS: [&str; 2] = ["phone", "leadId"];
 const EMPLOYEES: [&str; 2] = ["extension", "employeeId"];
 
-/// Which employee sits at which extension; and the other way round, the first extension of each.
+/// Employees by their extensions; and the other way round, the first extension of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Employees {
     ids: BTreeMap<Extension, EmployeeId>,
@@ -137,7 +137,7 @@ impl LeadList {
         self.rows.len()
     }
 
-    /// No row.
+    /// Returns `true` when the list has no good row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -210,7 +210,7 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     Ok((list, about))
 }
 
-/// Why a cell gives no number.
+/// Says in words why a cell gives no number.
 fn no_number(cell: &str, country: Option<Country>) -> String {
     if numbers_in(cell) > 1 {
         return "holds several numbers: give each a row of its own, with the same lead".to_owned();

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Met {
     /// The id of the PBX.
     pub pbx: String,
-    /// The trunk's name.
+    /// Name of the trunk, unique within its PBX.
     pub trunk: String,
-    /// The extension.
+    /// Extension of the employee, as the PBX names it.
     pub extension: Extension,
-    /// When the call began, in epoch seconds.
+    /// Start of the call in epoch seconds.
     pub started: i64,
 }
 

@@ -27,12 +27,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the rules say of a call's lead, and why.
+/// Result of the rules for a call's lead, with the reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadAnswer {
-    /// It has this lead.
+    /// A rule gives this one lead.
     One(LeadId, String),
-    /// No rule gives one.
+    /// No rule gives a lead.
     None(String),
     /// One rule gives two, and no order between them.
     Two(LeadId, LeadId, String),
@@ -40,14 +40,14 @@ pub enum LeadAnswer {
 
 /// A directory of leads as the rule `directory` asks it.
 pub trait Directory: std::fmt::Debug + Send + Sync {
-    /// Which lead has this number, by what the CRM has told.
+    /// Looks up the lead of this number among those learned from the CRM.
     ///
     /// # Errors
     /// In words, when it cannot be looked up now.
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String>;
 
-    /// Which lead a person has given this number (`lead give`), and who did so in words; `None`
-    /// where nobody has.
+    /// Looks up the lead that a person has given this number (`lead give`), and who did so in
+    /// words; `None` where nobody has.
     ///
     /// # Errors
     /// In words, when it cannot be looked up now.
@@ -159,8 +159,8 @@ impl People {
         }
     }
 
-    /// What a person has given the number; `None` where nobody has. A hidden caller is nobody's
-    /// key.
+    /// Looks up the lead that a person has given the number; `None` where nobody has, and for a
+    /// hidden caller, who is nobody's key.
     fn given(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
         match self.directory.as_ref()?.given(phone?) {
             Ok(given) => given.map(|(lead, words)| LeadAnswer::One(lead, words)),

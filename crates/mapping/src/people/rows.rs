@@ -8,16 +8,17 @@ use std::fmt;
 
 /// Bad rows that are kept with their words; of those behind them only the number is known.
 const NAMED_MAX: usize = 1_000;
-/// What separates cells: commas, or what spreadsheets write where the comma is a decimal mark.
+/// Bytes that may separate cells: commas, or the characters that spreadsheets write where the comma
+/// is a decimal mark.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// The first line does not name the columns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line 1: the header must name the columns `{wants}`, and says `{says}`")]
 pub struct WrongHeader {
-    /// `phone,leadId`
+    /// Columns that the header must name: `phone,leadId`.
     pub wants: String,
-    /// The first line, shortened.
+    /// First line of the file, at most 60 characters of it.
     pub says: String,
 }
 
@@ -28,7 +29,7 @@ pub struct BadRow {
     pub line: u64,
     /// The cell, shortened; empty where the words say all.
     pub cell: String,
-    /// What is wrong with it.
+    /// Fault of the row, as a predicate of the cell: `is not an employee id`.
     pub words: String,
 }
 
@@ -73,18 +74,18 @@ fn masked(cell: &str) -> String {
     cell.chars().map(hide).collect()
 }
 
-/// What a file holds besides its good rows.
+/// Report on the rows of a list's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListReport {
     /// Good rows, those told twice alike counted once.
     pub rows: usize,
     /// Rows that say again what another has said.
     pub repeated: usize,
-    /// What separates the cells, where it is no comma.
+    /// Character between the cells; `None` for a comma.
     pub separator: Option<char>,
     /// The first bad rows, by their lines.
     pub named: Vec<BadRow>,
-    /// All bad rows.
+    /// Count of all bad rows, those in `named` included.
     pub bad: usize,
 }
 
@@ -111,7 +112,7 @@ impl ListReport {
         }
     }
 
-    /// What is worth a word though nothing is to be done: ` (separated by `;`, 2 told twice)`.
+    /// Remarks that call for no action: ` (separated by `;`, 2 given twice)`; empty without any.
     pub fn remarks(&self) -> String {
         let separator = self.separator.map(|it| match it {
             '\t' => "separated by tabs".to_owned(),
@@ -132,7 +133,7 @@ pub(super) struct RowFault {
     words: String,
 }
 
-/// This cell cannot be used.
+/// Fault of a row with a cell that cannot be used.
 pub(super) fn refused(cell: &str, words: impl Into<String>) -> RowFault {
     RowFault {
         cell: shortened(cell),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// One way to a call's lead.
 #[derive(Clone, Debug)]
 pub enum LeadRule {
-    /// `var:LEAD_ID`: a channel variable.
+    /// `var:LEAD_ID`: the value of a channel variable.
     Variable(String),
     /// `userfield:lead=(\d+)`: the pattern's first group in a user field.
     UserField(Regex),
@@ -30,7 +30,8 @@ impl LeadRule {
         }
     }
 
-    /// It looks the number up, rather than reading what the dialplan said of the call.
+    /// Returns `true` for a rule that looks the number up, rather than reading what the dialplan
+    /// said of the call.
     pub const fn is_by_number(&self) -> bool {
         match self {
             Self::Variable(_) | Self::UserField(_) => false,
@@ -109,10 +110,10 @@ fn pattern(text: &str) -> Result<Regex, String> {
     Ok(pattern)
 }
 
-/// Which employee of the CRM sits at which extension.
+/// Source of the employees by their extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmployeeRule {
-    /// `101:501;102:502`
+    /// Pairs in the flag itself: `101:501;102:502`.
     List(Employees),
     /// A file with the header `extension,employeeId`.
     File(PathBuf),

@@ -123,14 +123,14 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
 }
 
-/// `UZ`
+/// Reads a country of ISO 3166 in two letters: `UZ`.
 pub fn country(text: &str) -> Result<Country, String> {
     let unknown =
         || format!("`{text}` is not a country code: two letters of ISO 3166 are expected, as `UZ`");
     Country::parse(text).ok_or_else(unknown)
 }
 
-/// `9`
+/// Reads a dial prefix: `9`. Up to 16 digits, `*`, `#` or `+`.
 pub fn strip(text: &str) -> Result<String, String> {
     let good = |b: u8| b.is_ascii_digit() || matches!(b, b'*' | b'#' | b'+');
     if !text.is_empty() && text.len() <= 16 && text.bytes().all(good) {
@@ -139,7 +139,7 @@ pub fn strip(text: &str) -> Result<String, String> {
     Err(format!("`{text}` is not a dial prefix: digits, as `9`"))
 }
 
-/// `yes` or `no`
+/// Reads `yes` or `no`; anything else is a fault, in words.
 pub fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),

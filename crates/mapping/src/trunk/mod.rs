@@ -13,25 +13,25 @@ use std::collections::BTreeSet;
 /// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.
 #[derive(Clone, Debug)]
 pub struct Trunk {
-    /// What the administrator calls it: `city`.
+    /// Name given by the administrator, unique within a PBX: `city`.
     pub name: String,
-    /// What stands before the suffix in its channels' names: `PJSIP/city`; or what the PBX tells of
-    /// them beside it: `gateway/city`. May hold `*`. Several stand with `|` between them. Empty for
-    /// a trunk that messages name, and that has no channels.
+    /// Part before the suffix in its channels' names: `PJSIP/city`; or a fact that the PBX reports
+    /// of them beside it: `gateway/city`. May hold `*`. Several stand with `|` between them. Empty
+    /// for a trunk that messages name, and that has no channels.
     pub endpoint: String,
     /// The PBX it belongs to; `None` for every one.
     pub pbx: Option<String>,
-    /// Whose numbers have no country's code.
+    /// Country of the numbers that have no country's code.
     pub country: Option<Country>,
-    /// What extensions dial to get out: `9`. Digits, `*` or `#`, never empty.
+    /// Prefix that extensions dial to get out: `9`. Digits, `*`, `#` or `+`, never empty.
     pub strip: Option<String>,
-    /// Where leads come from, in the order they are asked.
+    /// Rules that give a call's lead, in the order in which they are asked.
     pub leads: Vec<LeadRule>,
-    /// Which employee sits at which extension.
+    /// Employees by their extensions; `None` where no flag names any.
     pub employees: Option<EmployeeRule>,
     /// Calls that nobody answered are journaled.
     pub unanswered: bool,
-    /// Calls are journaled.
+    /// Calls over it are journaled.
     pub journal: bool,
 }
 
@@ -79,7 +79,7 @@ impl Trunks {
         }
     }
 
-    /// What the assembler of a PBX knows its trunks by.
+    /// Endpoints by which the assembler of a PBX finds the trunk of a channel.
     ///
     /// # Errors
     /// Never for trunks of [`Trunks::new`], which looked at all of them.
@@ -110,7 +110,7 @@ impl Trunks {
         rules.filter_map(LeadRule::variable).cloned().collect()
     }
 
-    /// Every trunk.
+    /// Iterates over the trunks of all PBXs, in the order of their flags.
     pub fn iter(&self) -> impl Iterator<Item = &Trunk> {
         self.0.iter()
     }
@@ -179,7 +179,7 @@ impl Trunk {
         !self.unanswered && !call.answered
     }
 
-    /// Some PBX has both.
+    /// Returns `true` when some PBX has both trunks.
     fn shares_pbx(&self, other: &Self) -> bool {
         self.pbx.is_none() || other.pbx.is_none() || self.pbx == other.pbx
     }

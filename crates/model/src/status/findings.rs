@@ -14,17 +14,17 @@ use std::collections::BTreeSet;
 const GAP_SECONDS: i64 = 24 * 3600;
 /// A shorter one is that of a restart.
 const GAP_SECONDS_MIN: i64 = 30;
-/// A token that nobody here can renew is pointed at so long before its end.
+/// Seconds before its end at which a token is reported that nobody here can renew.
 const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
 /// Prefixes of channels named in one line.
 const UNMATCHED_MAX: usize = 5;
-/// How [`super::Pause::reason`] says that no daemon runs.
+/// The value of [`super::Pause::reason`] where no daemon runs.
 pub const NO_DAEMON: &str = "no daemon runs";
 
-/// Looks at one part.
+/// A check of one part of the status, which adds its findings to the list.
 type Finder = fn(&Status, &mut Vec<Todo>);
 
-/// Everything that is looked at.
+/// All checks, in the order in which they run.
 const FINDERS: &[Finder] = &[
     pause,
     sources,
@@ -82,8 +82,8 @@ impl Status {
         }
     }
 
-    /// How many letters there are, as `dead list` shows them: dead and parked calls, and messages
-    /// that could not be read. A daemon that is older than letters by reason has its books alone.
+    /// Number of letters, as `dead list` shows them: dead and parked calls, and messages that could
+    /// not be read. A daemon that is older than letters by reason has its books alone.
     pub fn letter_count(&self) -> u64 {
         match self.letters.is_empty() {
             true => self.books.dead + self.books.parked,
@@ -98,7 +98,7 @@ impl Status {
     }
 }
 
-/// For a shell.
+/// Returns the text as one word of a POSIX shell, in single quotes where it needs them.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@,+%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -286,8 +286,8 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     found.push(todo(FindingKind::Gap, what, command).with(values));
 }
 
-/// A stream that is not the one that was read. However short the span is in which messages may be
-/// missing: those that the stream has lost were told to nobody else.
+/// Finds a stream that is not the one that was read. The length of the span in which messages may
+/// be missing does not count: no other source has those that the stream has lost.
 fn replaced(status: &Status, found: &mut Vec<Todo>) {
     let mut named = BTreeSet::new();
     for gap in status.gaps.iter().rev() {

@@ -1,4 +1,4 @@
-//! Collectors and senders around one stream, as their last words tell them.
+//! Collectors and senders around one stream, by their status reports.
 
 use super::verdict::{Detail, counted, todo};
 use super::{Backlog, Books, FindingKind, OverallState, SourceState, Status, Todo};
@@ -7,158 +7,160 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use strum::IntoStaticStr;
 
-/// What a process does in its fleet.
+/// The task of a process in its fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum FleetRole {
-    /// It forwards the calls of its PBX to the stream.
+    /// A process that forwards the calls of its PBX to the stream.
     Collector,
-    /// It reads the stream and sends to the CRM.
+    /// A process that reads the stream and sends its calls to the CRM.
     Sender,
 }
 
 impl FleetRole {
-    /// The word told and compared.
+    /// The role's name as JSON and metrics spell it: `collector`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// What a process says of itself each minute (`docs/fleet-decisions.md`). Times are epoch seconds.
+/// A status report that a process publishes each minute (`docs/fleet-decisions.md`). Times are
+/// epoch seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastWord {
-    /// What it does.
+    /// Collector or sender; parts the two kinds of report.
     pub role: FleetRole,
     /// A collector: its PBXs with commas between; a sender: its company, or its token's print.
     pub instance: String,
     /// The PBXs that a collector listens to.
     #[serde(default)]
     pub pbx: Vec<String>,
-    /// The machine.
+    /// The name of the machine that the process runs on.
     pub hostname: String,
     /// The state folder: it parts two senders on one machine.
     #[serde(default)]
     pub state: String,
-    /// The version of the program.
+    /// The version of the program, as `Cargo.toml` has it.
     pub version: String,
     /// The commit that it was built from.
     #[serde(default)]
     pub commit: String,
-    /// Where every call stands.
+    /// The process's calls, by the place where each stands.
     pub books: Books,
-    /// Where its calls come from.
+    /// The sources that the process reads its calls from.
     #[serde(default)]
     pub sources: Vec<FleetSource>,
     /// Times at which events may have been missed.
     #[serde(default)]
     pub gaps: FleetGaps,
-    /// What waits to leave it.
+    /// Calls that the process has not passed on yet.
     #[serde(default)]
     pub backlog: Backlog,
     /// The pace at which a sender may send.
     pub rate: Option<FleetRate>,
-    /// Dead and parked letters.
+    /// Number of dead and parked letters.
     #[serde(default)]
     pub letters: u64,
     /// The lease of a sender with a standby; `null` without one.
     pub lease: Option<FleetLease>,
-    /// Of a sender: the token it sends with, once the CRM has told.
+    /// The token that a sender sends with; `null` while none is known, and for collectors.
     pub token: Option<TokenName>,
-    /// Why nothing leaves it; `null` while all is well.
+    /// The reason for which nothing leaves the process; `null` while all is well.
     pub pause: Option<String>,
-    /// Whether all is well with it.
+    /// The worst of the process's findings, as its own `status` shows it.
     #[serde(default)]
     pub verdict: OverallState,
-    /// When it was started.
+    /// Epoch seconds at which the process was started.
     pub started_at: i64,
-    /// When this was said.
+    /// Epoch seconds at which the report was made.
     pub at: i64,
-    /// It was stopped in order, and this is its last word.
+    /// The process was stopped in order, and this is its last report.
     #[serde(default)]
     pub ends: bool,
 }
 
-/// A source, in a last word.
+/// A source in a status report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetSource {
-    /// What people know it by: `office/ami`.
+    /// The label that people know the source by: `office/ami`.
     pub name: String,
-    /// How it is doing.
+    /// The state of its connection or file.
     pub state: SourceState,
     /// Arrival of its last event; `null` before the first.
     pub last_event_at: Option<i64>,
 }
 
-/// Gaps, in a last word.
+/// Gaps of all sources in a status report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetGaps {
-    /// How many are not filled.
+    /// Number of gaps that are not filled.
     pub count: u64,
     /// The end of the newest; `null` without any.
     pub newest: Option<i64>,
 }
 
-/// So many requests in so many seconds.
+/// The pace of a sender: so many requests in so many seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetRate {
-    /// Requests of a window.
+    /// Requests allowed within one window.
     pub limit: u32,
-    /// The window.
+    /// Length of the window in seconds.
     pub window_sec: u64,
 }
 
-/// A lease, in a last word.
+/// The lease in a status report of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetLease {
-    /// The name of the lease.
+    /// The queue of `--standby` that decides the lease.
     pub name: String,
-    /// Whether this process may send by it.
+    /// The process may send by this lease.
     pub held: bool,
-    /// Since when it has held it and could not send; `null` while it could, or does not hold it.
+    /// Epoch seconds since which it has held the lease and could not send; `null` while it could,
+    /// or does not hold it.
     pub unable_since: Option<i64>,
 }
 
-/// By what a token is known, never the token.
+/// Names by which a token is recognised, never the token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TokenName {
-    /// Its fingerprint: 16 hex digits.
+    /// The token's fingerprint: 16 hex digits.
     pub print: String,
-    /// The company's name.
+    /// The company's name; `null` before the CRM has reported it.
     pub company: Option<String>,
 }
 
-/// Whether somebody speaks.
+/// Liveness of a process, by the age of its last status report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Speech {
-    /// Nothing was heard for three minutes: the machine, the process or its line is gone.
+    /// No report arrived for three minutes: the machine, the process or its line is gone.
     Silent,
-    /// It was stopped in order.
+    /// The process was stopped in order and reported so.
     Stopped,
-    /// Its word is at most three minutes old.
+    /// The last report is at most three minutes old.
     Speaking,
 }
 
 impl Speech {
-    /// The word told and compared.
+    /// The state's name as JSON and metrics spell it: `speaking`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// What is wrong with a machine, or with all of them; a string in JSON.
+/// A fault of one machine, or of the fleet as a whole; a string in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct FleetTrouble {
-    /// What it is, in words.
+    /// The fault in words, for the text output.
     pub what: String,
     /// The same for a text in another language.
     pub detail: Detail,
@@ -207,51 +209,53 @@ pub const FLEET_DETAILS: [&str; 11] = [
     "fleet_two_holders",
 ];
 
-/// One of the fleet.
+/// A process of the fleet, with its last status report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetMember {
-    /// Whether it speaks.
+    /// Liveness of the process when the table was made.
     pub speech: Speech,
-    /// What is wrong with it; `null` where nothing is.
+    /// The fault of this process; `null` where there is none.
     pub trouble: Option<FleetTrouble>,
-    /// The broker's user that published its word.
+    /// The broker's user that published the report.
     pub user: String,
-    /// When its last word was heard.
+    /// Epoch seconds at which its last report arrived.
     pub heard_at: i64,
-    /// Its last word.
+    /// The last report that it published.
     pub word: LastWord,
 }
 
-/// What waits for one token.
+/// Backlog and letters of the senders that share one token; with a lease those of its holder alone,
+/// for the others hold the same calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetToken {
-    /// By what it is known.
+    /// Fingerprint and company of the token.
     #[serde(flatten)]
     pub token: TokenName,
-    /// Senders that have it and speak.
+    /// Number of its senders that report.
     pub senders: u64,
-    /// The machine of the one that holds the lease; `null` without a lease.
+    /// The machine of the one that holds the lease; `null` without a lease, empty while nobody
+    /// holds it.
     pub holder: Option<String>,
     /// Calls that wait, and for how long at the token's pace.
     pub backlog: Backlog,
-    /// Dead and parked letters.
+    /// Dead and parked letters, counted as the backlog is.
     pub letters: u64,
 }
 
-/// All of them together.
+/// Sums over all members of the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetTotals {
-    /// Known collectors.
+    /// Collectors that have ever reported.
     pub collectors: u64,
-    /// Known senders.
+    /// Senders that have ever reported.
     pub senders: u64,
-    /// How many of both speak.
+    /// Members of both roles whose last report is recent.
     pub speaking: u64,
-    /// How many are silent.
+    /// Members that have stopped reporting without notice.
     pub silent: u64,
-    /// How many were stopped in order.
+    /// Members that were stopped in order.
     pub stopped: u64,
     /// Calls that collectors have forwarded.
     pub forwarded: u64,
@@ -261,37 +265,37 @@ pub struct FleetTotals {
     pub waiting: u64,
     /// Gaps that are not filled.
     pub gaps: u64,
-    /// Dead and parked letters.
+    /// Dead and parked letters of all members.
     pub letters: u64,
 }
 
-/// Everybody around one stream.
+/// Every collector and sender around one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetTable {
-    /// When it was made.
+    /// Epoch seconds at which the table was made.
     pub at: i64,
-    /// The stream of the words.
+    /// The stream of the status reports.
     pub stream: String,
-    /// All speak, and nothing waits wrongly.
+    /// All members report, and none has a fault.
     pub healthy: bool,
-    /// What is wrong with the fleet as a whole, a sentence each.
+    /// Faults of the fleet as a whole, a sentence each.
     pub troubles: Vec<FleetTrouble>,
-    /// Who is silent first, then by role and name.
+    /// All members: the silent ones first, then by role and name.
     pub members: Vec<FleetMember>,
-    /// By fingerprint.
+    /// Tokens in use by senders, in order of their fingerprints.
     pub tokens: Vec<FleetToken>,
-    /// All together.
+    /// Sums over all members of the fleet.
     pub totals: FleetTotals,
-    /// Messages of the stream that are no words, by what is wrong with them.
+    /// Number of messages in the stream that are no reports, by what is wrong with them.
     pub skipped: BTreeMap<String, u64>,
-    /// Logins that speak for more PBXs, or say more, than one login may, with how many of their
-    /// words were skipped for that.
+    /// Logins that report for more PBXs, or publish more, than one login may, with the number of
+    /// their reports that were skipped for that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub floods: BTreeMap<String, u64>,
 }
 
 impl FleetTable {
-    /// Each PBX with whether a collector speaks for it.
+    /// Returns each PBX with `true` where a collector reports for it.
     pub fn collectors(&self) -> BTreeMap<&str, bool> {
         let mut up = BTreeMap::new();
         let of = |member: &&FleetMember| member.word.role == FleetRole::Collector;
@@ -304,28 +308,28 @@ impl FleetTable {
     }
 }
 
-/// How a process is doing in its fleet.
+/// The connection of a process to the status reports of its fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetStatus {
-    /// The stream of the words.
+    /// The stream of the status reports.
     pub stream: String,
-    /// When a broker confirmed our last one; `null` before the first.
+    /// Epoch seconds at which a broker confirmed our last report; `null` before the first.
     pub last_word_at: Option<i64>,
-    /// Why ours are not taken, and what mends it; `null` while they are.
+    /// The reason for which our reports are not taken, and its cure; `null` while they are.
     pub why: Option<String>,
-    /// Why those of others cannot be read, and what mends it; `null` while they are, and where
-    /// nobody reads them.
+    /// The reason for which reports of others cannot be read, and its cure; `null` while they are,
+    /// and where nobody reads them.
     pub unread: Option<String>,
-    /// Everybody else, where this process reads the words; not told in JSON.
+    /// The table of all members, where this process reads the reports; not part of the JSON.
     #[serde(skip)]
     pub table: Option<Arc<FleetTable>>,
 }
 
-/// Collectors named in one line.
+/// Most members and logins named in one line.
 const NAMED_MAX: usize = 5;
 
-/// Words that are not taken, and those of others that cannot be read.
+/// Finds status reports that are not taken, and those of others that cannot be read.
 pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     let Some(fleet) = &status.fleet else { return };
     for (code, what, why) in [
@@ -388,7 +392,7 @@ pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
     }
 }
 
-/// Collectors of which nothing is heard.
+/// Finds collectors that send no status reports.
 pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
     let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
     let Some(table) = table else { return };

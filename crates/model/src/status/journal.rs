@@ -4,7 +4,7 @@ use super::verdict::todo;
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
-/// So many calls of another provider within an hour are no chance.
+/// Fewest calls of another provider within an hour that are no coincidence.
 const FOREIGN_MIN: u64 = 2;
 
 /// A value of a call that is sent, and that the journal shows again.
@@ -15,32 +15,32 @@ const FOREIGN_MIN: u64 = 2;
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum SentField {
-    /// How long they talked.
+    /// Seconds of talk between customer and company.
     #[default]
     Talk,
-    /// The customer's number.
+    /// The customer's number in E.164.
     Phone,
     /// The extension that answered or rang.
     Extension,
     /// The CRM's id of the employee.
     Employee,
-    /// Who called whom.
+    /// Inbound or outbound, seen from the company.
     Direction,
-    /// Whether somebody talked.
+    /// Customer and company talked with each other.
     Answered,
-    /// When it began.
+    /// The moment at which the call began.
     Start,
-    /// How long it took.
+    /// Seconds that the whole call took.
     Duration,
 }
 
 impl SentField {
-    /// The word told and compared: `talk`.
+    /// The value's name as JSON and metrics spell it: `talk`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// As a person calls it, and whether `--field` sets its name.
+    /// The value's name for people, and a mark that `--field` sets its name.
     fn words(self) -> (&'static str, bool) {
         match self {
             Self::Talk => ("talk time", true),
@@ -51,16 +51,16 @@ impl SentField {
     }
 }
 
-/// How the journal shows a value.
+/// Comparison of a value in the journal with the one that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Echo {
-    /// As it was sent.
+    /// The journal shows the value that was sent.
     #[default]
     Right,
-    /// Not at all.
+    /// The journal shows no value at all.
     Missing,
-    /// Another one.
+    /// The journal shows another value than was sent.
     Different,
 }
 
@@ -68,17 +68,17 @@ pub enum Echo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalField {
-    /// Which one.
+    /// The value of calls that is compared.
     pub field: SentField,
     /// The name that it is sent by.
     pub name: String,
-    /// Calls that were compared.
+    /// Number of calls that were compared.
     pub compared: u64,
-    /// Those of them that show nothing.
+    /// Number of compared calls that show no value.
     pub missing: u64,
-    /// Those that show another value.
+    /// Number of compared calls that show another value.
     pub different: u64,
-    /// How the newest of them shows it.
+    /// Result for the newest of the compared calls.
     pub last: Echo,
 }
 
@@ -86,13 +86,13 @@ pub struct JournalField {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignCalls {
-    /// As the CRM calls it.
+    /// The provider's name in the CRM.
     pub provider: String,
-    /// How many.
+    /// Number of such calls in the last 24 hours.
     pub calls: u64,
     /// The most that began within one hour.
     pub most_in_an_hour: u64,
-    /// When the newest of them began, in epoch seconds.
+    /// Epoch seconds at which the newest of the calls began.
     pub last_at: i64,
 }
 

@@ -8,25 +8,26 @@ use serde::{Deserialize, Serialize};
 pub struct LeadFields {
     /// `ok`; `unchecked` before the CRM's fields were read; `off` while nothing is written.
     pub state: String,
-    /// Why it is off.
+    /// The reason for which nothing is written; `null` while `state` is not `off`.
     pub why: Option<String>,
-    /// Until then, in epoch seconds.
+    /// Epoch seconds until which writing rests; `null` where it does not, and while a grant is
+    /// missing.
     pub until: Option<i64>,
     /// Leads that wait to show something.
     pub waiting: u64,
-    /// In the order of the flag's names.
+    /// The fields in the order of the flag's names.
     pub fields: Vec<LeadField>,
 }
 
-/// One of them.
+/// A field of leads, as a `--lead-field` flag names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeadField {
-    /// `last_call`, `last_missed`, `last_employee`.
+    /// The flag's name for the value: `last_call`, `last_missed` or `last_employee`.
     pub name: String,
-    /// The CRM's id of it.
+    /// The field's id in the CRM.
     pub id: i64,
-    /// It is written; otherwise it is left out.
+    /// The field is written, or not checked yet; one that cannot be written is left out.
     pub ok: bool,
-    /// What the CRM's fields say of it.
+    /// Result of the check against the CRM's list of fields, in words.
     pub what: String,
 }

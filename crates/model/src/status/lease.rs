@@ -8,23 +8,23 @@ use crate::safe::safe;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// How this process stands to the lease.
+/// The state of this process in its contest for the lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum LeasePhase {
-    /// Another holds it, or nobody does: nothing is sent from here.
+    /// Another process holds the lease, or none does: nothing is sent from here.
     #[default]
     Standby,
-    /// It has come to us, and we keep silent until nothing of another can count any more.
+    /// The lease has come to us, and we keep silent until no request of another can count any more.
     Silent,
-    /// We send.
+    /// The lease is ours, and we send.
     Holding,
 }
 
 impl LeasePhase {
-    /// Its word, as in JSON.
+    /// The phase as JSON spells it: `standby`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -36,32 +36,33 @@ impl LeasePhase {
 pub struct Lease {
     /// The queue that decides it: the name of `--standby`.
     pub name: String,
-    /// How this process stands to it.
+    /// The phase of this process.
     pub state: LeasePhase,
-    /// Since when, in epoch seconds.
+    /// Epoch seconds since which the phase lasts.
     pub since: i64,
-    /// Until when it keeps silent, in epoch seconds; `null` while it does not.
+    /// Epoch seconds until which nothing is sent yet; `null` outside the silent phase.
     pub silent_until: Option<i64>,
-    /// Others that were heard of lately; told only to the one whom the lease has come to.
+    /// Other processes whose ticks arrived lately; known only to the one that the lease has come
+    /// to.
     pub others: Vec<String>,
-    /// From the publishing of the last tick to its coming back; `null` before one came back.
+    /// Milliseconds from the publishing of the last tick to its return; `null` before one returned.
     pub round_trip_ms: Option<u64>,
-    /// Why the queue cannot be used; `null` while it can.
+    /// The reason for which the queue cannot be used; `null` while it can.
     pub why: Option<String>,
-    /// Since when it has been held here while nothing could be sent, in epoch seconds; `null` while
-    /// it is not held, or something could be.
+    /// Epoch seconds since which it has been held here while nothing could be sent; `null` while it
+    /// is not held, or something could be.
     pub unable_since: Option<i64>,
-    /// Another that could send then; `null` where none says so.
+    /// Another process that could send in that time; `null` where none reports so.
     pub able_standby: Option<String>,
 }
 
 impl Lease {
-    /// Requests may leave from here.
+    /// Returns `true` where requests may leave from here.
     pub fn is_held(&self) -> bool {
         self.state == LeasePhase::Holding
     }
 
-    /// In words, after `lease`.
+    /// Appends the line that begins with `lease`.
     pub(super) fn to_text(&self, text: &mut String, zone: &Zone) {
         let (name, since) = (safe(&self.name), zone.second(self.since));
         let _ = match (self.state, self.silent_until) {
@@ -100,7 +101,7 @@ pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
     }
 }
 
-/// Who holds the lease cannot send: it is this machine, or another.
+/// Finds a holder of the lease that cannot send: this machine, or another of the fleet.
 pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
     let Some(lease) = &status.lease else { return };
     let at = |seconds| Zone::utc().second(seconds);

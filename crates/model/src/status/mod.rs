@@ -39,11 +39,11 @@ pub use text::seconds_in_words;
 pub use trunks::TrunkStatus;
 pub use verdict::{FindingKind, OverallState, Todo};
 
-/// Everything `status` shows.
+/// The state of the daemon, as `status --json` and the page show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// Where every call stands.
+    /// All calls, by the place where each stands.
     pub books: Books,
     /// Requests of the running window.
     pub budget: BudgetStatus,
@@ -51,11 +51,11 @@ pub struct Status {
     pub backlog: Backlog,
     /// One entry a source, in the order of the flags.
     pub sources: Vec<SourceStatus>,
-    /// What is known of the token.
+    /// The CRM's answer about the token.
     pub token: Token,
-    /// Why nothing is sent, and what mends it; `null` while all is well.
+    /// The reason for which nothing is sent, and its cure; `null` while all is well.
     pub pause: Option<Pause>,
-    /// What of the CRM fails while the rest works; left out where nothing does.
+    /// Parts of the CRM that fail while the rest works; left out where none does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<SenderTrouble>,
     /// Events from the CRM; not there without `--webhook-listen`.
@@ -67,33 +67,34 @@ pub struct Status {
     /// Fields of leads that show their calls; not there without `--lead-field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
-    /// What the CRM's events show of our calls, by what was sent; left out before the first.
+    /// Comparison of the CRM's events with the values that were sent; left out before the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journal_fields: Vec<JournalField>,
-    /// Who else has journaled calls of ours in the last 24 hours; left out where nobody has.
+    /// Other providers that have journaled calls of ours in the last 24 hours; left out where there
+    /// are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,
-    /// Who sends where several could; `null` without `--standby`.
+    /// The lease that decides who sends where several could; `null` without `--standby`.
     pub lease: Option<Lease>,
-    /// Whether all is well.
+    /// The worst of the findings in `todo`.
     pub verdict: OverallState,
-    /// What waits for a person, worst first.
+    /// Findings that wait for a person, worst first.
     pub todo: Vec<Todo>,
-    /// The version of the program that says all this.
+    /// The version and commit of the program that took the status.
     pub version: String,
-    /// When it is said, in epoch seconds.
+    /// Epoch seconds at which the status was taken.
     pub at: i64,
-    /// The state folder.
+    /// The path of the state folder; empty where none is known.
     pub state: String,
     /// The PBX of the sources that name none; left out where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pbx_id: Option<String>,
-    /// When the newest customer call that is kept began, in epoch seconds.
+    /// Epoch seconds at which the newest stored customer call began.
     pub last_call_at: Option<i64>,
     /// Letters by reason, unreadable ones included.
     pub letters: BTreeMap<String, u64>,
-    /// Logins of a broker whose unreadable messages found no room, with how many did not; not told
-    /// in JSON.
+    /// Logins of a broker whose unreadable messages found no room, with how many did not; not part
+    /// of the JSON.
     #[serde(skip)]
     pub floods: BTreeMap<String, u64>,
     /// The last gaps of each source, oldest first.
@@ -102,7 +103,7 @@ pub struct Status {
     pub unmatched: Vec<Unmatched>,
     /// Files of leads and employees.
     pub lists: Vec<ListFile>,
-    /// How employees meet the newest calls; not there without any.
+    /// Comparison of the lists of employees with the newest calls; not there without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub employees: Option<Employees>,
     /// The trunks, and what each took.
@@ -110,36 +111,36 @@ pub struct Status {
     pub trunks: Vec<TrunkStatus>,
     /// Calls of the last 24 hours, those between extensions among them.
     pub day_calls: u64,
-    /// Its last words, and those of others; not there without a stream.
+    /// The status reports of this process and of others; not there without a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetStatus>,
-    /// Why what becomes of calls is not told in the stream that they came from; not there while it
-    /// is, and without a stream.
+    /// The reason for which outcomes of calls are not written into the stream that the calls came
+    /// from; not there while they are, and without a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub untold_outcomes: Option<String>,
-    /// The command that tries what the daemon was given; not told in JSON.
+    /// The command that tries what the daemon was given; not part of the JSON.
     #[serde(skip)]
     pub check_command: Option<String>,
-    /// Where a person puts a new token; not told in JSON.
+    /// The place where a person puts a new token; not part of the JSON.
     #[serde(skip)]
     pub token_place: Option<String>,
 }
 
-/// Which lead has which phone, as far as the CRM has told.
+/// The directory of leads by phone, as far as the CRM has reported them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Directory {
-    /// Numbers.
+    /// Phone numbers in the directory.
     pub phones: u64,
     /// Leads that are neither merged nor deleted.
     pub leads: u64,
-    /// News that told something not known before.
+    /// Number of events that changed the directory.
     pub learned: u64,
     /// `--lead-directory`: `reading`, `waiting`, `no_grant` or `left`.
     pub backfill: Option<String>,
-    /// Every change up to this second is read.
+    /// Epoch seconds up to which every change has been read.
     pub read_to: Option<i64>,
-    /// Why it is left.
+    /// The reason for which the backfill was given up.
     pub why: Option<String>,
 }
 
@@ -149,24 +150,24 @@ pub struct Directory {
 pub struct Books {
     /// Finished customer calls in all.
     pub finished: u64,
-    /// Waiting to be sent.
+    /// Calls that wait to be sent.
     pub ready: u64,
-    /// A request is under way.
+    /// Calls whose request is under way.
     pub sending: u64,
     /// Accepted by the CRM, not confirmed yet.
     pub submitted: u64,
-    /// Confirmed in the journal.
+    /// Calls confirmed in the CRM's journal.
     pub journaled: u64,
-    /// Confirmed by a broker (`--forward`).
+    /// Calls confirmed by a broker (`--forward`).
     #[serde(default)]
     pub forwarded: u64,
-    /// Dead letters.
+    /// Calls that are dead letters, without the parked ones.
     pub dead: u64,
-    /// Waiting for a lead.
+    /// Calls that wait for a lead or an employee.
     pub parked: u64,
-    /// Given up by a person.
+    /// Calls that a person gave up.
     pub discarded: u64,
-    /// Calls between extensions.
+    /// Calls between extensions, which are not journaled.
     pub internal: u64,
     /// Calls that a flag leaves out.
     pub skipped: u64,
@@ -175,7 +176,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Is every finished call in exactly one place?
+    /// Returns `true` where every finished call is counted in exactly one place.
     pub const fn balance(&self) -> bool {
         self.finished
             == self.ready
@@ -188,7 +189,7 @@ impl Books {
                 + self.discarded
     }
 
-    /// Is nothing under way any more?
+    /// Returns `true` where no call waits to be sent or confirmed.
     pub const fn settled(&self) -> bool {
         self.ready + self.sending + self.submitted == 0
     }
@@ -216,39 +217,39 @@ impl Books {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetStatus {
-    /// Requests a window.
+    /// Requests allowed within one window.
     pub limit: u32,
-    /// The window, in seconds.
+    /// Length of the window in seconds.
     pub window_sec: u64,
-    /// Slots taken now.
+    /// Slots of the running window that are taken.
     pub used: u32,
     /// Milliseconds until a slot is free; 0 when one is.
     pub next_free_in_ms: u64,
 }
 
-/// What waits.
+/// Calls that have not reached their end, and the time that they need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backlog {
-    /// Calls not yet confirmed.
+    /// Calls that the CRM has not confirmed yet.
     pub calls: u64,
     /// Seconds until they are, at the budget's pace.
     pub drain_sec: u64,
-    /// Those of them that ended before this state began: looked for in the CRM's journal before
+    /// Calls among them that ended before this state began: searched in the CRM's journal before
     /// they are sent.
     #[serde(default)]
     pub sought: u64,
 }
 
-/// How a source is doing.
+/// Connection of a source to its PBX, or progress with its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceState {
-    /// Connected, and an event was heard since.
+    /// Connected, and an event has arrived since.
     Up,
-    /// Let in, and nothing was heard yet: no call took place, or the account may hear none.
+    /// Let in, and no event has arrived yet: no call took place, or the account may receive none.
     Connected,
-    /// Not connected; tried again.
+    /// Not connected; the connection is tried again.
     #[default]
     Down,
     /// A file with more to read.
@@ -267,26 +268,26 @@ impl SourceState {
     }
 }
 
-/// One source.
+/// A source of calls: a PBX's line, a stream or a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceStatus {
-    /// As given by its flag, without secrets and their files.
+    /// The URL given by its flag, without secrets and their files.
     pub url: String,
-    /// What people know it by: `office/ami`; empty of a daemon that is older than labels.
+    /// The label that people know it by: `office/ami`; empty of a daemon that is older than labels.
     pub label: String,
-    /// The id of its PBX.
+    /// The id of the source's PBX.
     pub pbx: String,
-    /// It is a file that fills what the others could not hear (`--catch-up`).
+    /// The source is a file that fills gaps of the others (`--catch-up`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub catch_up: bool,
-    /// How it is doing.
+    /// Connection, or progress with the file.
     pub state: SourceState,
     /// Arrival of its last event, in epoch seconds; `null` before the first.
     pub last_event_at: Option<i64>,
     /// Messages a call can depend on.
     pub read: u64,
-    /// Messages no rule needs.
+    /// Messages that no rule needs.
     pub skipped: u64,
     /// Messages that had to be repaired to be read.
     pub repaired: u64,
@@ -294,52 +295,52 @@ pub struct SourceStatus {
     pub unreadable: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
-    /// How often a stream was found to be another one than was read, or to lack a part.
+    /// Number of times that a stream was found to be another one than was read, or to lack a part.
     pub replaced: u64,
     /// The stream that it is; `null` for other sources.
     pub stream: Option<StreamStatus>,
     /// The last of them; not there before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
-    /// Why it is down, or why nothing can be read of it; `null` otherwise.
+    /// The reason for which the source is down, or nothing of it can be read; `null` otherwise.
     pub why: Option<String>,
-    /// Since when it is down, in epoch seconds; `null` while it is not, and before it was up.
+    /// Epoch seconds since which it is down; `null` while it is not, and before it was up.
     pub down_since: Option<i64>,
-    /// Since when the line is let in, in epoch seconds; `null` for files, and before it was.
+    /// Epoch seconds since which the line is let in; `null` for files, and before it was.
     pub connected_since: Option<i64>,
-    /// What its account turned out to lack, worst first.
+    /// Rights and settings that its account turned out to lack, worst first.
     pub lacks: Vec<MissingRight>,
-    /// The switches that told on it by their names, in the order in which they were first heard.
+    /// The switches that sent events over this source under their names, first seen first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that read it, too.
     pub others: Vec<OtherReader>,
 }
 
-/// A stream that is read.
+/// A stream that a source reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamStatus {
-    /// Its name.
+    /// The stream's name at the broker.
     pub name: String,
     /// The last message that was taken; `null` before the first.
     pub offset: Option<u64>,
-    /// When it was last found to be another one than was read, or to lack a part, in epoch seconds;
-    /// `null` where it never was.
+    /// Epoch seconds at which the stream was last found to be another one than was read, or to lack
+    /// a part; `null` where it never was.
     pub recreated_at: Option<i64>,
 }
 
-/// A switch that told on a source.
+/// A switch that sent events over a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchName {
-    /// As it calls itself: `FreeSWITCH-Switchname`, `server_name`.
+    /// The name that the switch gives itself: `FreeSWITCH-Switchname`, `server_name`.
     pub name: String,
     /// The id of the PBX that it is: the first of a source is the source's own.
     pub pbx: String,
 }
 
 impl SourceStatus {
-    /// This switch told on it.
+    /// Records a switch that sent events over this source, at most 64 of them.
     pub fn note_switch(&mut self, name: &str, pbx: &str) {
         const SWITCHES_MAX: usize = 64;
         let known = self.switches.iter().any(|it| it.name == name);
@@ -351,7 +352,7 @@ impl SourceStatus {
         }
     }
 
-    /// What it is called.
+    /// The source's label, or its URL where it has none.
     pub fn name(&self) -> &str {
         match self.label.as_str() {
             "" => &self.url,
@@ -365,7 +366,7 @@ impl SourceStatus {
 pub struct Gap {
     /// The last event before it that is stored.
     pub from: i64,
-    /// When events were heard again.
+    /// Epoch seconds at which the source could receive events again.
     pub until: i64,
 }
 
@@ -376,11 +377,11 @@ pub struct SourceGap {
     pub source: String,
     /// The last event before it that is stored.
     pub from: i64,
-    /// When events were heard again.
+    /// Epoch seconds at which the source could receive events again.
     pub to: i64,
-    /// A catch-up file has told what happened in it.
+    /// The calls of the gap were read from a catch-up file.
     pub filled: bool,
-    /// What shows it, where a stream is not the one that was read.
+    /// The evidence that the stream is not the one that was read; `None` for other gaps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -389,34 +390,34 @@ pub struct SourceGap {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unmatched {
-    /// What their names have in common: `PJSIP/citty`; `other` for all beyond the first 32.
+    /// The beginning that their names share: `PJSIP/citty`; `other` for all beyond the first 32.
     pub prefix: String,
-    /// Calls that went over them.
+    /// Number of calls that went over the channels.
     pub calls: u64,
-    /// When the last of these began, in epoch seconds.
+    /// Epoch seconds at which the last of these calls began.
     pub last_at: i64,
-    /// The id of their PBX.
+    /// The id of the channels' PBX.
     pub pbx: String,
 }
 
-/// What is known of the token.
+/// The CRM token in use, as far as the CRM has answered about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
     /// `ok`, `missing`, `refused`, `wrong_company`, `no_grant`; `unknown` before the first answer;
     /// `reconnect` once consent has to be given anew, though the last token may still be good.
     pub state: String,
-    /// `PAT` or `ACCESS` (§2.2).
+    /// The token's kind, `PAT` or `ACCESS` (§2.2); `null` before the first answer.
     pub kind: Option<String>,
-    /// The company's name.
+    /// The company's name; `null` before the first answer.
     pub company: Option<String>,
-    /// The application's name.
+    /// The application's name; `null` before the first answer.
     pub application: Option<String>,
     /// Epoch seconds; `null` for no expiry.
     pub expires_at: Option<i64>,
-    /// `PERMISSION:SCOPE` each.
+    /// The token's rights, as `PERMISSION:SCOPE` each.
     pub grants: Vec<String>,
-    /// By which it can be told from another: 16 hex digits of a hash.
+    /// Hash that sets the token apart from others: 16 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub print: Option<String>,
 }
@@ -425,19 +426,19 @@ pub struct Token {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhooks {
-    /// Where they are taken.
+    /// The address that the webhook listener is bound to.
     pub address: String,
-    /// Over TLS of our own.
+    /// The listener itself speaks TLS.
     pub tls: bool,
     /// `listening`; `no_secret` while nothing can be proved.
     pub state: String,
     /// Arrival of the last one that was proved, in epoch seconds; `null` before the first.
     pub last_event_at: Option<i64>,
-    /// How many by result, since the start of the process.
+    /// Number of events by result, since the start of the process.
     pub events: BTreeMap<String, u64>,
 }
 
-/// Every [`Pause::reason`] there is.
+/// All values of [`Pause::reason`], but for `no daemon runs`.
 pub const PAUSES: [&str; 14] = [
     "token_missing",
     "token_refused",
@@ -455,29 +456,29 @@ pub const PAUSES: [&str; 14] = [
     "dry_run",
 ];
 
-/// Why nothing is sent.
+/// A state in which nothing is sent, with its reason and its cure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     /// One of [`PAUSES`]; `no daemon runs` where that is so.
     pub reason: String,
-    /// What mends it.
+    /// The action that ends the pause, in words.
     pub cure: String,
 }
 
-/// Every [`SenderTrouble::part`] there is.
+/// The names of all parts of the CRM that [`SenderTrouble::part`] can have.
 pub const TROUBLES: [&str; 2] = ["polls", "sweeps"];
 
 /// A part of the CRM that fails while others work: calls go out all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SenderTrouble {
-    /// One of [`TROUBLES`].
+    /// The part of the CRM that fails: one of [`TROUBLES`].
     pub part: String,
-    /// What was said last.
+    /// The reason that the CRM gave last.
     pub why: String,
-    /// What is done instead.
+    /// The fallback in use while the part fails, in words.
     pub instead: String,
-    /// Since when, in epoch seconds.
+    /// Epoch seconds since which the part fails.
     pub since: i64,
 }
 

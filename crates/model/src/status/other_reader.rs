@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What it does to the calls that two daemons read.
+/// Harm done to the calls that two daemons read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -19,9 +19,9 @@ pub enum Effect {
 /// Another daemon on a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherReader {
-    /// Its process; `null` where that cannot be seen from here.
+    /// The daemon's process id; `null` where it cannot be seen from here.
     pub pid: Option<i32>,
-    /// What it does to the calls.
+    /// Harm done to the calls of the source.
     pub effect: Effect,
 }
 

@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListFile {
-    /// Its path.
+    /// The file's path, as its flag gives it.
     pub file: String,
-    /// `leads` or `employees`.
+    /// The list's kind: `leads` or `employees`.
     pub kind: String,
-    /// Good rows in force.
+    /// Number of good rows in force.
     pub rows: u64,
     /// Rows that cannot be used.
     pub bad: u64,
     /// The first of them: line and reason.
     pub faults: Vec<String>,
-    /// Why the file as it is now is not used; what was read before stays in force.
+    /// The reason for which the file as it is now is not used; the rows read before stay in force.
     pub why: Option<String>,
-    /// When the rows in force were read, in epoch seconds; `null` before the first time.
+    /// Epoch seconds at which the rows in force were read; `null` before the first time.
     pub read_at: Option<i64>,
 }
 
 impl ListFile {
-    /// What is wrong with it: the code of its row in the table of texts, words, and values.
+    /// Returns the fault of the list: the code of its row in the table of texts, words, and values.
     fn fault(&self) -> Option<(&'static str, String, Vec<String>)> {
         let Self {
             file, rows, bad, ..
@@ -58,17 +58,17 @@ impl ListFile {
     }
 }
 
-/// How the lists of employees meet the newest calls.
+/// Comparison of the lists of employees with the newest calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Employees {
-    /// Calls looked at: the newest with an extension, over trunks with employees.
+    /// Number of calls compared: the newest with an extension, over trunks with employees.
     pub calls: u64,
-    /// Those of them whose extension is listed.
+    /// Number of these calls whose extension is listed.
     pub matched: u64,
     /// Listed extensions that none of the calls had.
     pub unmatched: Vec<String>,
-    /// Those of them that no extension is likely to be.
+    /// Unmatched extensions that seem mistyped: no extension is likely to be written so.
     pub doubtful: Vec<Doubtful>,
     /// Extensions of the calls that no list has.
     pub unlisted: Vec<Unlisted>,
@@ -79,9 +79,9 @@ pub struct Employees {
 /// A listed extension with letters among its digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubtful {
-    /// As it is listed.
+    /// The extension as the list has it.
     pub extension: String,
-    /// What may have been meant.
+    /// The extension that may have been meant, in digits alone.
     pub meant: String,
 }
 
@@ -89,11 +89,11 @@ pub struct Doubtful {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unlisted {
-    /// The extension.
+    /// The extension that calls name.
     pub extension: String,
-    /// Its calls.
+    /// Number of calls with this extension.
     pub calls: u64,
-    /// When the newest of them began, in epoch seconds.
+    /// Epoch seconds at which the newest of the calls began.
     pub last_at: i64,
 }
 
@@ -105,13 +105,13 @@ pub struct UnknownEmployee {
     pub employee_id: i64,
     /// The extension of the first such call.
     pub extension: Option<String>,
-    /// Calls that FAILED for it.
+    /// Number of calls that ended FAILED for this employee.
     pub calls: u64,
-    /// When the first of them was found so, in epoch seconds.
+    /// Epoch seconds at which the first of the calls was found so.
     pub since: i64,
 }
 
-/// So many calls without a listed extension are no chance.
+/// Fewest calls without a listed extension that are no coincidence.
 const CALLS_MIN: u64 = 10;
 
 impl Employees {
@@ -122,7 +122,7 @@ impl Employees {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// A line of `status`; `None` where there is nothing to say.
+    /// Returns the line of `status`; `None` without calls to compare.
     pub(super) fn to_line(&self) -> Option<String> {
         let Self { calls, matched, .. } = self;
         if *calls == 0 {

@@ -1,26 +1,26 @@
-//! What is found of lines that are let in: whether they hear anything, and what their accounts
+//! What is found of lines that are let in: whether they receive anything, and what their accounts
 //! lack.
 
 use super::verdict::todo;
 use super::{FindingKind, SourceState, Status, Todo, seconds_in_words};
 use serde::{Deserialize, Serialize};
 
-/// A line that has heard nothing since it was let in is pointed at after so long.
+/// Seconds after which a line that has received nothing since it was let in is reported.
 const SILENT_SECONDS: i64 = 24 * 3600;
 
-/// What the account of a source lacks, worst first.
+/// A right or setting that the account of a source lacks, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lacking {
-    /// It hears no calls.
+    /// The account receives no events of calls.
     Calls,
     /// Channels do not show a variable that leads come from.
     Variables,
-    /// It may not ask which channels live.
+    /// The account may not ask which channels live.
     List,
-    /// It does not hear the PBX's start and stop.
+    /// The account does not receive the PBX's start and stop.
     System,
-    /// Events carry no time.
+    /// Events carry no time of their own.
     Times,
     /// The PBX reads filters of events in another way, so there is none.
     Filter,
@@ -28,16 +28,17 @@ pub enum Lacking {
     Echo,
 }
 
-/// The same with what to do.
+/// A right or setting that an account lacks, with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingRight {
-    /// What it is.
+    /// The right or setting that is missing.
     pub kind: Lacking,
-    /// In words.
+    /// The lack and its cure, in words.
     pub what: String,
 }
 
-/// What is let in and not heard. Silence alone is told of late, for nights and holidays are silent.
+/// Finds lines that are let in and receive nothing. Silence alone is reported after a day, for
+/// nights and holidays are silent.
 pub fn silent_sources(status: &Status, found: &mut Vec<Todo>) {
     for source in status.sources.iter().filter(|it| it.state.is_up()) {
         let name = format!("source {}", source.name());
@@ -47,7 +48,7 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Todo>) {
             match lack.kind {
                 Lacking::Calls => deaf.push(&*lack.what),
                 Lacking::Variables | Lacking::List => lacks.push(&*lack.what),
-                // Told beside the source, as `check` tells them without a fault: calls may be heard
+                // Shown beside the source, as `check` shows them without a fault: calls may arrive
                 // all the same, and if not, the first one shows it.
                 Lacking::System | Lacking::Times | Lacking::Filter | Lacking::Echo => {}
             }

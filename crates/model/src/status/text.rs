@@ -9,15 +9,15 @@ use crate::Zone;
 use crate::safe::safe;
 use std::fmt::Write as _;
 
-/// Gaps listed.
+/// Number of gaps that the text lists, the newest ones.
 const GAPS_MAX: usize = 5;
 
-/// How it is shown.
+/// Colours and time zone of the text.
 #[derive(Clone, Debug)]
 pub struct TextStyle {
-    /// With ANSI colours.
+    /// The text carries ANSI colours.
     pub colour: bool,
-    /// The zone of all times.
+    /// The zone in which all times are shown.
     pub zone: Zone,
 }
 
@@ -42,7 +42,8 @@ pub fn seconds_in_words(seconds: u64) -> String {
 }
 
 impl Status {
-    /// The same for people: the verdict, what waits with what to run, then how all stands.
+    /// The status for people: the verdict, the findings with the commands for them, then all
+    /// figures.
     pub fn to_text(&self, style: &TextStyle) -> String {
         let mut text = self.head(style);
         self.calls_to_text(&mut text, style);
@@ -88,7 +89,7 @@ impl Status {
         text
     }
 
-    /// The verdict, and what waits.
+    /// The verdict and the findings, each with its command.
     fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
             OverallState::Well => style.paint("1;32", "no problem found"),
@@ -116,7 +117,7 @@ impl Status {
         text
     }
 
-    /// What the source of this URL is called.
+    /// Returns the name of the source with this URL; the URL itself for a source that is not known.
     pub fn name_of<'a>(&'a self, url: &'a str) -> &'a str {
         let source = self.sources.iter().find(|source| source.url == url);
         source.map_or(url, SourceStatus::name)

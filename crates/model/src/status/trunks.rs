@@ -4,36 +4,36 @@ use super::verdict::{counted, todo};
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
-/// What takes nothing for so long while calls come by is said.
+/// Seconds after which a trunk without calls is reported, where other calls come by.
 const SILENT_SECONDS: i64 = 24 * 3600;
-/// Names of channels told in one line.
+/// Names of channels shown in one line, at most.
 const CHANNELS_MAX: usize = 5;
 
-/// A trunk, and what it took.
+/// A trunk of the flags, and the calls that it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrunkStatus {
-    /// Its name.
+    /// The trunk's name, as its flag gives it.
     pub name: String,
     /// The PBX that it is of; `null` for one of every PBX.
     pub pbx: Option<String>,
     /// Calls of the last 24 hours.
     pub day_calls: u64,
-    /// Those of them that were put down to an extension.
+    /// Calls of the last 24 hours that were put down to an extension.
     pub day_extensions: u64,
-    /// And to an employee.
+    /// Calls of the last 24 hours that were put down to an employee.
     pub day_employees: u64,
     /// Calls since the state was made.
     pub calls: u64,
-    /// When its last call began, in epoch seconds; `null`: never.
+    /// Epoch seconds at which its last call began; `null` before the first.
     pub last_at: Option<i64>,
     /// Customers who wait for a call back, whose last try came over it.
     pub missed_waiting: u64,
-    /// Since when a daemon has known it, in epoch seconds; `null` without a daemon.
+    /// Epoch seconds since which a daemon has known the trunk; `null` without a daemon.
     pub since: Option<i64>,
-    /// It has a list of employees.
+    /// A list of employees is given for the trunk.
     pub has_employees: bool,
-    /// Its calls are journaled.
+    /// Calls of the trunk are journaled.
     pub journal: bool,
 }
 

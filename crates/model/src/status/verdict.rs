@@ -1,13 +1,13 @@
-//! Whether all is well, and what waits for a person: told from the shape alone, without clock,
+//! Whether all is well, and what waits for a person: decided by the shape alone, without clock,
 //! socket or file.
 
 use serde::{Deserialize, Serialize};
 
-/// How everything stands, in one word.
+/// The overall state of the daemon, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverallState {
-    /// Nothing is to be done.
+    /// No finding waits for a person.
     #[default]
     Well,
     /// Something waits for a person; calls flow.
@@ -27,25 +27,25 @@ impl OverallState {
     }
 }
 
-/// What kind of thing waits for a person. The words are stable: monitors and scripts compare them.
+/// The kind of a finding. The words are stable: monitors and scripts compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum FindingKind {
-    /// No daemon runs: nothing is heard and nothing is sent.
+    /// No daemon runs: nothing is received and nothing is sent.
     NoDaemon,
     /// Nothing is sent, for the reason of the pause.
     Paused,
-    /// Of the sources that tell of calls as they happen none is up.
+    /// No source that reports calls as they happen is up.
     NoSource,
     /// A source is down while another is up.
     SourceDown,
-    /// A source is let in and hears no calls, or has heard nothing for long.
+    /// A source is let in and receives no calls, or has received nothing for long.
     NotHeard,
     /// The account of a source lacks something that some calls need.
     Rights,
-    /// Nothing can be read of a source, which is written in another format than said.
+    /// The messages of a source cannot be read: they are in another format than its flag gives.
     OtherFormat,
     /// Another daemon on this machine journals the same calls, or takes a part of them.
     OtherDaemon,
@@ -59,9 +59,9 @@ pub enum FindingKind {
     NoEmployees,
     /// Collectors around the stream that is read are silent, or were stopped.
     SilentCollector,
-    /// Last words are not taken, or those of others cannot be read.
+    /// Status reports are not taken, or those of others cannot be read.
     LastWords,
-    /// What becomes of calls is not told in the stream that they came from.
+    /// Outcomes of calls are not written into the stream that the calls came from.
     Outcomes,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
@@ -69,11 +69,11 @@ pub enum FindingKind {
     TokenEnds,
     /// Outcomes cannot be asked for one by one, or pages of the CRM's journal cannot be read.
     CrmTrouble,
-    /// Calls that were dialled or taken while nobody listened are told by nothing.
+    /// Calls dialled or taken while nobody listened are missing.
     Gap,
     /// A stream is not the one that was read, or has lost a part before it was read.
     StreamRecreated,
-    /// Dead letters.
+    /// Calls or messages are dead letters.
     DeadLetters,
     /// Calls that wait for a lead.
     NoLead,
@@ -83,7 +83,7 @@ pub enum FindingKind {
     Lists,
     /// Employees match nobody, or the CRM does not know one.
     Employees,
-    /// Webhooks cannot be proved.
+    /// Webhooks cannot be proved, as no signing secret is known.
     Webhooks,
     /// The CRM's leads cannot be read.
     LeadDirectory,
@@ -100,15 +100,15 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// Every kind, worst first.
+    /// Every kind of finding, worst first.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The word told and compared: `dead_letters`.
+    /// The kind's name as JSON and metrics spell it: `dead_letters`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// How bad it is.
+    /// The verdict that a finding of this kind leads to.
     pub const fn verdict(self) -> OverallState {
         match self {
             Self::NoDaemon | Self::Paused | Self::NoSource => OverallState::Down,
@@ -120,27 +120,27 @@ impl FindingKind {
 /// One thing that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
-    /// What kind of thing.
+    /// The kind of the finding.
     pub kind: FindingKind,
-    /// What it is, in words.
+    /// The finding in words, with its figures.
     pub what: String,
-    /// What to run.
+    /// The command that a person runs to see or mend it.
     pub command: String,
-    /// The same for a text in another language; not told in JSON.
+    /// The same for a text in another language; not part of the JSON.
     #[serde(skip)]
     pub detail: Detail,
 }
 
-/// What is found, as a row of a table of texts and the values in it.
+/// A finding as a row of the table of texts and the values in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The kind's word, or one of [`DETAILS`]; empty where it comes from an older daemon.
     pub code: &'static str,
-    /// In the order of the row's marks.
+    /// The values, in the order of the row's marks.
     pub values: Vec<String>,
 }
 
-/// Every [`Detail::code`] there is, beside [`super::PAUSES`] and the words of kinds.
+/// The values of [`Detail::code`], without [`super::PAUSES`] and the words of kinds.
 pub const DETAILS: [&str; 19] = [
     "employee_doubtful",
     "employee_unknown",
@@ -164,14 +164,14 @@ pub const DETAILS: [&str; 19] = [
 ];
 
 impl Todo {
-    /// With values in the row of its kind.
+    /// Adds values for the row of its kind.
     pub(super) fn with(self, values: impl Into<Vec<String>>) -> Self {
         let (code, values) = (self.kind.word(), values.into());
         let detail = Detail { code, values };
         Self { detail, ..self }
     }
 
-    /// With values in a row of its own.
+    /// Adds values for a row of its own.
     pub(super) fn with_code(self, code: &'static str, values: impl Into<Vec<String>>) -> Self {
         // The table of texts has a row for these alone.
         debug_assert!(DETAILS.contains(&code) || super::PAUSES.contains(&code));
@@ -191,7 +191,7 @@ pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Int
     }
 }
 
-/// `1 call`, `2 calls`
+/// The count with the noun that fits it: `1 call`, `2 calls`.
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),

@@ -15,19 +15,19 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Of one kind in one [`SPAN`].
+/// Lines of one kind that are written within one [`SPAN`].
 pub(super) const LINES_MAX: u32 = 10;
-/// What is counted together.
+/// The time in which lines of one kind are counted together.
 const SPAN: Duration = Duration::from_secs(1);
-/// Characters of a line's words that name its kind.
+/// Most characters of a line's text that name its kind.
 const WORDS_MAX: usize = 120;
 
 /// Lines that were left out of one second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// How grave they are.
+    /// The level of the first of them.
     pub level: Level,
-    /// The words of the first of them.
+    /// The text of the first of them, without fields.
     pub words: String,
     pub lines: u64,
 }
@@ -35,7 +35,7 @@ pub(super) struct LeftOut {
 /// Says a line about lines that were left out.
 pub(super) type Say = Arc<dyn Fn(&LeftOut) + Send + Sync>;
 
-/// One kind in its second.
+/// The lines of one kind in its running second.
 struct Count {
     until: Instant,
     said: u32,
@@ -45,7 +45,7 @@ struct Count {
 /// The counts: no clock, no thread.
 struct RepeatCounts<K> {
     kinds: HashMap<K, Count>,
-    /// A thread says what is left out.
+    /// A thread runs that reports left-out lines.
     is_reporting: bool,
 }
 
@@ -57,8 +57,8 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         }
     }
 
-    /// Whether a line of this kind is said now; else it is counted, and `words` asked for when it
-    /// is the first.
+    /// Returns `true` where a line of this kind is written now; else it is counted, and `words`
+    /// called when it is the first.
     fn takes(&mut self, kind: K, now: Instant, words: impl FnOnce() -> (Level, String)) -> bool {
         let count = self.kinds.entry(kind).or_insert(Count {
             until: now + SPAN,
@@ -85,13 +85,13 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         false
     }
 
-    /// What was left out of seconds that are over by now: each once.
+    /// Takes the counts of seconds that are over by now: each once.
     fn due(&mut self, now: Instant) -> Vec<LeftOut> {
         let over = self.kinds.values_mut().filter(|it| it.until <= now);
         over.filter_map(|it| it.left_out.take()).collect()
     }
 
-    /// When the next such second is over.
+    /// The end of the next second that has lines to report; `None` where there is none.
     fn next(&self) -> Option<Instant> {
         let left_out = self.kinds.values().filter(|it| it.left_out.is_some());
         left_out.map(|it| it.until).min()
@@ -108,13 +108,13 @@ struct LimiterState {
 pub(super) struct LogLimit(Arc<LimiterState>);
 
 impl LogLimit {
-    /// `say` is told what was left out.
+    /// A limit that calls `say` with the counts of left-out lines.
     pub(super) fn new(say: Say) -> Self {
         let counts = Mutex::new(RepeatCounts::new());
         Self(Arc::new(LimiterState { counts, say }))
     }
 
-    /// Says what was left out so far, also of the second that is not over.
+    /// Reports the lines left out so far, also of the second that is not over.
     pub(super) fn flush(&self) {
         // All seconds are over by then.
         let ahead = Instant::now() + SPAN;
@@ -148,7 +148,7 @@ impl LimiterState {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what is due until nothing more is left out.
+    /// Reports left-out lines when they are due, until nothing more is left out.
     fn report(&self) {
         loop {
             let (due, next) = {
@@ -175,7 +175,7 @@ impl<S: Subscriber> Layer<S> for LogLimit {
     }
 }
 
-/// The words of an event, without its fields.
+/// Returns the text of an event, without its fields.
 fn words(event: &Event<'_>) -> String {
     struct Words(String);
     impl Visit for Words {
@@ -192,7 +192,7 @@ fn words(event: &Event<'_>) -> String {
     words.0
 }
 
-/// Takes the first [`WORDS_MAX`] characters.
+/// A writer that keeps the first [`WORDS_MAX`] characters.
 struct Short<'a>(&'a mut String);
 
 impl fmt::Write for Short<'_> {

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What the line itself says; all others are named.
+/// The field that holds the line's text; all others are written with their names.
 const MESSAGE: &str = "message";
 
 /// Fields of a line of text: `words name=value …`, where no value can pass for more than one.
@@ -79,7 +79,7 @@ fn is_quoted(text: &str) -> bool {
     text.contains(|c: char| is_hostile(c) || c.is_whitespace() || matches!(c, '"' | '=' | '\\'))
 }
 
-/// Beside the number of lines in a line about lost ones.
+/// The text of a line about lost lines, beside their number.
 const LOST: &str = "lines of the log are lost: stderr did not take them";
 
 fn now_text() -> String {
@@ -94,7 +94,7 @@ pub(super) fn lost(json: bool, lines: u64) -> String {
     own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
 
-/// Beside the number of lines in a line about those of one kind that were too many.
+/// The text of a line about lines of one kind that were too many, beside their number.
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
 
 /// A line about lines that are left out.
@@ -106,7 +106,7 @@ pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
     own_line(json, it.level, LEFT_OUT, &fields)
 }
 
-/// A line that the log says of itself.
+/// Makes a line of the log about itself.
 fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -> String {
     let now = now_text();
     if json {
@@ -125,7 +125,7 @@ fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -
     format!("{now} {level:>5} {message}{}\n", fields.collect::<String>())
 }
 
-/// What an event says, without what is empty.
+/// The fields of an event in their order, the message first, empty ones left out.
 #[derive(Debug, Default)]
 struct Said(Vec<(&'static str, Value)>);
 

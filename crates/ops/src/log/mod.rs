@@ -18,14 +18,14 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use writer::{LogWriter, Stderr};
 
-/// What is logged, and how.
+/// The flags that set the log's level and form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
-    /// `--log`
+    /// The most detailed level that is written (`--log`).
     pub level: Level,
-    /// `--log-format json`
+    /// Lines are JSON objects (`--log-format json`).
     pub json: bool,
-    /// `--log-phones`
+    /// Telephone numbers are written in full (`--log-phones`).
     pub phones: bool,
 }
 
@@ -42,13 +42,13 @@ impl Default for Logging {
 /// Parts of other crates that talk much; they keep to warnings below `debug`.
 const QUIET: [&str; 4] = ["hyper", "reqwest", "rustls", "tungstenite"];
 
-/// These write passwords into their lines at `trace`, as lists of numbers. What goes wrong on a
-/// broker's line comes to us as an error and is told in our words: they say nothing at any level.
+/// Crates whose lines at `trace` hold passwords, as lists of numbers. Faults of a broker's line
+/// come to us as errors and are reported in our words: they write nothing at any level.
 const SILENT: [&str; 4] = ["lapin", "amq_protocol", "amq_protocol_tcp", "tcp_stream"];
 
 /// The lines of this process, once its log is set up.
 static LOG: OnceLock<LogWriter> = OnceLock::new();
-/// How many of them there may be.
+/// The limit on lines of one kind, once the log is set up.
 static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
 /// Sets the log up for the whole process. A second call changes nothing.
@@ -91,8 +91,8 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     };
 }
 
-/// A word to whoever started the program, with whatever came from outside in it. Nobody has to hear
-/// it: with a stderr that takes nothing it is lost.
+/// Writes a message to whoever started the program, with texts from outside made safe. With a
+/// stderr that takes nothing it is lost.
 pub fn say(words: &str) {
     let line = format!("callbridge: {}\n", safe_lines(words));
     match LOG.get() {
@@ -103,7 +103,7 @@ pub fn say(words: &str) {
     }
 }
 
-/// The last lines reach whoever still reads.
+/// Writes the last lines, for a reader that still reads.
 pub fn flush() {
     if let Some(limit) = LIMIT.get() {
         limit.flush();
@@ -134,8 +134,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     );
 }
 
-/// What is told at a level. Only our own code tells more than `debug`: what others write at
-/// `trace` is nobody's to vouch for.
+/// Builds the filter of a level. Only our own code writes more than `debug`: lines of others at
+/// `trace` are nobody's to vouch for.
 fn filter(level: Level) -> Targets {
     let targets = Targets::new().with_targets(SILENT.map(|name| (name, LevelFilter::OFF)));
     if level < Level::DEBUG {

@@ -16,12 +16,12 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that wait for a reader who has stopped: some 300, half a minute of one kind.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 * 1024;
-/// What takes longer to be written than this is not waited for, nor is anything after it until
-/// the queue is empty again. An AMI line bears pauses of a tenth of a second.
+/// Longest time that a caller waits for its line to be written. After a slower line nothing is
+/// waited for until the queue is empty again. An AMI line bears pauses of a tenth of a second.
 const HELD_UP_MAX: Duration = Duration::from_millis(50);
-/// At the program's end: for a reader that has not read for so long nothing is waited for.
+/// Time at the program's end after which a reader that does not read is given up.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two tries where stderr would rather not block.
+/// Pause between two tries where stderr would rather not block.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// Takes lines from anywhere; clones share their thread.
@@ -44,9 +44,9 @@ struct Queue {
     done: u64,
     /// Lines that found it full since the last one that did not.
     turned_away: u64,
-    /// The thread writes since then.
+    /// The moment since which the thread writes a line; `None` while it waits for one.
     writing: Option<Instant>,
-    /// It took long, and lines have waited ever since.
+    /// A write took too long, and lines have waited ever since.
     stalled: bool,
 }
 
@@ -57,7 +57,7 @@ struct LogLine {
 }
 
 impl LogWriter {
-    /// Starts the thread. `says` makes a line about lines that were lost, with its line end.
+    /// Starts the thread. `says` makes the line about so many lost lines, with its line end.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -104,7 +104,7 @@ impl LogWriter {
         }
     }
 
-    /// Waits for all that was said to be written, where somebody reads it.
+    /// Waits until all lines so far are written, as long as somebody reads them.
     pub fn flush(&self) {
         self.flush_for(PATIENCE);
     }
@@ -138,7 +138,8 @@ impl WriterQueue {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// What comes next; the lines that were lost before it are in `unsaid` then.
+    /// Waits for the next line, or for lines that were turned away; adds the lines lost before it
+    /// to `unsaid`.
     fn next(&self, unsaid: &mut u64) -> Option<LogLine> {
         let mut queue = self.lock();
         while queue.lines.is_empty() && queue.turned_away == 0 {
@@ -188,7 +189,7 @@ impl WriterQueue {
     }
 }
 
-/// Where lines go, and whether the last one broke off.
+/// The destination of lines, and a mark that the last one broke off.
 struct Paper<W> {
     out: W,
     torn: bool,
@@ -199,7 +200,8 @@ impl<W: io::Write> Paper<W> {
         Self { out, torn: false }
     }
 
-    /// Whether all of it was taken. After a line that broke off the next begins anew.
+    /// Writes a line, and returns `true` where all of it was taken. After a line that broke off the
+    /// next begins anew.
     fn write(&mut self, line: &[u8]) -> bool {
         if self.torn {
             self.torn = self.push(b"\n") < 1;
@@ -212,7 +214,7 @@ impl<W: io::Write> Paper<W> {
         taken == line.len()
     }
 
-    /// How much of it was taken.
+    /// Writes until an error, and returns the number of bytes that were taken.
     fn push(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {

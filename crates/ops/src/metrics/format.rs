@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// What a scrape is written in.
+/// The text format of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics 1.0.
+    /// OpenMetrics 1.0, for scrapers that ask for it.
     Open,
     /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
     Classic,

@@ -1,5 +1,5 @@
-//! Sources: whether they are heard, what came from them, their gaps, and channels of theirs that no
-//! trunk takes in.
+//! Sources: whether they are connected, what came from them, their gaps, and those of their
+//! channels that no trunk takes in.
 
 use super::{Observed, label};
 use callbridge_fleet::metrics::{Labels, counters, gauges, labels};

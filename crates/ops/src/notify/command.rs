@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
-/// So long it may take.
+/// Time that one run may take.
 pub const WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of its words on stderr that are read.
+/// Bytes of the command's stderr that are read.
 const WORDS_MAX: u64 = 1024;
-/// Variables of ours, which may hold secrets or lead to some; and what systemd told us alone.
+/// Prefixes of variables that the command does not get: ours, which may hold secrets or lead to
+/// some, and systemd's messages to us.
 const OURS: [&str; 5] = [
     "CALLBRIDGE_",
     "CREDENTIALS_DIRECTORY",
@@ -33,7 +34,7 @@ impl Drop for CommandGroup {
     }
 }
 
-/// Runs it once for all of these, [`WITHIN`] its time. It ends with whoever waits for it.
+/// Runs the command once for all of these, for at most [`WITHIN`]. It ends with the caller.
 ///
 /// # Errors
 /// Why nobody may have heard of it.

@@ -1,43 +1,44 @@
 //! Which troubles begin and which end, by what `status` finds. Pure: no clock, no process.
 //!
-//! A kind begins to be told once it was first seen [`LASTS`] ago and is there; it has ended when it
-//! was gone for [`QUIET`]. Between two runs for one kind lies [`REST`] at least, so one that comes
-//! and goes all the time is told once, and ends once.
+//! A kind is reported once it was first seen [`LASTS`] ago and is there; it has ended when it was
+//! gone for [`QUIET`]. Between two runs for one kind lies [`REST`] at least, so one that comes and
+//! goes all the time is reported once, and ends once.
 
 use callbridge_model::status::{FindingKind, Todo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A trouble that is over sooner is told by nothing: each start has some.
+/// Time that a trouble lasts before it is reported: each start has some that pass.
 pub const LASTS: Duration = Duration::from_secs(5);
 /// One that comes back sooner has not ended.
 pub const QUIET: Duration = Duration::from_secs(10);
-/// Between two runs for one kind.
+/// Time between two runs for one kind.
 pub const REST: Duration = Duration::from_secs(60);
 
-/// What the command is told, each as a line of JSON on its stdin.
+/// A message to the command: one line of JSON on its stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notification {
-    /// Its kind, in `status`'s word: `dead_letters`; or [`crate::notify::waiting::KIND`].
+    /// The kind of trouble, in `status`'s word: `dead_letters`; or
+    /// [`crate::notify::waiting::KIND`].
     pub kind: &'static str,
-    /// Whether it begins or ends.
+    /// Beginning or end of the trouble.
     pub state: Turn,
-    /// When it began, in epoch seconds.
+    /// Epoch seconds at which the trouble began.
     pub since: i64,
-    /// What it is, as it was seen last.
+    /// The trouble in words, as it was last found.
     pub what: String,
     /// The command that shows or mends it.
     pub todo: String,
 }
 
-/// Which way a trouble goes.
+/// The change of a trouble that a message reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Turn {
-    /// It is there.
+    /// The trouble has lasted for [`LASTS`].
     Begins,
-    /// It is gone.
+    /// The trouble has been gone for [`QUIET`].
     Ends,
 }
 
@@ -45,13 +46,14 @@ pub enum Turn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TroubleHistory {
     report: ReportedTrouble,
-    /// When it was first and last seen, since boot.
+    /// Time since boot at which it was first and last seen.
     first: Duration,
     last: Duration,
     notified: bool,
 }
 
-/// What is told of one; of those that were told and have not ended it is stored.
+/// The contents of a message about one trouble; stored for those that were reported and have not
+/// ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ReportedTrouble {
     since: i64,
@@ -63,13 +65,14 @@ struct ReportedTrouble {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Troubles {
     histories: BTreeMap<FindingKind, TroubleHistory>,
-    /// When the command was run last for each, since boot.
+    /// Time since boot of the last run of the command, by kind.
     runs: BTreeMap<FindingKind, Duration>,
 }
 
 impl Troubles {
-    /// What an earlier run has told of and not seen end, as [`Troubles::stored`] gave it. What
-    /// cannot be read is begun anew: it is told once more then.
+    /// Restores the troubles that an earlier run has reported and not seen end, as
+    /// [`Troubles::stored`] gave them. Unreadable text restores none: they are reported once more
+    /// then.
     pub fn restored(text: Option<&str>, boot: Duration) -> Self {
         let stored = text.and_then(|text| serde_json::from_str(text).ok());
         let stored: BTreeMap<String, ReportedTrouble> = stored.unwrap_or_default();
@@ -89,7 +92,8 @@ impl Troubles {
         }
     }
 
-    /// What was told and has not ended, to be kept over restarts.
+    /// Returns the troubles that were reported and have not ended, as JSON to be kept over
+    /// restarts.
     pub fn stored(&self) -> String {
         let notified = self
             .histories
@@ -100,7 +104,8 @@ impl Troubles {
         serde_json::to_string(&notified.collect::<BTreeMap<_, _>>()).unwrap_or_default()
     }
 
-    /// What is to be told now, of what waits for a person at this second. `boot` never steps.
+    /// Takes in the findings of this second, and returns the messages that are due. `boot` never
+    /// steps.
     pub fn update(&mut self, todo: &[Todo], at: i64, boot: Duration) -> Vec<Notification> {
         let mut seen: BTreeMap<FindingKind, Vec<&Todo>> = BTreeMap::new();
         for it in todo {

@@ -3,8 +3,8 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`history`] | pure: what waits for a person, and now, in; what is to be told, out |
-//! | [`waiting`] | pure: who waits for a call back in; who is to be told of, out |
+//! | [`history`] | pure: what waits for a person, and now, in; messages out |
+//! | [`waiting`] | pure: who waits for a call back in; messages out |
 //! | [`command`] | runs the command, within its time and without our secrets |
 
 pub mod command;
@@ -13,11 +13,11 @@ pub mod waiting;
 
 use std::time::Duration;
 
-/// `--notify-command`, `--notify-missed`
+/// The values of `--notify-command` and `--notify-missed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// For `/bin/sh -c`.
+    /// The command line, run by `/bin/sh -c`.
     pub command: String,
-    /// A customer who waits longer for a call back is told of; nobody is without it.
+    /// Time of waiting for a call back after which a customer is reported; `None` reports nobody.
     pub missed: Option<Duration>,
 }

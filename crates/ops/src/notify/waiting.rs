@@ -1,7 +1,7 @@
-//! Which customers have waited too long for a call back and were not told of. Pure: no clock, no
+//! Which customers have waited too long for a call back and were not reported. Pure: no clock, no
 //! process.
 //!
-//! Those who pass the limit together are told in one message. Between two messages lies
+//! Those who pass the limit together are reported in one message. Between two messages lies
 //! [`REST`] at least.
 
 use crate::notify::history::{Notification, REST, Turn};
@@ -12,20 +12,21 @@ use std::time::Duration;
 
 /// The kind of such a message.
 pub const KIND: &str = "missed_customers";
-/// Numbers that one message names.
+/// Most numbers that one message names.
 const NAMED_MAX: usize = 10;
 
-/// Who waits longer than the limit, and who of them was told of.
+/// Customers who wait longer than the limit and were reported, so that each is reported once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCustomers {
-    /// Numbers, each with the second since which it was told to wait.
+    /// Numbers, each with the second since which it was reported to wait.
     notified: BTreeMap<String, i64>,
-    /// When the command was run last, since boot.
+    /// Time since boot of the last run of the command.
     ran: Option<Duration>,
 }
 
 impl WaitingCustomers {
-    /// What an earlier run has told of, as [`WaitingCustomers::stored`] gave it.
+    /// Restores the customers that an earlier run has reported, as [`WaitingCustomers::stored`]
+    /// gave them; none where the text cannot be read.
     pub fn restored(text: Option<&str>) -> Self {
         let notified = text.and_then(|text| serde_json::from_str(text).ok());
         Self {
@@ -34,14 +35,14 @@ impl WaitingCustomers {
         }
     }
 
-    /// Who was told of and still waits, to be kept over restarts.
+    /// Returns the reported customers who still wait, as JSON to be kept over restarts.
     pub fn stored(&self) -> String {
         // Texts and numbers always serialize.
         serde_json::to_string(&self.notified).unwrap_or_default()
     }
 
-    /// What is to be told at this second, of all who wait, longest first. `boot` never steps;
-    /// `command` lists them.
+    /// Returns the message that is due at this second, from all who wait, longest first. `boot`
+    /// never steps; `command` lists them.
     pub fn update(
         &mut self,
         waiting: &[MissedCustomer],

@@ -1,5 +1,5 @@
 //! Changes of leads. All of them lead through here, so an event stands or falls with its change
-//! (§6.1.1); what each is told as (§6.2, §6.6, §6.7): one change, several events.
+//! (§6.1.1); the events of each (§6.2, §6.6, §6.7): one change, several events.
 
 use super::catalogue::{employee_name, stage};
 use super::record::{Contact, Lead, rendered, upsert};
@@ -79,7 +79,7 @@ pub(crate) fn write_fields(
     Ok(())
 }
 
-/// What there is to tell of a lead that was, or was not, and now is.
+/// Returns the events of the change of a lead; `before` is `None` for a new one.
 fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
     let event = |name| CrmEvent::of_lead(name, after.snapshot());
     let Some(before) = before else {
@@ -134,7 +134,7 @@ fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
     for id in contacts.map(|contact| contact.id).collect::<BTreeSet<_>>() {
         let (from, to) = (before.contact(id), after.contact(id));
         if from != to {
-            // One whose fields alone changed is told with the same words on both sides.
+            // One whose fields alone changed is shown with the same text on both sides.
             let kind = json!({ "type": "CONTACT", "contactId": id });
             entry(kind, from.map(contact), to.map(contact));
         }

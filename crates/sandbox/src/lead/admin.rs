@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What a person orders; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/lead`; each path reads its own of these.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Order {
@@ -31,7 +31,7 @@ struct Order {
     name: Option<String>,
     phone: Option<String>,
     phones: Vec<String>,
-    /// By the field's id: a value, several, or null.
+    /// Values by the field's id: one, several, or null.
     fields: BTreeMap<i64, Value>,
     /// The lead's other properties, as they are stored.
     #[serde(flatten)]
@@ -109,7 +109,7 @@ fn shown(core: &Sandbox, company: i64, id: i64) -> Value {
     lead.map_or(Value::Null, |lead| lead.record())
 }
 
-/// Every lead of every company, with all that is known.
+/// Lists the leads of all companies, with all that is known.
 pub fn all(core: &Sandbox) -> Value {
     let mut rows = Vec::new();
     for company in core.companies.values() {
@@ -161,7 +161,7 @@ fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<L
     Ok(next)
 }
 
-/// What a person could not save in the CRM.
+/// Refuses a lead that a person could not save in the CRM.
 fn check(core: &Sandbox, company: i64, lead: &Lead) -> Result<(), String> {
     if lead.name.trim().is_empty() {
         return Err("`name` is empty".to_owned());

@@ -5,19 +5,19 @@ use crate::token::IdSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// LED fields without `--led-fields`.
+/// The LED fields that exist without `--led-fields`.
 pub const DEFAULT_LED: &str = "11-19";
-/// CONTACT fields without `--contact-fields`.
+/// The CONTACT fields that exist without `--contact-fields`.
 pub const DEFAULT_CONTACT: &str = "21-29";
 /// Most fields that `GET crm-field` lists.
 const LISTED_MAX: usize = 1_000;
 
-/// The field catalogue.
+/// The CRM fields of a company by their level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     /// Ids of lead-level fields; of which type each is says its last digit ([`FieldType::of`]).
     pub led: IdSet,
-    /// Ids of contact fields.
+    /// Ids of contact fields, which the lead field upsert skips.
     pub contact: IdSet,
 }
 
@@ -46,25 +46,27 @@ impl Catalogue {
     }
 }
 
-/// What a field holds. The document speaks of multi-selects and of scalars (§2.4); that a number's,
-/// a boolean's and a day's field takes nothing else is ours, and so is which id is of which type.
+/// The type of a CRM field's values. The document speaks of multi-selects and of scalars (§2.4);
+/// that a number's, a boolean's and a day's field takes nothing else is ours, and so is which id is
+/// of which type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FieldType {
-    /// Any scalar.
+    /// Any scalar value of JSON.
     Text,
     /// Texts, each an entry of its own.
     MultiSelect,
-    /// A number of JSON.
+    /// A number, whole or not.
     Number,
-    /// `true` or `false`.
+    /// The literals `true` and `false`.
     Boolean,
     /// A day as a text: `2026-11-20`.
     Date,
 }
 
 impl FieldType {
-    /// That of a field: by the last digit of its id, 4 to 7 are the last four.
+    /// The type of a field by the last digit of its id: 4 to 7 are the last four types, all others
+    /// text.
     pub const fn of(id: i64) -> Self {
         match id % 10 {
             4 => Self::MultiSelect,
@@ -75,7 +77,7 @@ impl FieldType {
         }
     }
 
-    /// Does it take this `value`? Null clears every field.
+    /// Returns `true` where a field of this type takes this `value`. Null clears every field.
     pub fn takes(self, value: &Value) -> bool {
         match self {
             Self::Text => !value.is_array() && !value.is_object(),
@@ -96,9 +98,9 @@ fn is_day(text: &str) -> bool {
 /// A stage of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// §2.5 `statusName`
+    /// The stage's name, as in `statusName` (§2.5).
     pub name: &'static str,
-    /// §2.5 `pipeId`
+    /// The stage's pipeline, as in `pipeId` (§2.5).
     pub pipe: i64,
 }
 
@@ -118,7 +120,7 @@ pub fn stage(id: Option<i64>) -> Option<Stage> {
     known.map(|(_, name, pipe)| Stage { name, pipe })
 }
 
-/// How an employee is called.
+/// The name that the sandbox gives an employee: `Employee 501`.
 pub fn employee_name(id: i64) -> String {
     format!("Employee {id}")
 }

@@ -46,7 +46,7 @@ pub(crate) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Re
     }))
 }
 
-/// By one key; an unknown one leaves the order as it is.
+/// Compares two leads by one key; an unknown one leaves the order as it is.
 fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
     let known = |at: Option<i64>| at.unwrap_or(i64::MAX);
     match key {
@@ -67,8 +67,8 @@ pub(crate) fn one(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refus
     Ok(Success::of(lead.record()))
 }
 
-/// `POST lead/{id}/field/list` (§4.4): 200 with its requestId, done when it is due (§3.2). An
-/// unknown lead is told by the requestId alone.
+/// Answers `POST lead/{id}/field/list` (§4.4): 200 with its requestId, done when it is due (§3.2).
+/// An unknown lead shows in the status of the requestId alone.
 pub(crate) fn upsert_fields(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let lead = number(asked.id)?;
     let settings = &sandbox.settings;
@@ -87,7 +87,8 @@ fn number(id: &str) -> Result<i64, Refusal> {
     id.parse().map_err(|_| Refusal::Business("Id noto‘g‘ri"))
 }
 
-/// What is to be written, and the ids that are skipped because they name a contact field or none.
+/// Reads the values to write, and the ids that are skipped because they name a contact field or
+/// none.
 ///
 /// # Errors
 /// The refusal to answer with.

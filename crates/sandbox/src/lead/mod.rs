@@ -1,4 +1,4 @@
-//! The leads of the CRM: what is known of them, what clients and people change, what is told (§2.4,
+//! The leads of the CRM: what is known of them, what clients and people change, what is sent (§2.4,
 //! §2.5, §4.4, §4.7).
 //!
 //! ```text

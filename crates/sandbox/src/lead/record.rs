@@ -13,13 +13,13 @@ const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6
 /// Values of CRM fields by field id; several for a multi-select, in their order.
 pub type FieldValues = BTreeMap<i64, Vec<Value>>;
 
-/// A contact of a lead.
+/// A contact of a lead, with its phones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Contact {
-    /// §6.7 `contactId`
+    /// The contact's id (§6.7 `contactId`); 0 until its lead is stored.
     pub id: i64,
-    /// §6.7
+    /// The contact's name (§6.7); may be empty.
     pub name: String,
     /// E.164, in the order they were written.
     pub phones: Vec<String>,
@@ -31,31 +31,31 @@ pub struct Contact {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lead {
-    /// §2.5
+    /// The lead's id, positive (§2.5).
     pub id: i64,
-    /// §2.5
+    /// The lead's name (§2.5); `Lead 4001` where nothing is known of it.
     pub name: String,
-    /// Its stage (§3.3).
+    /// The id of its stage (§3.3); `None` for a lead without one.
     pub status_id: Option<i64>,
     /// The pipeline of the stage.
     pub pipe_id: Option<i64>,
-    /// The employee in charge.
+    /// The employee in charge; `None` for an unassigned lead.
     pub responsible_id: Option<i64>,
-    /// §2.5
+    /// The lead's balance in `currency` (§2.5).
     pub balance: f64,
-    /// ISO code.
+    /// The balance's currency by its ISO code.
     pub currency: Option<String>,
-    /// The main contact stands first.
+    /// The lead's contacts, the main one first.
     pub contacts: Vec<Contact>,
     /// Fields of the kind LED.
     pub fields: FieldValues,
-    /// Empty without a channel.
+    /// Channels attached to the lead, as objects (§2.5); empty without any.
     pub attributions: Vec<Value>,
-    /// §2.5
+    /// The lead's uuid (§2.5); `None` for a lead of `--leads`, of which nothing is known.
     pub uuid: Option<String>,
     /// Epoch seconds; `None` for a lead of `--leads`, of which nothing is known.
     pub created_timestamp: Option<i64>,
-    /// Epoch seconds; as above.
+    /// Epoch seconds of the last change; `None` for a lead of `--leads`, of which nothing is known.
     pub updated_timestamp: Option<i64>,
 }
 
@@ -78,7 +78,7 @@ impl Lead {
         }
     }
 
-    /// Changed at this moment.
+    /// Sets the time of the last change to this moment, and that of the creation where it has none.
     #[must_use]
     pub(crate) fn stamped(mut self, at: EventTime) -> Self {
         let second = at.floor_seconds().get();
@@ -155,7 +155,7 @@ pub(super) fn rendered(values: &[Value]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Only what is listed; an empty list clears (§4.4).
+/// Lays listed values over fields; an empty list clears (§4.4), others stay.
 pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
     for (id, value) in values {
         if value.is_empty() {

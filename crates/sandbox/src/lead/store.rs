@@ -18,16 +18,16 @@ const NEW_ABOVE: i64 = 10_000;
 /// A company's id and one of its records'.
 pub type LeadKey = (i64, i64);
 
-/// `POST lead/{id}/field/list`
+/// An accepted write of `POST lead/{id}/field/list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldUpsert {
-    /// The lead.
+    /// The id of the lead that is written to.
     pub lead: i64,
     /// The LED fields of the list; an empty one is cleared.
     pub values: FieldValues,
 }
 
-/// Everything known of leads.
+/// The stored leads of all companies, and the ids of those that are gone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Leads {
     #[serde(with = "pairs")]
@@ -38,7 +38,7 @@ pub struct Leads {
 }
 
 impl Leads {
-    /// Does the company have this lead?
+    /// Returns `true` where the company has this lead.
     pub fn exists(&self, company: &Company, id: i64) -> bool {
         let key = (company.id, id);
         self.known.contains_key(&key) || (company.leads.contains(id) && !self.gone.contains(&key))
@@ -70,12 +70,12 @@ impl Leads {
         self.known.range(range).map(|(_, lead)| lead)
     }
 
-    /// Was the id a lead's that is no more?
+    /// Returns `true` for the id of a lead that was merged away or deleted.
     pub fn is_gone(&self, company: i64, id: i64) -> bool {
         self.gone.contains(&(company, id))
     }
 
-    /// Is more known of it than that it exists?
+    /// Returns `true` where more is known of the lead than that it exists.
     pub(crate) fn is_known(&self, company: i64, id: i64) -> bool {
         self.known.contains_key(&(company, id))
     }
@@ -90,7 +90,7 @@ impl Leads {
         highest.checked_add(1)
     }
 
-    /// Puts a lead in the place of what was known of its id.
+    /// Stores a lead in place of all that was known of its id.
     pub(crate) fn put(&mut self, company: i64, mut lead: Lead) {
         for contact in &mut lead.contacts {
             if contact.id == 0 {
@@ -103,7 +103,7 @@ impl Leads {
         self.known.insert(key, lead);
     }
 
-    /// The lead is no more.
+    /// Removes a lead, and remembers its id as gone.
     pub(super) fn remove(&mut self, company: i64, id: i64) {
         self.known.remove(&(company, id));
         self.gone.insert((company, id));

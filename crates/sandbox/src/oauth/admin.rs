@@ -22,7 +22,7 @@ use crate::token::{Grant, TokenKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What a person orders; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/oauth/`; each path reads its own of these.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -40,7 +40,7 @@ struct Order {
     token: Option<String>,
 }
 
-/// Does what is ordered; null: no such act.
+/// Carries out an order below `/sandbox/admin/oauth/`; null for no such path.
 pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     if act == "oauth/application" {

@@ -58,7 +58,7 @@ pub fn disconnect(sandbox: &mut Sandbox, application: i64, company: i64) -> bool
     true
 }
 
-/// Sets what a connection may do. False: no connection.
+/// Sets the rights of a connection. Returns `false` where there is none.
 pub fn set_connection_grants(
     sandbox: &mut Sandbox,
     application: i64,
@@ -73,7 +73,7 @@ pub fn set_connection_grants(
     there
 }
 
-/// Revokes every refresh token of a connection, with what was issued from them.
+/// Revokes every refresh token of a connection, with the access tokens issued from them.
 pub fn revoke_refresh_tokens(sandbox: &mut Sandbox, application: i64, company: i64) {
     let own = sandbox.oauth.refreshes(application, company);
     let keys: Vec<TokenKey> = own.map(|(key, _)| key).collect();
@@ -93,7 +93,7 @@ pub(super) fn revoke_refresh(sandbox: &mut Sandbox, token: TokenKey) {
     }
 }
 
-/// Revokes an access or a refresh token, whoever's it is.
+/// Revokes an access or a refresh token of any application.
 pub fn revoke_any(sandbox: &mut Sandbox, value: &str) {
     let token = TokenKey::of(value);
     if sandbox.oauth.refreshes.contains_key(&token) {

@@ -18,7 +18,7 @@ use crate::token::{Grant, TokenKey};
 use crate::violations::ViolationKind;
 use url::Url;
 
-/// Answers the authorization page.
+/// Answers `GET` and `POST` of the authorization page; a refusal goes into the log.
 pub(crate) fn consent(sandbox: &mut Sandbox, request: &Request) -> Response {
     sandbox.judge_consent(request);
     let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(sandbox, &form));
@@ -204,7 +204,7 @@ fn html(status: u16, body: String) -> Response {
     Response::new(status, HTML, body)
 }
 
-/// The question, for a person.
+/// The page that asks a person for consent.
 fn question(asked: &ConsentRequest, companies: &[(i64, String)]) -> Response {
     let [name, client, to] = [
         &asked.application.name,
@@ -243,7 +243,7 @@ fn question(asked: &ConsentRequest, companies: &[(i64, String)]) -> Response {
     html(200, page)
 }
 
-/// Why there is nothing to decide.
+/// The page of a request that leaves nothing to decide, with the reason.
 fn no_question(status: u16, title: &str, words: &str) -> Response {
     let (title, words) = (escaped(title), escaped(words));
     let page = format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n");

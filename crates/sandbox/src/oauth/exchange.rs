@@ -103,8 +103,8 @@ fn client_of(sandbox: &mut Sandbox, form: &Form) -> Result<Application, Problem>
     Err(Code::InvalidClient.because(words))
 }
 
-/// Whose company is blocked is answered 401 here too, whatever it asks (§3.1, 2715); nothing is
-/// used up or revoked by it.
+/// Refuses requests for a blocked company with 401 here too, whatever they ask (§3.1, 2715);
+/// nothing is used up or revoked by them.
 fn unblocked(sandbox: &mut Sandbox, application: &Application, form: &Form) -> Result<(), Problem> {
     let mut blocked = None;
     for name in ["code", "refresh_token", "token"] {
@@ -120,7 +120,7 @@ fn unblocked(sandbox: &mut Sandbox, application: &Application, form: &Form) -> R
     Err(Code::CompanyBlocked.because("the company is blocked"))
 }
 
-/// Is it the application's code or token, in a company that is blocked?
+/// Returns `true` for a code or token of the application in a company that is blocked.
 fn is_blocked(sandbox: &Sandbox, application: i64, key: TokenKey) -> bool {
     let code = sandbox.oauth.codes.get(&key);
     let code = code.map(|own| (Some(own.application), own.company));
@@ -213,7 +213,7 @@ fn judge_reuse(sandbox: &mut Sandbox, kind: ViolationKind, rule: &str, used: Use
     }
 }
 
-/// Gives out a pair for a code or a refresh token, in the words of RFC 6749 (§4.1.1).
+/// Issues a pair of tokens for a code or a refresh token, as the answer of RFC 6749 (§4.1.1).
 fn tokens(
     sandbox: &mut Sandbox,
     connection: &CompanyConnection,
@@ -229,8 +229,8 @@ fn tokens(
     })
 }
 
-/// An access token alone, or a refresh token with all that was issued from it; what is unknown
-/// or another application's changes nothing (RFC 7009).
+/// Revokes an access token alone, or a refresh token with all that was issued from it; an unknown
+/// one or another application's changes nothing (RFC 7009).
 pub(super) fn revoke_for(
     sandbox: &mut Sandbox,
     application: &Application,

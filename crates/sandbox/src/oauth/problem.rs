@@ -11,7 +11,7 @@ use url::form_urlencoded;
 /// Entries of the log that are kept.
 const KEPT_MAX: usize = 1_000;
 
-/// A code of §7.6.
+/// A domain code of the OAuth endpoints (§7.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
     /// 2715: the company is blocked; every request of its gives 401 (§3.1).
@@ -49,12 +49,12 @@ impl Code {
         }
     }
 
-    /// The number.
+    /// The code's number, 2715 or 6900 to 6909.
     pub const fn number(self) -> u16 {
         self.facts().0
     }
 
-    /// The status of the answer.
+    /// The HTTP status of the answer: 401 or 400.
     pub const fn status(self) -> u16 {
         self.facts().1
     }
@@ -77,9 +77,9 @@ impl Code {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {words}", code.number())]
 pub struct Problem {
-    /// The code.
+    /// The domain code that the log shows.
     pub code: Code,
-    /// What was wrong.
+    /// The fault in words, without any token.
     pub words: String,
 }
 
@@ -87,22 +87,22 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProblemLine {
-    /// When.
+    /// The moment of the refusal.
     pub at: EventTime,
-    /// Where.
+    /// The endpoint that refused the request.
     pub endpoint: Endpoint,
-    /// 2715, or 6900 to 6909.
+    /// The code's number, 2715 or 6900 to 6909.
     pub code: u16,
-    /// What was wrong.
+    /// The fault in words, without any token.
     pub words: String,
 }
 
-/// The last thousand refusals.
+/// The last thousand refusals of the OAuth endpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Log(VecDeque<ProblemLine>);
 
 impl Log {
-    /// Notes one.
+    /// Adds a refusal, in place of the oldest of a full log.
     pub fn push(&mut self, at: EventTime, endpoint: Endpoint, problem: &Problem) {
         if self.0.len() >= KEPT_MAX {
             self.0.pop_front();
@@ -115,18 +115,18 @@ impl Log {
         });
     }
 
-    /// In the order they happened.
+    /// Iterates over the refusals, oldest first.
     pub fn lines(&self) -> impl Iterator<Item = &ProblemLine> {
         self.0.iter()
     }
 
-    /// The codes alone.
+    /// The codes of the refusals, oldest first.
     pub fn codes(&self) -> Vec<u16> {
         self.0.iter().map(|line| line.code).collect()
     }
 }
 
-/// Most fields looked at; more is a malformed request.
+/// Most fields that are read; more is a malformed request.
 const FIELDS_MAX: usize = 100;
 
 /// The fields in the order they were sent.
@@ -180,7 +180,7 @@ impl Form {
         self.one(name)?.ok_or_else(missing)
     }
 
-    /// Every value of a name.
+    /// Iterates over all values of a name, in the order they were sent.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.0.iter().filter(move |(given, _)| given == name);
         named.map(|(_, value)| value.as_str())

@@ -14,15 +14,15 @@ use url::{Host, Url};
 /// An application that companies connect by consent (§5.6.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
-    /// §2.2 `application.id`
+    /// The id that tokens of the application report (§2.2 `application.id`).
     pub id: i64,
-    /// §2.2 `application.name`
+    /// The name that tokens of the application report (§2.2 `application.name`).
     pub name: String,
-    /// `svc_app_…`
+    /// The public id that the application gives of itself: `svc_app_…`.
     pub client_id: String,
     /// Fingerprint of the client secret, `svc_sec_…`.
     pub secret: TokenKey,
-    /// Where the browser may return to; compared exactly.
+    /// Addresses that the browser may return to; compared exactly.
     pub redirect_uris: Vec<String>,
     /// The ceiling of what may be requested.
     pub allowed: Vec<Grant>,
@@ -30,7 +30,7 @@ pub struct Application {
     pub published: bool,
     /// No code and no refresh token of it works (§7.6, 6906).
     pub suspended: bool,
-    /// It has an embedded page.
+    /// The application has an embedded page, so the first exchange gives a key for it.
     pub embedded: bool,
 }
 
@@ -50,13 +50,13 @@ impl Application {
 /// once for tokens that exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompanyConnection {
-    /// The application's id.
+    /// The id of the connected application.
     pub application: i64,
-    /// The company's id.
+    /// The id of the connected company.
     pub company: i64,
-    /// What the company approved, or narrowed it to since.
+    /// Rights that the company approved, or narrowed them to since.
     pub grants: Vec<Grant>,
-    /// When it was made.
+    /// The moment at which its first authorization code was exchanged.
     pub connected_at: EventTime,
     /// The company ended it: nothing of it works any more.
     pub disconnected: bool,
@@ -64,7 +64,7 @@ pub struct CompanyConnection {
     pub embedded_given: bool,
 }
 
-/// What the application asks a company for, checked.
+/// The consent that an application asks a company for, checked.
 #[derive(Clone, Debug)]
 pub(super) struct ConsentRequest {
     pub(super) application: Application,
@@ -109,70 +109,71 @@ pub fn redirect_uri(text: &str) -> Result<String, String> {
 pub const CODE_LIFE: Duration = Duration::from_secs(600);
 /// Lifetime of a refresh token (Limits).
 pub const REFRESH_LIFE: Duration = Duration::from_secs(30 * 86_400);
-/// What is over for longer than this is forgotten; it is then unknown rather than used.
+/// Time after their end for which codes and refresh tokens are remembered as used; later they are
+/// unknown.
 const KEPT_AFTER: Duration = Duration::from_secs(60 * 86_400);
 
 /// The id of the first public application.
 pub const FIRST_APPLICATION: i64 = 101;
 
-/// How a code or a refresh token was used up.
+/// The use of a code or a refresh token, which uses it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
-    /// When.
+    /// The moment of the exchange.
     pub at: EventTime,
     /// The answer left whole and at once: the client has what it was exchanged for.
     pub answered: bool,
 }
 
-/// An authorization code.
+/// An authorization code, from a consent to its exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationCode {
-    /// Of which application.
+    /// The id of the application that may exchange it.
     pub application: i64,
-    /// Which company approved.
+    /// The id of the company that approved.
     pub company: i64,
-    /// Where the browser was sent; the exchange must name the same.
+    /// The address that the browser was sent to; the exchange must name the same.
     pub redirect_uri: String,
-    /// What was approved.
+    /// Rights that the company approved.
     pub grants: Vec<Grant>,
-    /// From when its ten minutes run.
+    /// The moment from which its ten minutes run.
     pub issued_at: EventTime,
-    /// Its one use.
+    /// The exchange that used it up; `None` until then.
     pub used: Option<Used>,
 }
 
-/// A refresh token.
+/// A refresh token and its place in the rotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refresh {
-    /// Of which application.
+    /// The id of the application that may use it.
     pub application: i64,
-    /// In which company.
+    /// The id of the connected company.
     pub company: i64,
     /// The refresh token it was got for; `None` for the first of a consent.
     pub parent: Option<TokenKey>,
-    /// From then on it does not work.
+    /// The moment from which it does not work.
     pub expires_at: EventTime,
-    /// It was revoked, or the company disconnected.
+    /// The token was revoked, or the company disconnected.
     pub revoked: bool,
-    /// Its one use.
+    /// The exchange that used it up; `None` until then.
     pub used: Option<Used>,
 }
 
 /// Applications, connections, codes and refresh tokens.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OAuthState {
-    /// Applications by their id.
+    /// Public applications by their id.
     pub applications: BTreeMap<i64, Application>,
     /// Connections by application and company, ended ones included.
     #[serde(with = "pairs")]
     pub connections: BTreeMap<(i64, i64), CompanyConnection>,
-    /// Authorization codes.
+    /// Authorization codes by their fingerprint, used ones included.
     pub codes: BTreeMap<TokenKey, AuthorizationCode>,
-    /// Refresh tokens.
+    /// Refresh tokens by their fingerprint, used and revoked ones included.
     pub refreshes: BTreeMap<TokenKey, Refresh>,
     /// The application that the flags of the last start named.
     pub flags: Option<Application>,
-    /// What was refused, with the codes that bodies do not carry.
+    /// Refusals of the OAuth endpoints, with the codes that bodies do not carry.
     #[serde(skip)]
     pub log: Log,
 }
@@ -222,7 +223,7 @@ impl OAuthState {
         found
     }
 
-    /// Drops what has long been over.
+    /// Forgets codes and refresh tokens after `KEPT_AFTER`, long since none of them works.
     pub(super) fn forget(&mut self, at: EventTime) {
         self.codes
             .retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));

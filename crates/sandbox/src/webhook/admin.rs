@@ -18,7 +18,7 @@ use crate::core::Sandbox;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What a person orders; each path reads its own of these.
+/// The fields of a body below `/sandbox/admin/webhook`; each path reads its own of these.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {

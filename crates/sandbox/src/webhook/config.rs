@@ -16,7 +16,7 @@ pub const TARGET_LENGTH_MAX: usize = 1_024;
 pub struct SigningKey(String);
 
 impl SigningKey {
-    /// A key of this text.
+    /// The key that is this text.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
@@ -33,27 +33,29 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Where the events of an application go: one for every company that installed it (§6.1.6).
+/// The address and the events of an application's deliveries: one for every company that installed
+/// it (§6.1.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// `targetUrl`
+    /// The address of the receiver (`targetUrl`).
     pub target_url: String,
     /// Names of events, or of whole groups.
     pub events: Vec<String>,
-    /// Delivery stops while false.
+    /// Events are recorded and delivered; rows due while it is `false` die.
     pub enabled: bool,
     /// The application-level key; `None` until the first is set.
     pub secret: Option<SigningKey>,
 }
 
 impl Config {
-    /// Is the event subscribed to?
+    /// Returns `true` where deliveries are on and the event or its group is subscribed to.
     pub fn subscribes(&self, event: &CrmEvent) -> bool {
         let wanted = |name: &String| *name == event.name || name == event.group();
         self.enabled && self.events.iter().any(wanted)
     }
 
-    /// What §2.7 has against it: `targetUrl` or `events`, and a reason of §7.5 where it has one.
+    /// Lists the faults that §2.7 refuses: `targetUrl` or `events`, and a reason of §7.5 where it
+    /// has one.
     pub fn faults(&self, private_targets: bool) -> Vec<String> {
         let mut faults = Vec::new();
         let mut wrong = |field, reason| faults.push(format!("{field}: {reason}"));
@@ -80,22 +82,22 @@ impl Config {
 /// A connection of a company with an application (§5.4.2), which deliveries belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installation {
-    /// The company.
+    /// The id of the connected company.
     pub company: i64,
-    /// The application.
+    /// The id of the connected application.
     pub application: i64,
-    /// Its own key; without one the application's signs (§6.4.4).
+    /// The installation's own key; without one the application's signs (§6.4.4).
     pub secret: Option<SigningKey>,
     /// Nothing goes to it any more.
     pub revoked: bool,
 }
 
-/// Why nothing is sent to another scheme than `https`.
+/// The reason of a delivery that dies because its target is not `https`.
 pub const NOT_HTTPS: &str = "target not HTTPS";
-/// Why nothing is sent to a private or internal name or address.
+/// The reason of a delivery that dies because its target is a private or internal name or address.
 pub const PRIVATE: &str = "target private or internal";
 
-/// Looks at what can be seen without asking for the name's addresses.
+/// Checks scheme and host, without a look-up of the name's addresses.
 ///
 /// # Errors
 /// What is against it.

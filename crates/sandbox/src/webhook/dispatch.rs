@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use url::Url;
 
-/// How often rows are claimed.
+/// Interval between two claims of due rows.
 pub const CYCLE: Duration = Duration::from_secs(1);
 /// Most deliveries of a company under way.
 pub const IN_FLIGHT_MAX: usize = 20;
@@ -26,13 +26,13 @@ pub const CLAIMED_OVERALL_MAX: usize = 100;
 /// A delivery to make: everything but the moment of its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// Which.
+    /// The event and the installation it goes to.
     pub id: DeliveryId,
-    /// Where to.
+    /// The address that the body is posted to.
     pub target: Url,
-    /// What it is signed with.
+    /// The key of its signature, read in this cycle.
     pub key: SigningKey,
-    /// The raw body.
+    /// The body as it is signed and sent.
     pub body: String,
 }
 
@@ -148,8 +148,8 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
     ids
 }
 
-/// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4);
-/// else why its rows are dead.
+/// Returns the address of an installation's deliveries and their signing key, at this moment
+/// (§6.9.4, §6.4.4); else the reason for which its rows are dead.
 fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
     let installations = &sandbox.webhooks.installations;
     let own = installations.get(&installation);
@@ -166,40 +166,40 @@ fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'
     Ok((target, key.ok_or("signing secret unresolvable")?.clone()))
 }
 
-/// How long after the first, second and third failure the next attempt is made; after the fourth
-/// there is none.
+/// Waits after the first, second and third failure before the next attempt; after the fourth there
+/// is none.
 pub const BACKOFF: [Duration; 3] = [
     Duration::from_secs(30),
     Duration::from_secs(5 * 60),
     Duration::from_secs(30 * 60),
 ];
 
-/// How an attempt ended.
+/// The end of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The receiver answered with this status; its body is not looked at.
+    /// The receiver answered with this status; its body is not read.
     Status(u16),
-    /// No answer in time.
+    /// The receiver did not answer in time.
     TimedOut,
-    /// No connection, or one that broke: the words say why.
+    /// No connection, or one that broke, with the reason in words.
     Broken(String),
     /// The name leads to a private address now: nothing was sent.
     Private,
 }
 
-/// What an outcome means.
+/// The consequence of an attempt for its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryVerdict {
-    /// It arrived.
+    /// The delivery arrived with a 2xx.
     Delivered,
-    /// It goes again, after its time.
+    /// The delivery is tried again after its back-off.
     Retry,
-    /// It never goes again.
+    /// The delivery is dead, and never tried again.
     Never,
 }
 
 impl AttemptOutcome {
-    /// What it means.
+    /// The consequence of this outcome, by §6.9.
     pub const fn verdict(&self) -> DeliveryVerdict {
         match self {
             Self::Status(200..=299) => DeliveryVerdict::Delivered,
@@ -219,7 +219,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// What went wrong, for the journal.
+    /// The failure in words, for the journal of attempts; `None` for a 2xx.
     pub fn error(&self) -> Option<String> {
         match self {
             Self::Status(200..=299) => None,
@@ -233,7 +233,8 @@ impl AttemptOutcome {
 }
 
 impl DeliveryVerdict {
-    /// When a row goes again after this many attempts, the last of which ended so; `None`: never.
+    /// Returns the moment of the next attempt after so many, the last of which ended so; `None`:
+    /// never.
     pub fn again(self, now: EventTime, attempts: u32) -> Option<EventTime> {
         let made = usize::try_from(attempts).unwrap_or(usize::MAX);
         let wait = BACKOFF.get(made.saturating_sub(1))?;

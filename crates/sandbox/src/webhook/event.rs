@@ -1,4 +1,4 @@
-//! What happens in the CRM and is told to applications (§6.2), and the body it is told in: the
+//! What happens in the CRM and is sent to applications (§6.2), and the body it is sent in: the
 //! envelope with the blocks of its event (§6.5–6.8), and no block that would be null.
 
 use crate::journal::PREFIX;
@@ -7,7 +7,7 @@ use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The names of §6.2.
+/// The names of all events (§6.2).
 pub const NAMES: [&str; 7] = [
     "LEAD_CREATED",
     "LEAD_ASSIGNED",
@@ -33,7 +33,7 @@ pub const GROUPS: [&str; 6] = [
 /// An event with its blocks, as they were when it happened (§6.5 "a snapshot").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrmEvent {
-    /// Its name (§6.2).
+    /// The event's name in capitals (§6.2).
     pub name: String,
     /// The lead's or the conversation's id.
     pub subject: String,
@@ -41,7 +41,7 @@ pub struct CrmEvent {
 }
 
 impl CrmEvent {
-    /// Of a lead, told with its snapshot (§2.5).
+    /// An event of a lead with its snapshot (§2.5).
     pub fn of_lead(name: &str, lead: Value) -> Self {
         Self {
             name: name.to_owned(),
@@ -61,14 +61,14 @@ impl CrmEvent {
         .with("call", call)
     }
 
-    /// With one block more.
+    /// Adds a block of the body under its name.
     #[must_use]
     pub fn with(mut self, block: &str, value: Value) -> Self {
         self.blocks.insert(block.to_owned(), value);
         self
     }
 
-    /// The event's group (§6.2).
+    /// The event's group, `CALL` or `LEAD` (§6.2).
     pub fn group(&self) -> &'static str {
         match self.call_id() {
             Some(_) => "CALL",
@@ -87,11 +87,11 @@ impl CrmEvent {
 pub struct Recorded {
     /// `eventId`: the same for every installation it goes to (§6.1.3).
     pub event_id: uuid::Uuid,
-    /// When it was recorded.
+    /// The moment at which the event was recorded.
     pub at: EventTime,
-    /// Whose it is.
+    /// The id of the company that it happened in.
     pub company: i64,
-    /// What happened.
+    /// The event with its blocks.
     pub event: CrmEvent,
 }
 

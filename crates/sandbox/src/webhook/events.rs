@@ -1,4 +1,4 @@
-//! Who is told of what is done in the CRM (§6.1).
+//! Which installations get an event of what is done in the CRM (§6.1).
 
 use super::config::Installation;
 use super::event::CrmEvent;
@@ -17,7 +17,7 @@ pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
     own.revoked || left
 }
 
-/// Records an event for whoever is subscribed now (§6.1).
+/// Records an event for the installations that are subscribed now (§6.1).
 pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
     let own = sandbox.webhooks.installations.iter();
     let subscribers: Vec<i64> = own
@@ -34,7 +34,7 @@ pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event
     webhooks.happened(at, company, event, &subscribers, settings);
 }
 
-/// Tells of a record of the journal.
+/// Records the event of a call that was journaled.
 pub(crate) fn journaled(sandbox: &mut Sandbox, record: &Record) {
     let company = sandbox.companies.get(&record.company_id);
     let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));

@@ -3,7 +3,7 @@
 use super::config::{Config, SigningKey};
 use crate::core::Sandbox;
 
-/// Sets an application's configuration, whatever §2.7 says of it; an application-level key is
+/// Sets an application's configuration, also one that §2.7 refuses; an application-level key is
 /// made with the first one (shown then alone), and with `regenerate`.
 pub fn configure_webhook(
     sandbox: &mut Sandbox,

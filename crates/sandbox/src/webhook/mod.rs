@@ -5,12 +5,12 @@
 //!                                      ▲   done, dead ◀── verdict ◀── its outcome ┘
 //!                                      └── 30 s, 5 min, 30 min
 //! ```
-//! Events are made with their change and kept with it: what was lost is told to nobody (§6.1.1).
+//! Events are made with their change and kept with it: what was lost is sent to nobody (§6.1.1).
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`event`] | what happened; the envelope and its blocks (§6.5–6.8) |
-//! | `events` | who is told of what is done |
+//! | `events` | who gets an event of what is done |
 //! | `keys` | configurations and keys as they change |
 //! | [`config`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4, §6.9.5) |

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long a conversation is not told again (§6.8).
+/// Time for which no second event of a conversation is recorded (§6.8).
 pub const SUPPRESSED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Most rows waiting; what happens beyond is counted, and not delivered.
+/// Most rows that wait; events beyond are counted, and not delivered.
 pub const ROWS_MAX: usize = 200_000;
 /// The number that the first installation has: no company's, so that nobody takes one for the
 /// other.
@@ -26,65 +26,65 @@ const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b
 /// One event on its way to one installation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeliveryRow {
-    /// What goes.
+    /// The event that is delivered.
     pub recorded: Recorded,
-    /// Not before.
+    /// The moment before which no attempt is made.
     pub due: EventTime,
-    /// What decides between rows of one moment.
+    /// The order among rows that are due at the same moment, lowest first.
     pub tie: u64,
-    /// Attempts made so far.
+    /// Number of attempts made so far.
     pub attempts: u32,
-    /// It is being sent; after a restart it goes again, as at-least-once allows (§6.1.4).
+    /// An attempt is under way; after a restart it is made again, as at-least-once allows (§6.1.4).
     #[serde(skip)]
     pub in_flight: bool,
-    /// It arrived and goes once more (§6.1.4).
+    /// The delivery has arrived, and goes once more (§6.1.4).
     pub arrived: bool,
 }
 
-/// Configurations, installations and deliveries.
+/// The whole state of webhooks: configurations, installations and deliveries.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outbox {
-    /// Configurations by their application.
+    /// Configurations by the id of their application.
     pub configs: BTreeMap<i64, Config>,
     /// All installations by their id.
     pub installations: BTreeMap<i64, Installation>,
-    /// Rows on their way.
+    /// Deliveries that have neither arrived nor died.
     #[serde(with = "pairs")]
     pub rows: BTreeMap<DeliveryId, DeliveryRow>,
-    /// How many events of one moment and subject there were; of the last hour.
+    /// Number of events of one moment, name and subject in the last hour, to give each its own id.
     #[serde(skip)]
     alike: BTreeMap<(EventTime, String, String), u64>,
     /// The journal of attempts, seven days of it.
     pub attempts: Kept<Attempt>,
     /// Rows that are never sent again, seven days of them.
     pub dead: Kept<DeadRow>,
-    /// When each conversation was last told.
+    /// The moment of each conversation's last event, by company.
     #[serde(with = "pairs")]
     told: BTreeMap<(i64, String), EventTime>,
-    /// How often what happened.
+    /// Counts since the state began.
     pub counts: DeliveryCounts,
 }
 
-/// How often what happened.
+/// Counts of events and of the fates of their deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryCounts {
-    /// Events recorded.
+    /// Events recorded for at least one installation.
     pub events: u64,
-    /// Rows made of them.
+    /// Rows made of the events, one an installation.
     pub deliveries: u64,
-    /// Conversations told before, within 24 hours.
+    /// Events of conversations that had one within 24 hours, and so were not recorded.
     pub suppressed: u64,
     /// Rows that found no room.
     pub overflowed: u64,
-    /// Rows that arrived.
+    /// Rows that a receiver accepted.
     pub delivered: u64,
-    /// Rows that died.
+    /// Rows that are never sent again.
     pub dead: u64,
 }
 
 impl Outbox {
-    /// An application's configuration.
+    /// Returns the configuration of an application.
     pub fn config(&self, application: i64) -> Option<&Config> {
         self.configs.get(&application)
     }
@@ -149,7 +149,7 @@ impl Outbox {
         })
     }
 
-    /// The id of an event, from what it is alone: the same requests give the same.
+    /// Returns the id of an event, by its contents alone: the same requests give the same.
     fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
         let subject = format!("{company} {}", event.subject);
         let hour_ago = at.minus(Duration::from_secs(3_600));
@@ -164,7 +164,8 @@ impl Outbox {
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
     }
 
-    /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
+    /// Returns `true` where this conversation had an event within 24 hours (§6.8); if not, it has
+    /// from now on.
     fn was_sent_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
         let Some(id) = event.call_id() else {
             return false;
@@ -237,40 +238,40 @@ pub(super) fn dice(seed: u64, id: DeliveryId, throw: u64) -> Dice {
     Dice::new(seed ^ high ^ low.rotate_left(17) ^ id.installation.unsigned_abs() ^ throw)
 }
 
-/// How long both are kept.
+/// Time for which attempts and dead rows are kept.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Most entries of each; the oldest go first.
 pub const KEPT_MAX: usize = 10_000;
 
-/// Which event to which installation: the pair that receivers know it by (§6.9.8).
+/// The event and the installation it goes to: the pair that receivers know a delivery by (§6.9.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeliveryId {
-    /// `eventId`
+    /// The event's id, sent as `eventId`.
     pub event: Uuid,
-    /// `X-Webhook-Installation-Id`
+    /// The installation's id, sent as `X-Webhook-Installation-Id`.
     pub installation: i64,
 }
 
-/// An entry of the journal.
+/// An attempt in the journal of deliveries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// When it ended.
+    /// The moment at which the attempt ended.
     pub at: EventTime,
-    /// Which delivery.
+    /// The delivery that was attempted.
     #[serde(flatten)]
     pub id: DeliveryId,
-    /// The event's name.
+    /// The name of the event (§6.2).
     pub event_type: String,
-    /// Whose event.
+    /// The id of the event's company.
     pub company: i64,
-    /// From 1.
+    /// The attempt's number within its delivery, from 1.
     pub number: u32,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// What went wrong.
+    /// The failure in words; `None` for a 2xx.
     pub error: Option<String>,
-    /// From the first byte sent to the outcome.
+    /// Milliseconds from the beginning of the attempt to its outcome, connecting included.
     pub duration_ms: u64,
 }
 
@@ -278,16 +279,16 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadRow {
-    /// When it died.
+    /// The moment of the row's death.
     pub at: EventTime,
-    /// Which delivery.
+    /// The delivery that is never made.
     #[serde(flatten)]
     pub id: DeliveryId,
-    /// The event's name.
+    /// The name of the event (§6.2).
     pub event_type: String,
-    /// Attempts made before.
+    /// Number of attempts made before.
     pub attempts: u32,
-    /// Why.
+    /// The reason of the death in words.
     pub why: String,
 }
 
@@ -302,7 +303,7 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Adds one.
+    /// Adds an entry, in place of the oldest of [`KEPT_MAX`].
     pub fn push(&mut self, at: EventTime, entry: T) {
         if self.0.len() == KEPT_MAX {
             self.0.pop_front();
@@ -310,7 +311,7 @@ impl<T> Kept<T> {
         self.0.push_back((at, entry));
     }
 
-    /// Drops what is older than seven days.
+    /// Drops entries older than seven days.
     pub fn forget(&mut self, now: EventTime) {
         while self
             .0
@@ -321,7 +322,7 @@ impl<T> Kept<T> {
         }
     }
 
-    /// Oldest first.
+    /// Iterates over the entries, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, entry)| entry)
     }

@@ -17,13 +17,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-/// To make a connection.
+/// Time to make a connection.
 pub const CONNECT: Duration = Duration::from_secs(3);
-/// From the beginning of an attempt to its answer: the connection counts, which is stricter than
-/// the document has to be read.
+/// Time from the beginning of an attempt to its answer: the connection counts, which is stricter
+/// than the document has to be read.
 pub const RESPOND: Duration = Duration::from_secs(10);
 
-/// Dispatches until told to stop; what is under way then goes again after the next start.
+/// Dispatches until the order to stop; attempts under way then are made again after the next start.
 pub(crate) async fn dispatch(
     shared: SharedSandbox,
     poster: Arc<Poster>,
@@ -66,7 +66,7 @@ pub struct Poster {
 }
 
 impl Poster {
-    /// Opens nothing yet.
+    /// A poster that has not opened or read anything yet.
     pub const fn new(ca_file: Option<PathBuf>, private_targets: bool) -> Self {
         Self {
             ca_file,

@@ -2,10 +2,9 @@
 //! as it shows, for one request.
 //!
 //! ```text
-//!  sought (spool) ─▶ begin ─▶ page ─▶ heard ──▶ found: they are journaled
-//!                              ▲        │
-//!                              └─ more ─┴─▶ end: the confirmable ones that no page showed are
-//! absent
+//!  targets (spool) ─▶ begin ─▶ page ─▶ shown ──▶ found: they are journaled
+//!                               ▲        │
+//!                               └─ more ─┴─▶ end: no page showed them: confirmable ones are absent
 //! ```
 //! Pages hold everybody's records. The order is not published (§4.7): the first page is read; where
 //! it shows none of ours, the last one, and from then on the end that showed some. A reconciliation
@@ -54,7 +53,7 @@ struct Running {
     read: BTreeSet<u32>,
     found: u32,
     at: EventTime,
-    /// Nothing but unresolved calls is sought, and no range is proven, or their times say nothing:
+    /// All targets are unresolved calls, and no range is proven, or their times say nothing:
     /// the whole journal is looked through, and what was known of it before stands again
     /// afterwards.
     before: Option<PageStrategy>,
@@ -63,32 +62,32 @@ struct Running {
 #[derive(Clone, Debug)]
 struct ReconcileTarget {
     call: Unconfirmed,
-    /// It should have been written by now: if no page shows it, it is absent.
+    /// The journal should hold it by now: if no page shows it, it is absent.
     confirmable: bool,
     /// No token that lives can read its requestId: nothing but a reconciliation finds it.
     unresolved: bool,
 }
 
-/// What the reconciliations came to.
+/// Results of one page, and of the whole reconciliation after its last one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// The journal holds them.
+    /// Calls that the journal holds.
     pub found: Vec<Unconfirmed>,
     /// The reconciliation is over, and no page showed these.
     pub absent: Vec<Unconfirmed>,
     /// Every page of the range was read.
     pub complete: bool,
-    /// Absence says something: most of what was sought was found, or the whole journal was read.
+    /// Absence says something: most of the targets were found, or the whole journal was read.
     pub conclusive: bool,
     /// More was missed than found: either it is not written yet, or the journal cannot be read this
     /// way. The outcome of this call tells.
     pub probe: Option<Unconfirmed>,
 }
 
-/// All about reconciliations.
+/// State of the reconciliations: the running one, and what earlier ones have shown.
 #[derive(Clone, Debug, Default)]
 pub struct JournalReconciliation {
-    /// What is remembered.
+    /// Way in which pages are read, as it is kept over restarts.
     pub page_strategy: PageStrategy,
     /// Polls fail: what a page does not tell nothing does, whatever that costs.
     pub only_way: bool,
@@ -100,7 +99,7 @@ pub struct JournalReconciliation {
 }
 
 impl JournalReconciliation {
-    /// With what is remembered.
+    /// Starts without a running reconciliation, with the strategy of an earlier run.
     pub fn new(page_strategy: PageStrategy) -> Self {
         Self {
             page_strategy,
@@ -114,7 +113,7 @@ impl JournalReconciliation {
         self.page_strategy.size.get() * 9 / 10
     }
 
-    /// Whether another page of the same reconciliation is wanted.
+    /// Returns `true` when another page of the same reconciliation is wanted.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -288,7 +287,7 @@ impl JournalReconciliation {
         oldest.filter(|_| most).map(|it| it.call.clone())
     }
 
-    /// Takes what the page shows out of what is sought.
+    /// Takes the targets that the page shows out of those left, and returns them.
     fn shown(&mut self, run: &mut Running, page: &Page) -> Vec<Unconfirmed> {
         let mut found = Vec::new();
         for uuid in &page.uuids {
@@ -342,7 +341,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// Pages full of strangers are no bargain.
+    /// Leaves reconciliations alone for an hour when their pages show mostly records of others.
     fn judge_yield(&mut self, now: EventTime, page: &Page, found: usize) {
         let strangers = usize::try_from(page.rows).unwrap_or(0) > found;
         if found == 0 && !strangers {
@@ -359,7 +358,7 @@ impl JournalReconciliation {
         }
     }
 
-    /// The request was refused.
+    /// Changes the strategy after the service has refused a page, and begins anew.
     pub fn unswept(&mut self, now: EventTime, bar: Bar) {
         self.running = None;
         match bar {
@@ -395,7 +394,7 @@ impl JournalReconciliation {
         self.next_range_if_missed(now);
     }
 
-    /// It is not written yet: persisting takes longer than was thought.
+    /// Takes in that the probe is not written yet: persisting lasts longer than was thought.
     pub fn probe_was_not(&mut self, now: EventTime, probe: &Unconfirmed) {
         self.missed = 0;
         let age = probe.age(now);
@@ -446,7 +445,7 @@ fn sent_once(call: &Unconfirmed) -> bool {
     call.submitted_at.since(call.first_sent) <= ONE_TRY
 }
 
-/// Whether a page that shows these has the oldest record first.
+/// Returns `true` when a page that shows these has the oldest record first.
 fn is_oldest_first(found: &[Unconfirmed]) -> bool {
     match (found.first(), found.last()) {
         (Some(first), Some(last)) => first.submitted_at <= last.submitted_at,

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long after a refusal or a poor yield reconciliations are left alone.
+/// Time for which reconciliations are left alone after a refusal or a poor yield.
 pub const OFF: Duration = Duration::from_secs(3600);
 
 /// The least and the most that persisting is taken to last.
 const PERSISTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(120));
 
-/// What the range of a reconciliation begins with. Each is tried when the one before it misses
-/// calls that the journal is known to hold. The words are stored.
+/// Beginning of a reconciliation's range. Each is tried when the one before it misses calls that
+/// the journal is known to hold. The words are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Range {
@@ -22,7 +22,7 @@ pub enum Range {
     Sent,
     /// A minute before it; clocks differ a little.
     SentMinute,
-    /// Ten minutes before it.
+    /// Ten minutes before it; clocks differ much.
     SentMinutes,
     /// The start of the first of them: the journal goes by the calls' own times.
     Started,
@@ -53,7 +53,7 @@ impl Range {
     }
 }
 
-/// Where the newest records stand. The words are stored.
+/// End of the pages at which the newest records stand. The words are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -73,25 +73,25 @@ pub fn unread(total: u32, end: End, read: &BTreeSet<u32>) -> Option<u32> {
     }
 }
 
-/// What is remembered of the filter.
+/// Parameters of the filter that have proved good, kept over restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageStrategy {
     /// Records a page; smaller after a `MAX` (§7.5).
     pub size: PageSize,
-    /// Where the range begins.
+    /// Beginning of the range, chosen anew for each reconciliation.
     pub range: Range,
-    /// Which page is read first.
+    /// End of the pages at which reading begins.
     pub end: End,
     /// Pages that the journal had, in that range, when it was read last.
     pub pages: u32,
-    /// It has shown calls of ours this way.
+    /// The journal has shown calls of ours this way.
     pub proven: bool,
     /// Not to be reconciled before this moment.
     pub off_until: Option<EventTime>,
     /// But it can be read: what nothing else can find is looked for all the same.
     #[serde(default)]
     pub poor: bool,
-    /// How long the service takes to persist an accepted call, as far as it is known.
+    /// Time that the service takes to persist an accepted call, as far as it is known: 2 to 120 s.
     pub persisting: Duration,
 }
 
@@ -111,25 +111,26 @@ impl Default for PageStrategy {
 }
 
 impl PageStrategy {
-    /// Whether the journal may be reconciled now. A moment further off than an hour was remembered
-    /// before the clock was set back.
+    /// Returns `true` when the journal may be reconciled now. An `off_until` more than an hour
+    /// ahead was stored before the clock was set back, and does not count.
     pub fn is_on(&self, now: EventTime) -> bool {
         self.off_until
             .is_none_or(|until| until <= now || until > now.plus(OFF))
     }
 
-    /// Whether it may be read for what nothing else can find, though that pays for nothing more.
+    /// Returns `true` when the journal may be read for what nothing else can find, though that pays
+    /// for nothing more.
     pub fn is_readable(&self, now: EventTime) -> bool {
         self.is_on(now) || self.poor
     }
 
-    /// It cannot be reconciled: tried again in an hour.
+    /// Turns reconciliations off for an hour: the journal cannot be read this way.
     pub fn off(&mut self, now: EventTime) {
         self.off_until = Some(now.plus(OFF));
         self.poor = false;
     }
 
-    /// It shows too few of ours to pay: tried again in an hour.
+    /// Turns reconciliations off for an hour: pages show too few calls of ours to pay.
     pub fn too_poor(&mut self, now: EventTime) {
         self.off(now);
         self.poor = true;
@@ -150,7 +151,8 @@ impl PageStrategy {
         }
     }
 
-    /// The range is refused.
+    /// Asks without a range from now on: the service refuses it. Where that is refused, too,
+    /// reconciliations are off for an hour.
     pub fn no_range(&mut self, now: EventTime) {
         if self.range == Range::Whole {
             return self.next_range(now);

@@ -66,7 +66,7 @@ fn open(file: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// What a database of this schema consists of.
+/// Returns the entries of a database that callbridge makes with this schema.
 fn made(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(&MIGRATIONS[..version.min(MIGRATIONS.len())].concat())?;

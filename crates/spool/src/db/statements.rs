@@ -21,7 +21,7 @@ impl Statements {
 }
 
 impl Db {
-    /// Every statement so far.
+    /// Returns the text of every statement so far.
     pub(crate) fn statements(&self) -> Vec<String> {
         self.statements.0.borrow().keys().cloned().collect()
     }
@@ -55,7 +55,7 @@ impl Db {
         steps.filter(|(_, steps)| *steps > 0).collect()
     }
 
-    /// How SQLite answers a question: a line a part of the plan.
+    /// Returns SQLite's plan for a question, a line for each part.
     pub(crate) fn plan(&self, question: &str) -> Vec<String> {
         let text = format!("EXPLAIN QUERY PLAN {question}");
         let mut explain = self.connection.prepare(&text).expect("a question");

@@ -7,28 +7,28 @@ use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use serde::{Deserialize, Serialize};
 
-/// A call as a file of the PBX tells of it.
+/// A call in a file of the PBX, by its ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedCall {
-    /// Its PBX.
+    /// PBX that the call was on.
     pub pbx: String,
-    /// Its own id first, then those of its channels.
+    /// Id of the call itself first, then those of its channels.
     pub ids: Vec<String>,
     /// The uuid that it has by its own id.
     pub uuid: CallUuid,
 }
 
-/// What became of it.
+/// Fate of a call that a file of the PBX names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFate {
-    /// It is stored, and stands so.
+    /// The call is stored, and stands in this state.
     Stands(State),
-    /// It was between extensions, or skipped by a flag: counted, and nothing kept of it.
+    /// The call was between extensions, or skipped by a flag: counted, and nothing kept of it.
     Counted,
-    /// It goes on.
+    /// The call is not over yet.
     Open,
-    /// It was stored once, and its row is gone before its time.
+    /// The call was stored once, and its row is gone before its time.
     RowGone,
     /// Nothing is known of it.
     Unknown,
@@ -37,13 +37,13 @@ pub enum CallFate {
 /// A call that is journaled here, as the CRM's journal should show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledCall {
-    /// As it was sent.
+    /// Uuid that the call was sent under.
     pub uuid: CallUuid,
-    /// When it began.
+    /// Start of the call by the PBX's clock, in whole seconds.
     pub started: EpochSeconds,
-    /// Since when it stands there; `None` where that is long ago, and its row is purged.
+    /// Moment since which it stands there; `None` where that is long ago, and its row is purged.
     pub since: Option<EventTime>,
-    /// What was sent; `None` where its row is purged.
+    /// Values that were sent; `None` where its row is purged.
     pub sent: Option<SentValues>,
 }
 
@@ -52,15 +52,15 @@ pub struct JournaledCall {
 pub struct SentValues {
     /// The lead that it was sent to, then the one that this was merged into.
     pub leads: Vec<LeadId>,
-    /// Seconds.
+    /// Length of the call, in seconds.
     pub duration_sec: u32,
-    /// Somebody talked.
+    /// Somebody talked with the customer.
     pub answered: bool,
-    /// As the customer had it.
+    /// Direction as the customer had it.
     pub direction: Direction,
 }
 
-/// What became of these calls, in their order.
+/// Returns the fate of each of these calls, in their order.
 pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
     let mut fates = Vec::with_capacity(calls.len());
     let mut open = None;
@@ -81,7 +81,7 @@ pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
     Ok(fates)
 }
 
-/// The snapshot of an open call, which is JSON, tells of one of its ids.
+/// Returns `true` when the snapshot of an open call, which is JSON, holds one of its ids.
 fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
     let text = String::from_utf8_lossy(snapshot);
     call.ids
@@ -89,7 +89,8 @@ fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
         .any(|id| text.contains(&format!("\"{id}\"")))
 }
 
-/// What became of it, but for calls that go on; and the uuid that it stands under where it stands.
+/// Finds the fate of a call, but for calls that go on; and the uuid that it stands under where it
+/// stands.
 fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));
@@ -126,8 +127,8 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
     Ok((fate, None))
 }
 
-/// What the CRM's journal should show of each of these calls, in their order; `None` of one that is
-/// not journaled here.
+/// Returns what the CRM's journal should show of each of these calls, in their order; `None` of one
+/// that is not journaled here.
 pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
     let journaled = |call| match found(db, call)? {
         (CallFate::Stands(State::Journaled), Some(uuid)) => journaled_call(db, uuid, call),
@@ -169,7 +170,7 @@ fn journaled_call(
     }))
 }
 
-/// The same of one whose row is purged.
+/// Reads the same of a call whose row is purged, from its summary.
 fn purged_call(
     db: &Db,
     uuid: CallUuid,
@@ -189,7 +190,7 @@ fn purged_call(
     Ok(None)
 }
 
-/// How many of these uuids are those of calls that are journaled here.
+/// Counts those of these uuids whose calls are journaled here.
 pub fn known_as_journaled(db: &Db, uuids: &[CallUuid]) -> Result<u32, Error> {
     let mut known = 0;
     for uuid in uuids {

@@ -9,15 +9,16 @@ use callbridge_leads::directory::backfill::{Backfill, Next};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
 use callbridge_model::status::Directory;
 
-/// Where it is kept.
+/// Name of the setting that keeps the backfill's progress.
 pub(crate) const KEY: &str = "directory.backfill";
 
-/// How far it is; `None` before its first page.
+/// Reads the backfill's progress; `None` before its first page.
 pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
     meta::remembered(db, KEY)
 }
 
-/// How the directory stands; `None` where nothing was learned and nothing is read.
+/// Returns the directory's figures for the status; `None` where nothing was learned and nothing is
+/// read.
 pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     let size = directory::directory_size(store)?;
     let reads = store.settings.lead_directory.is_some();

@@ -46,7 +46,7 @@ pub(crate) fn bind_company(
     }
 }
 
-/// It is known whose state this is: all that are kept are taken, in their order.
+/// Takes all events that were kept until it was known whose state this is, in their order.
 fn take_all(store: &mut Store) -> Result<(), Error> {
     let all: Vec<(EventTime, String)> = store.query_all(
         "SELECT at, message FROM waiting_deliveries ORDER BY id LIMIT ?1",

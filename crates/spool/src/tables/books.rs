@@ -4,11 +4,10 @@ use crate::db::Columns as _;
 use crate::tally::Book;
 use crate::{Db, Error, State, Store};
 
-/// What counting the rows says against what the books say: `(name, book, rows)`, empty when they
-/// agree.
+/// Differences between the books and the rows, each as `(name, book, rows)`; empty when they agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recount {
-    /// Each book that disagrees.
+    /// Books that disagree with the rows.
     pub wrong: Vec<(&'static str, i64, i64)>,
 }
 

@@ -7,7 +7,7 @@ use crate::{Db, Error, Progress, Row, RowId};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallUuid, TokenFingerprint};
 
-/// What [`read_progress`] reads.
+/// Columns of `calls` that [`read_progress`] reads.
 const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
      submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, \
      been, generation, reason, message, errors, finding, attempts, deaths";
@@ -58,7 +58,7 @@ fn read_call(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// How far a call is; `None` for an id that is none.
+/// Reads the columns of a call that steps change; `None` for an id that is none.
 pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
     let text = format!("SELECT {PROGRESS} FROM calls WHERE id = ?1");
     db.query_first(&text, [id.0], |row| read_progress(db, id, row))

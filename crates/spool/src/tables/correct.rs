@@ -64,7 +64,7 @@ pub(crate) fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done
     Ok(Some(Done::Corrected(row)))
 }
 
-/// Who waits for a call back may be others now: the call had another number, or was told otherwise.
+/// Weighs anew who waits for a call back: the call had another number, or has other facts now.
 fn weigh(store: &Store, new: &Finished, before: Option<String>) -> Result<(), Error> {
     let other = before
         .as_deref()

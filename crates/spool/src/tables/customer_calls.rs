@@ -10,7 +10,7 @@ use callbridge_model::CallRecord;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// What is read of a call's facts.
+/// Part of a call's facts that is read here.
 #[derive(Deserialize)]
 struct Facts {
     started: EventTime,
@@ -20,7 +20,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// From the caller's first sign to the first word; what is no talk, where only that is told.
+    /// Time from the caller's first sign to the first word; where only the talk's length is known,
+    /// all that is no talk.
     fn waited(&self) -> Duration {
         let talk = self.timeline.as_ref().and_then(|it| it.talk.first());
         match talk {
@@ -31,8 +32,8 @@ impl Facts {
 }
 
 /// Calls that began from this second until before that one, by their start; those that
-/// `unanswered=no` keeps out of the journal among them. Parts of calls that were told whole later
-/// are none.
+/// `unanswered=no` keeps out of the journal among them. Parts of calls that came whole later are
+/// none.
 pub fn between(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
     let rows: Vec<(i64, i64, String, String)> = db.query_all(
         "SELECT id, started, record, call FROM calls WHERE started >= ?1 AND started < ?2

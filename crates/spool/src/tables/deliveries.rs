@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Deliveries that a purge forgets at most.
 const FORGOTTEN_MAX: u32 = 2_000;
-/// When webhooks confirmed calls: [`Hooked`] in microseconds, with spaces between.
+/// Name of the setting that keeps [`Hooked`]: its fields in microseconds, with spaces between.
 pub(crate) const HOOKED: &str = "webhook.hooked";
 
 /// A call that an event is about.
@@ -26,13 +26,13 @@ struct DeliveredCall {
     lead: Option<LeadId>,
     /// A request of ours may have brought it there.
     sent: bool,
-    /// It was on its way before with other values, perhaps.
+    /// Perhaps it was on its way before with other values.
     changed: bool,
-    /// It was taken in again, for the journal had lost it.
+    /// The call was taken in again, for the journal had lost it.
     again: bool,
 }
 
-/// As it is stored; `None` where that cannot be read.
+/// Reads the pace as it is stored; `None` where that cannot be read.
 pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
@@ -73,7 +73,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
 }
 
-/// The journal holds this call.
+/// Takes in that the journal holds this call.
 fn completed(
     store: &mut Store,
     uuid: CallUuid,
@@ -138,9 +138,9 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     )
 }
 
-/// Pages of the journal tell what webhooks tell, of what was sent from here. A call that went out
-/// with another lead after it was a letter is the one that the page shows only where the page says
-/// so: else that may be the one before.
+/// Takes from pages of the journal what webhooks report, of calls that were sent from here. A call
+/// that went out with another lead after it was a letter is the one that the page shows only where
+/// the page says so: else that may be the one before.
 pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Result<(), Error> {
     for call in calls {
         let Some(found) = found(store, call.uuid)? else {
@@ -168,8 +168,8 @@ fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<()
     meta::set_meta(db, HOOKED, &text)
 }
 
-/// What is known of an event before it is taken, for whoever passes it on: whose it is, and
-/// whether it was taken, or waits, already.
+/// Returns what is known of an event before it is taken, for a machine that passes it on: whose it
+/// is, and whether it was taken, or waits, already.
 pub fn foreknown(db: &Db, delivery: &Delivery) -> Result<(Fit, bool), Error> {
     let fit = meta::binding(db)?.fits_their_company(&delivery.company);
     let taken: Option<i64> = db.first_value(
@@ -181,7 +181,7 @@ pub fn foreknown(db: &Db, delivery: &Delivery) -> Result<(Fit, bool), Error> {
     Ok((fit, taken.is_some()))
 }
 
-/// How webhooks confirm calls; `None` before the first.
+/// Reads the pace at which webhooks confirm calls; `None` before the first.
 pub fn hooked(db: &Db) -> Result<Option<Hooked>, Error> {
     Ok(meta::meta(db, HOOKED)?.and_then(|text| read_hooked(&text)))
 }

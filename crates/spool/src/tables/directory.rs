@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Phones with calls that may leave, kept until somebody takes them. Past so many: all of them.
 const AWAITED_MAX: usize = 10_000;
-/// Rows of one number that are looked at: past so many leads no more are told apart.
+/// Rows of one number that are read: past so many leads no more are distinguished.
 const LEAD_PHONES_MAX: usize = 5_000;
 
-/// Counts news that told something not known before.
+/// Counter: news that had something not known before.
 pub(crate) const LEARNED: &str = "learned";
 
 /// Every row of a number, with its lead.
@@ -27,17 +27,17 @@ const LEAD_PHONES: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
            l.living, l.whole, l.deleted, l.merged, l.merged_into
     FROM directory_phones p LEFT JOIN directory_leads l ON l.lead = p.lead
     WHERE p.phone = ?1 ORDER BY p.lead LIMIT ?2";
-/// How a lead stands.
+/// Question for the state of a lead, by its id.
 const LIFE: &str =
     "SELECT living, whole, deleted, merged, merged_into FROM directory_leads WHERE lead = ?1";
 
-/// The same, and what people know it by.
+/// Question for the state and the profile of a lead.
 const LEAD: &str = "SELECT living, whole, deleted, merged, merged_into,
            name_at, name_rank, name, stage_at, stage_rank, stage,
            responsible_at, responsible_rank, responsible_name, responsible
     FROM directory_leads WHERE lead = ?1";
 
-/// How many the directory holds.
+/// Counts of what the directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectorySize {
     /// Numbers that some lead has, or had when it ended.
@@ -54,11 +54,11 @@ struct PhoneRow {
     held: Option<i64>,
     source: Option<i64>,
     gone: Option<i64>,
-    /// That of the slot: with the first of its phones alone.
+    /// Name of the slot's contact: with the first of its phones alone.
     name: Option<Known<Name>>,
 }
 
-/// Stands for no phone.
+/// Digits that stand for no phone, in the row of an empty slot.
 const EMPTY: i64 = 0;
 
 fn rows_of(entry: &Entry) -> Rows {
@@ -165,7 +165,7 @@ fn lead_phone(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
     }))
 }
 
-/// Takes in what was told of a lead, and whether it was news; calls that may leave by it are
+/// Takes in news of a lead, and returns whether anything was new; calls that may leave by it are
 /// remembered for [`Store::take_awaited`].
 pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let phones = match learn::learn::<Db>(store, news)? {
@@ -206,12 +206,12 @@ pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     Ok((!gone).then_some(end.lead))
 }
 
-/// Who has a number, and who had it.
+/// Looks up the leads that have a number, and those that had it.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(db, phone)
 }
 
-/// What is shown of a lead, or of the one it was merged into.
+/// Reads what is shown of a lead, or of the one it was merged into.
 pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     Ok(db.entry(end.lead)?.profile())
@@ -245,7 +245,7 @@ pub fn directory(
         .collect()
 }
 
-/// How large the directory is.
+/// Reads how many numbers and leads the directory holds.
 pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
     let size = |name: &str| {
         let text = "SELECT count FROM directory_size WHERE name = ?1";

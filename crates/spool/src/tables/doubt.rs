@@ -10,12 +10,12 @@ use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::de::DeserializeOwned;
 
-/// Something that is remembered.
+/// A setting that an earlier process has remembered.
 struct RememberedText {
     key: &'static str,
-    /// Whether a text of it can be read.
+    /// Returns `true` for a text that this version can read.
     reads: fn(&str) -> bool,
-    /// What follows if it cannot.
+    /// Consequence where it cannot be read, for the log.
     then: &'static str,
 }
 

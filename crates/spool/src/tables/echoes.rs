@@ -8,9 +8,9 @@ use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::CallRecord;
 use callbridge_model::status::{ForeignCalls, JournalField};
 
-/// How fields of our calls are shown.
+/// Name of the setting that counts how fields of our calls are shown.
 const FIELDS: &str = "journal.fields";
-/// Calls of other providers.
+/// Name of the setting that keeps calls of other providers.
 const FOREIGN: &str = "journal.foreign";
 
 /// An event shows this call of ours. `Some` says what, where it was sent from here as it stands.
@@ -38,7 +38,7 @@ pub(crate) fn shown(
     Ok(())
 }
 
-/// Another provider has journaled a call of this company.
+/// Notes that another provider has journaled a call of this company.
 pub(crate) fn foreign(
     store: &Store,
     company: &str,
@@ -64,7 +64,7 @@ pub(crate) fn foreign(
     meta::remember(store, FOREIGN, &log)
 }
 
-/// How fields of our calls are shown, each that was sent.
+/// Reads how fields of our calls are shown, an entry for each that was sent.
 pub fn fields(db: &Db) -> Result<Vec<JournalField>, Error> {
     Ok(meta::remembered(db, FIELDS)?.unwrap_or_default())
 }
@@ -73,7 +73,7 @@ fn log(db: &Db) -> Result<ForeignLog, Error> {
     Ok(meta::remembered(db, FOREIGN)?.unwrap_or_default())
 }
 
-/// Who else has journaled calls of ours, at this second.
+/// Returns the other providers that have journaled calls of ours, as of this second.
 pub fn foreign_calls(db: &Db, at: i64) -> Result<Vec<ForeignCalls>, Error> {
     Ok(log(db)?.providers(EventTime::from_seconds(at)))
 }

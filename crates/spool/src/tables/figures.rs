@@ -4,10 +4,10 @@ use crate::{Db, Error, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The newest confirmed calls whose delays are told.
+/// The newest confirmed calls whose delays are returned.
 const DELAYS_MAX: u32 = 2_000;
 
-/// How many calls that began from this second on, and before the other, stand in each state.
+/// Counts calls that began from this second on, and before the other, by their state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
     db.query_all(
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state",
@@ -16,8 +16,8 @@ pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, 
     )
 }
 
-/// How long each call that began from this second on, and before the other, took from its hang-up
-/// to the journal; of the newest 2,000 that are there.
+/// Returns the time from hang-up to the journal of each call that began from this second on, and
+/// before the other; of the newest 2,000 that are there.
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
     let micros: Vec<i64> = db.values(
         "SELECT since - 1000000 *

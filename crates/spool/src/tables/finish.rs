@@ -9,7 +9,8 @@ use callbridge_model::{Outcome, Reason};
 /// The counter of calls that came again.
 const REPEATS: &str = "repeats";
 
-/// What tells two calls of one uuid apart. A number that is not known is no other number.
+/// Facts by which two calls of one uuid are distinguished. A number that is not known is no other
+/// number.
 struct DuplicateCandidate {
     row: RowId,
     started: i64,
@@ -102,7 +103,8 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     Ok(Done::Repeat(row))
 }
 
-/// Another call under a known uuid. If it came before, it is a repeat of that letter.
+/// Makes a letter of another call under a known uuid. If it came before, it is a repeat of that
+/// letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     for candidate in known(store, new, "twin")? {
         if candidate.is(new) {
@@ -119,7 +121,7 @@ fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
         .ok_or_else(|| store.damaged("a letter without a uuid met another's".into()))
 }
 
-/// `None` when the uuid is taken.
+/// Inserts the call's row; `None` when the uuid is taken.
 fn insert(
     store: &mut Store,
     new: &Finished,

@@ -7,7 +7,7 @@ use callbridge_leads::directory::words::moment;
 use callbridge_model::{LeadId, Phone};
 
 impl LeadByHand {
-    /// Why the number has this lead: `given by ana on 2026-11-20 …`.
+    /// Reason why the number has this lead: `given by ana on 2026-11-20 …`.
     pub fn words(&self) -> String {
         format!("given by {} on {}", self.who, moment(self.at))
     }
@@ -26,12 +26,12 @@ pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
     )
 }
 
-/// The number has none any more.
+/// Forgets the lead that the number was given.
 pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
     db.run("DELETE FROM given_leads WHERE phone = ?1", [phone.as_str()])
 }
 
-/// What this number was given; `None` where nobody gave it anything.
+/// Reads the lead that this number was given; `None` where nobody gave it one.
 pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     let row = db.query_first(
         "SELECT phone, lead, at, who FROM given_leads WHERE phone = ?1",
@@ -41,7 +41,7 @@ pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     Ok(row.flatten())
 }
 
-/// All of them by number, a page at a time, after `after`.
+/// Reads the given leads by number, a page at a time, after `after`.
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
     db.query_known(

@@ -14,10 +14,10 @@ use callbridge_leads::lead_request::memory::RequestMemory;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
-/// Numbers that several leads claim, looked at in one go.
+/// Numbers claimed by several leads that are read in one go.
 const CLAIMED_MAX: u32 = 1_000;
 
-/// Tells the log of what stands since before this start.
+/// Writes to the log what stands since before this start.
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
@@ -38,7 +38,7 @@ fn wanted_fields(store: &Store) -> String {
     fields.join(",")
 }
 
-/// Several leads claim a number, and calls wait for one of them to be left. Where nothing tells of
+/// Several leads claim a number, and calls wait for one of them to be left. Where nothing reports
 /// merged and deleted leads (no webhooks), each of the leads is looked up, once a day a number.
 pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     if !store.settings.look_up {
@@ -108,7 +108,7 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
     Ok(())
 }
 
-/// A lead request leaves, or has its answer.
+/// Applies a step or answer of a lead request.
 pub(crate) fn apply(
     store: &mut Store,
     outcome: &LeadOutcome,

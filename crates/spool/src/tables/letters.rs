@@ -127,7 +127,7 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     Ok(unread_letters(db, &filter, 1, UNREADABLE_BYTES_MAX)?.pop())
 }
 
-/// How many letters there are of each reason that has any.
+/// Counts the letters of each reason that has any.
 pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
     let text = "SELECT reason, count FROM letters WHERE count > 0";
     let mut all: BTreeMap<Reason, u64> =
@@ -160,7 +160,7 @@ fn unread_letters(
     db.query_all(&text, params_from_iter(values), unread)
 }
 
-/// One more act. Unreadable bytes have none: all that can be done with them is to discard them.
+/// One more act. Unreadable bytes have none: once retried or discarded, they are forgotten.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
     let mut all = acts(db, row)?;
     if all.len() >= ACTS_MAX {
@@ -171,14 +171,14 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
     db.run("UPDATE calls SET acts = ?2 WHERE id = ?1", (row.0, all))
 }
 
-/// What was done with a call while it was a letter, oldest first.
+/// Reads the acts on a call while it was a letter, oldest first.
 pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
     let text: Option<Option<String>> =
         db.first_value("SELECT acts FROM calls WHERE id = ?1", [row.0])?;
     read_acts(db, row, text.flatten().as_deref())
 }
 
-/// The column as it is stored.
+/// Reads the column as it is stored.
 fn read_acts(db: &Db, row: RowId, text: Option<&str>) -> Result<Vec<Act>, Error> {
     text.map_or_else(|| Ok(Vec::new()), |text| db.read_json(row, text))
 }
@@ -200,7 +200,7 @@ impl Letter {
         self.call.as_ref()?.phone()
     }
 
-    /// When the call began, in epoch seconds.
+    /// Start of the call, in epoch seconds; `None` for unreadable bytes.
     pub fn started_at(&self) -> Option<i64> {
         Some(self.call.as_ref()?.started_at.get())
     }
@@ -220,7 +220,7 @@ impl Letter {
         self.call.as_ref()?.employee_id
     }
 
-    /// Dead, or parked.
+    /// Returns dead or parked, the two states of letters.
     pub const fn state(&self) -> State {
         match self.parked {
             true => State::Parked,

@@ -16,48 +16,48 @@ const COLUMNS: &str = "id, started, state, reason, phone, record";
 /// A call in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Its id; of an internal call in a row of its own.
+    /// Id of the call; calls between extensions are numbered by themselves.
     pub id: RowId,
-    /// Where it stands; `None` for a call between extensions.
+    /// State of the call; `None` for a call between extensions.
     pub state: Option<State>,
-    /// Why it is a letter.
+    /// Reason why it is a letter; `None` where it is none.
     pub reason: Option<Reason>,
-    /// The call.
+    /// Values that are, were or would be sent.
     pub record: CallRecord,
 }
 
 impl Listed {
-    /// Where it stands in a word.
+    /// Returns the word of its state, or `internal`.
     pub fn state_word(&self) -> &'static str {
         self.state.map_or("internal", State::word)
     }
 
-    /// Its uuid as text; empty without one.
+    /// Returns the uuid as text; empty without one.
     pub fn uuid(&self) -> String {
         let uuid = self.record.uuid.map(|uuid| uuid.to_string());
         uuid.unwrap_or_default()
     }
 }
 
-/// Which calls; all of them without any rule.
+/// Choice of calls; without any rule all of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallFilter {
-    /// Begun at this second or later.
+    /// Only calls begun at this second or later.
     pub from: Option<i64>,
-    /// Begun before this second.
+    /// Only calls begun before this second.
     pub until: Option<i64>,
-    /// With this number.
+    /// Only calls with this number of the customer.
     pub phone: Option<TypedNumber>,
-    /// On this trunk.
+    /// Only calls on the trunk of this name.
     pub trunk: Option<String>,
-    /// Standing so.
+    /// Only calls in this state, which none between extensions has.
     pub state: Option<State>,
-    /// Put down to this extension, or told to have talked at it.
+    /// Only calls put down to this extension, or reported to have talked at it.
     pub extension: Option<String>,
 }
 
 impl CallFilter {
-    /// Is this call one of them?
+    /// Returns `true` when this call is one of them.
     pub fn takes(&self, call: &Listed) -> bool {
         let started = call.record.started_at.get();
         let phone = call.record.client_phone.as_ref();
@@ -85,7 +85,7 @@ impl CallFilter {
         met.any(|extension| extension == wanted)
     }
 
-    /// Before the first of them.
+    /// Returns the place before the first of them.
     pub fn beginning(&self) -> Place {
         let started = self.from.unwrap_or(i64::MIN);
         let id = i64::MIN;
@@ -105,13 +105,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// After the last of all.
+    /// The place after the last of all.
     pub const END: Self = Self {
         started: i64::MAX,
         id: i64::MAX,
     };
 
-    /// As it is displayed; `None` for what is no place.
+    /// Reads a place as it is displayed; `None` for what is no place.
     pub fn read(text: &str) -> Option<Self> {
         let (started, id) = text.split_once('.')?;
         let (started, id) = (started.parse().ok()?, id.parse().ok()?);
@@ -156,7 +156,8 @@ pub fn listed(
     page(db, filter, order, after, filter.end(), WALKED)
 }
 
-/// The same before this place, newest first, and no more than `most` of them.
+/// A page of calls before this place, newest first, and no more than `most` of them; else as
+/// [`listed`].
 pub fn listed_back(
     db: &Db,
     filter: &CallFilter,
@@ -234,7 +235,7 @@ fn page(
     Ok((calls, next))
 }
 
-/// Behind the last row that was walked over, unless it was the last of all.
+/// Returns the place behind the last row that was walked over, unless it was the last of all.
 fn next_page(last: Option<Place>, walked: usize) -> Option<Place> {
     last.filter(|_| walked == WALKED)
 }
@@ -250,7 +251,8 @@ fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
     })
 }
 
-/// When the newest call began that is kept, of those that began by now; `None` without any.
+/// Returns the start of the newest call that is kept, of those that began by now; `None` without
+/// any.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
     db.first_value(
         "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1",

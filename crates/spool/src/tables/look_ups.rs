@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// A finding holds for calls that fail within so long after it: one look-up, however many fail.
 const FRESH: Duration = Duration::from_secs(600);
-/// Letters of one lead that one finding, or one merge, is told to.
+/// Letters of one lead that one finding, or one merge, is applied to.
 const LETTERS_MAX: u32 = 1_000;
 /// Leads that wait to be looked up; letters of others say nothing of their lead.
 const WAITING_MAX: i64 = 10_000;
@@ -112,7 +112,7 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &been)))
 }
 
-/// Takes in what was told of a lead, whether it was news, and what it means for failed calls.
+/// Takes in news of a lead, and what it means for failed calls; returns whether anything was new.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let new = directory::take_in(store, news)?;
     if let (true, What::Merged { from }) = (new, &news.what) {
@@ -121,7 +121,7 @@ pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     Ok(new)
 }
 
-/// These leads are merged into another: their letters `failed` leave for it.
+/// Sends letters `failed` of these leads on, for the lead that they are merged into.
 fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) -> Result<(), Error> {
     for lead in from {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
@@ -149,7 +149,7 @@ fn failed_letters(
     )
 }
 
-/// What was found out of this lead a short while ago.
+/// Reads what a look-up has found of this lead, where that is no older than ten minutes.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
     let word = db.first_value::<String>(
@@ -191,7 +191,7 @@ pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Er
     )
 }
 
-/// Nobody answered: again after a while, and after several tries no more.
+/// Notes that nobody answered: again after a while, and after several tries no more.
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let tries = store.first_value::<u32>(
         "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub(crate) const CLEAN: &str = "spool.clean";
 /// Instead of `yes`: the end was orderly, but broke off the check of the file.
 pub(crate) const UNCHECKED: &str = "unchecked";
-/// Which file this is ([`Seen::identity`](crate::identity::Seen::identity)).
+/// Identity of the file that this state was written to
+/// ([`Seen::identity`](crate::identity::Seen::identity)).
 pub(crate) const FILE: &str = "spool.file";
 /// `yes` in a copy, until a request was made with it.
 pub(crate) const RESTORED: &str = "spool.restored";
@@ -43,12 +44,12 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
     set_meta(store, HIGHEST_ID, &(store.next_id - 1).to_string())
 }
 
-/// A small durable setting.
+/// Reads a small durable setting; `None` where it is not set.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.first_value("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
-/// One that is JSON.
+/// Reads a small durable setting that is JSON.
 pub(crate) fn remembered<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T>, Error> {
     let text = meta(db, key)?;
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
@@ -58,7 +59,7 @@ pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Resu
     set_meta(db, key, &json(key, it)?)
 }
 
-/// Those whose key begins so, with what follows it.
+/// Reads the settings whose keys begin so, each under the rest of its key.
 pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
     db.query_all(
         "SELECT substr(key, length(?1) + 1), value FROM meta
@@ -68,7 +69,7 @@ pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Err
     )
 }
 
-/// What the state is bound to.
+/// Reads the address, company and application that the state is bound to.
 pub fn binding(db: &Db) -> Result<Binding, Error> {
     Ok(Binding {
         address: meta(db, ADDRESS)?,
@@ -77,10 +78,10 @@ pub fn binding(db: &Db) -> Result<Binding, Error> {
     })
 }
 
-/// [`RequestMemory`].
+/// Name of the setting that keeps [`RequestMemory`].
 pub(crate) const MEMORY: &str = "errand.memory";
 
-/// What is remembered of them.
+/// Reads what is remembered of requests about leads; nothing before the first.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
     Ok(remembered(db, MEMORY)?.unwrap_or_default())
 }

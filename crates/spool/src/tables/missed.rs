@@ -11,7 +11,7 @@ use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{Judged, LeadId, Phone, Reason};
 use std::time::Duration;
 
-/// Somebody who did not call for so long does not wait any more.
+/// Time without a call after which somebody does not wait any more.
 const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// No call lasts longer: one that began before cannot have ended after.
 const CALL_SECONDS_MAX: i64 = 12 * 3600;
@@ -22,12 +22,12 @@ const KEPT_OUT_MAX: i64 = 100_000;
 /// Rows that a purge takes at most.
 const PURGED_MAX: u32 = 500;
 
-/// What a call with a customer means for who waits.
+/// Meaning of a call with a customer for who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// They called, and nobody answered.
+    /// The customer called, and nobody answered.
     Missed,
-    /// Somebody talked with them.
+    /// Somebody talked with the customer.
     Talk,
     Nothing,
 }
@@ -48,14 +48,14 @@ impl Finished {
         }
     }
 
-    /// The second at which it ended.
+    /// Returns the second at which it ended.
     fn end(&self) -> i64 {
         let duration = i64::from(self.judged.record.duration_sec);
         self.started().saturating_add(duration)
     }
 }
 
-/// A call that was not known before.
+/// Weighs a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
@@ -136,7 +136,7 @@ fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     }
 }
 
-/// How often this customer has called in vain since somebody talked with them.
+/// Counts the calls in vain of this customer since somebody talked with them; 0 where nobody waits.
 pub(crate) fn tries(db: &Db, phone: &str) -> Result<u64, Error> {
     let tries = db.first_value("SELECT tries FROM missed WHERE phone = ?1", [phone])?;
     Ok(tries.unwrap_or(0))
@@ -149,14 +149,14 @@ fn gone(db: &Db, phone: &str) -> Result<(), Error> {
 /// A kept call, as far as it counts here.
 struct Weighed {
     started: i64,
-    /// When a talk ended; `None` of a call that was missed.
+    /// Second at which a talk ended; `None` of a call that was missed.
     talked_until: Option<i64>,
     pbx: String,
     trunk: String,
     lead: Option<i64>,
 }
 
-/// Weighs all kept calls of a number: one of them came late, or is told otherwise now.
+/// Weighs all kept calls of a number: one of them came late, or has other facts now.
 pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     let oldest = now.minus(WAITS_MAX).floor_seconds().get();
     let calls: Vec<Weighed> = db.query_all(
@@ -224,8 +224,8 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     )
 }
 
-/// Who waits for a call back, longest waiting first, a page at a time after `after`; with `since`
-/// only those who tried at that second or later.
+/// Reads the customers who wait for a call back, longest waiting first, a page at a time after
+/// `after`; with `since` only those who tried at that second or later.
 pub fn missed_waiting(
     db: &Db,
     since: Option<i64>,
@@ -255,7 +255,7 @@ pub fn missed_waiting(
     )
 }
 
-/// How many wait, by the trunk of their last try.
+/// Counts the customers who wait, by the trunk of their last try.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed GROUP BY trunk";
     db.query_all(text, [], |row| Ok((row.get(0)?, row.get(1)?)))

@@ -29,7 +29,7 @@ pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     )
 }
 
-/// How many calls are open, of every PBX together.
+/// Counts the open calls of every PBX together.
 pub fn open_call_count(db: &Db) -> Result<u64, Error> {
     db.value("SELECT count(*) FROM open_calls", [])
 }

@@ -7,7 +7,7 @@ use crate::{Db, Error, Left, Letter, Notice, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_model::Reason;
 
-/// Tells those who watch of a letter, and queues its notice in the transaction that made it.
+/// Reports a letter to those who watch, and queues its notice in the transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     store.tally.letter(id);
     if !store.settings.notices {
@@ -24,7 +24,7 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     add_notice(store, &message_id, &body, reason, state, letter.since)
 }
 
-/// The letter as it is before a step that may end it; `None` where nobody is to be told.
+/// Reads the letter as it is before a step that may end it; `None` where no notices are sent.
 pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
     match store.settings.notices {
         true => letters::letter(store, id),
@@ -55,7 +55,7 @@ pub(crate) fn queue_leave(
     )
 }
 
-/// The same of a call that left some time ago, and has now reached the journal.
+/// Queues the notice of a call that left some time ago, and has now reached the journal.
 pub(crate) fn queue_journaled(
     store: &Store,
     id: RowId,
@@ -113,7 +113,7 @@ fn add_notice(
     )
 }
 
-/// The outbox, oldest first.
+/// Reads the notices that are to be sent, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     db.query_all(
         "SELECT id, message_id, body, nullif(reason, ''), uuid, linkedid, trunk, state, at

@@ -8,8 +8,8 @@ use callbridge_formats::message::Outcomes;
 /// for a state made anew finds those calls in the journal.
 const OUTCOMES_MAX: i64 = 100_000;
 
-/// A call came to its end here: the stream is told, where there is one. What the stream has told is
-/// in it.
+/// Queues the outcome of a call that came to its end here for the stream, where there is one. An
+/// outcome that came by the stream is in it already.
 pub(crate) fn queue_outcome(
     store: &Store,
     row: RowId,
@@ -38,8 +38,8 @@ pub(crate) fn queue_outcome(
     )
 }
 
-/// The oldest outcomes that the stream is to be told, at most `limit`, and the place of their
-/// last one in the outbox; `None` where it is empty.
+/// The oldest outcomes that are to go into the stream, at most `limit`, and the place of their last
+/// one in the outbox; `None` where it is empty.
 pub fn outcomes(db: &Db, limit: usize) -> Result<Option<(Outcomes, i64)>, Error> {
     let (mut outcomes, mut through) = (Outcomes::default(), None);
     db.query_all::<_, ()>(

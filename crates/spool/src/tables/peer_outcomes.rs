@@ -1,13 +1,13 @@
 //! Calls that another sender may have settled, and the outcomes that the stream is to be told.
 //!
 //! A possibly sent call is ready and held back: its `not_before` is `HELD`, which no index of calls
-//! to be sent knows, and its row stands in `possibly_sent` until it is ready no more. It is of a
+//! to be sent knows, and its row stands in the table `remade` until it is ready no more. It is of a
 //! round of looking, the next one where a round is under way. Of the rounds before, and of the one
 //! under way those that began at `SearchProgress::since` or later, all have been looked for, and go
 //! out newest first.
 //!
 //! Letters and parked calls of such a stream may have been sent as well, with what a person or the
-//! directory knew then. They are looked for with the others, and leave `possibly_sent` when they
+//! directory knew then. They are looked for with the others, and leave `remade` when they
 //! were, or as soon as they are no letter any more.
 
 use super::{deliveries, meta, step};
@@ -46,7 +46,7 @@ pub(crate) fn apply(store: &mut Store, outcome: &PeerOutcome) -> Result<(), Erro
     }
 }
 
-/// How far the looking has come.
+/// Progress of the search for possibly sent calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SearchProgress {
     round: i64,
@@ -57,7 +57,8 @@ struct SearchProgress {
 impl SearchProgress {
     const NOTHING: i64 = i64::MAX;
 
-    /// What cannot be read is nothing: all are looked for, perhaps once more.
+    /// Reads the progress. A text that cannot be read is taken for none: all calls are searched
+    /// for, perhaps once more.
     fn read(db: &Db) -> Result<Self, Error> {
         let text = meta::meta(db, SEARCH_PROGRESS)?.unwrap_or_default();
         let mut numbers = text.split(' ').map(|it| it.parse().ok());
@@ -68,7 +69,7 @@ impl SearchProgress {
         })
     }
 
-    /// The round of what comes now.
+    /// Returns the round of what comes now.
     fn coming(self) -> i64 {
         self.round + i64::from(self.since != Self::NOTHING)
     }
@@ -96,7 +97,8 @@ fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<(), Error> {
     Ok(())
 }
 
-/// As many as are ready: another sender ends, which is rare, and its outcomes stood in the stream.
+/// Holds back all calls that are ready: another sender ends, which is rare, and its outcomes stood
+/// in the stream.
 fn all_possibly_sent(store: &mut Store) -> Result<(), Error> {
     let round = SearchProgress::read(store)?.coming();
     store.execute("UPDATE remade SET round = ?1", [round])?;
@@ -157,7 +159,7 @@ fn settle(store: &mut Store, settlement: &Settlement) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether it was news.
+/// Settles one call; returns 1 where that was news, else 0.
 fn settle_one(
     store: &mut Store,
     uuid: Uuid,
@@ -255,7 +257,7 @@ fn set_generation(db: &Db, row: RowId, generation: u32) -> Result<(), Error> {
     )
 }
 
-/// Possibly sent calls that wait.
+/// Reads the figures of possibly sent calls, and the newest that may be sent.
 pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
     let named = |name: &str| {
         let count = store.tally.named.get(name).copied();

@@ -15,7 +15,7 @@ pub(crate) fn set_position(
     )
 }
 
-/// How far a source is read; `None` for one never read.
+/// Reads the progress of a source; `None` for one never read.
 pub fn position(db: &Db, source: &str) -> Result<Option<serde_json::Value>, Error> {
     let text =
         db.first_value::<String>("SELECT position FROM positions WHERE source = ?1", [source])?;

@@ -8,9 +8,9 @@ use callbridge_call::EventTime;
 
 /// Rows a purge takes at most: some milliseconds.
 const CALLS_MAX: u32 = 500;
-/// Tombstones a purge looks at.
+/// Tombstones that one purge reads.
 const TOMBSTONES_MAX: i64 = 2_000;
-/// No PBX's name comes after it.
+/// Name that comes after every PBX's.
 const BEHIND_ALL: &str = "\u{10ffff}";
 /// Pages that may lie empty in the file, to be used again.
 const FREE_PAGES_MAX: i64 = 4_096;

@@ -178,9 +178,9 @@ CREATE TABLE deliveries (
 CREATE UNIQUE INDEX deliveries_pair ON deliveries(event, installation);
 ";
 
-/// The directory of leads (`people::directory`). A phone is the number of its digits; 0 stands for
-/// a slot that is told to be empty. Slots: the contact's id, 0 the snapshot's `phone`, -1 contacts
-/// without ids. All times are seconds, as the CRM told them.
+/// The directory of leads (`callbridge_leads::directory`). A phone is the number of its digits; 0
+/// stands for a slot that is reported empty. Slots: the contact's id, 0 the snapshot's `phone`, -1
+/// contacts without ids. All times are seconds, as the CRM gave them.
 const DIRECTORY: &str = "
 CREATE TABLE directory_leads (
     lead INTEGER PRIMARY KEY,
@@ -325,8 +325,8 @@ BEGIN
 END;
 ";
 
-/// What the publisher of a message wrote around it, for reading it again; and how many bytes are
-/// kept of all that could not be read.
+/// Properties that its publisher gave a message, for reading it again; and how many bytes are kept
+/// of all that could not be read.
 const PUBLISHED: &str = "
 ALTER TABLE unreadable ADD COLUMN user TEXT;
 ALTER TABLE unreadable ADD COLUMN content_type TEXT;
@@ -342,8 +342,8 @@ BEGIN
 END;
 ";
 
-/// How often a call that was journaled was taken in again: who tells of an earlier time tells
-/// nothing. And turns of the PBXs among the calls that are ready.
+/// Times a call that was journaled was taken in again: news of an earlier time says nothing. And
+/// turns of the PBXs among the calls that are ready.
 const GENERATIONS: &str = "
 ALTER TABLE calls ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE outcomes ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
@@ -352,9 +352,9 @@ CREATE INDEX calls_turn ON calls(live, json_extract(record, '$.pbx'), id)
     WHERE state = 'ready' AND not_before = 0;
 ";
 
-/// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;
-/// customers who called in vain; what each trunk took. Who waits is found among the calls that an
-/// older version kept.
+/// Acts of people, and customers whom they are to call: leads given to numbers by hand, acts on
+/// letters; customers who called in vain; what each trunk took. Those who wait are found among the
+/// calls that an older version kept.
 const PEOPLE: &str = "
 ALTER TABLE calls ADD COLUMN acts TEXT;         -- [{at, who, what}]; NULL: none
 CREATE TABLE given_leads (
@@ -419,7 +419,7 @@ UPDATE missed SET (pbx, trunk, lead) = (
         AND calls.phone = missed.phone AND started = missed.last_at LIMIT 1);
 ";
 
-/// What became of calls whose rows are purged: a short row each, for the audit.
+/// Outcomes of calls whose rows are purged: a short row each, for the audit.
 const SUMMARIES: &str = "
 CREATE TABLE summaries (
     pbx TEXT NOT NULL,
@@ -432,8 +432,8 @@ CREATE TABLE summaries (
 CREATE INDEX summaries_started ON summaries(started);
 ";
 
-/// How much is kept of what each login of a broker published and nobody could read, and how many of
-/// its messages found no room. The name is empty where none stands with a message.
+/// Room that each login of a broker has filled with what it published and nobody could read, and
+/// how many of its messages found none. The name is empty where none stands with a message.
 const LOGINS: &str = "
 CREATE TABLE unreadable_logins (
     login TEXT PRIMARY KEY,
@@ -458,7 +458,7 @@ BEGIN
 END;
 ";
 
-/// What people know a lead by, each fact with its second and its rank within that.
+/// Facts that people know a lead by, each with its second and its rank within that.
 const PROFILES: &str = "
 ALTER TABLE directory_leads ADD COLUMN name_at INTEGER;
 ALTER TABLE directory_leads ADD COLUMN name_rank INTEGER;
@@ -475,18 +475,18 @@ ALTER TABLE directory_phones ADD COLUMN name_rank INTEGER;
 ALTER TABLE directory_phones ADD COLUMN name TEXT;
 ";
 
-/// What a file turned out to be.
+/// Kind of database that a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing was in it: it has all tables now.
+    /// Nothing is in it: `migrate` makes all tables.
     New,
-    /// Of this schema already.
+    /// The file has this schema already.
     Current,
-    /// Of that older schema; it has been brought up to date.
+    /// The file has that older schema: `inspect` leaves it, `migrate` brings it up to date.
     Migrated(i64),
-    /// Of that newer schema; nothing was touched.
+    /// The file has that newer schema; nothing was touched.
     Newer(i64),
-    /// Another program's; nothing was touched.
+    /// The file is another program's; nothing was touched.
     Foreign,
 }
 

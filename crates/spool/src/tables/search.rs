@@ -10,12 +10,12 @@ const DIGITS_MIN: usize = 4;
 /// Calls that are named when several may be meant.
 const NAMED_MAX: u8 = 20;
 
-/// What an id leads to.
+/// Result of a search for a call.
 #[derive(Debug)]
 pub enum Search {
-    /// To nothing.
+    /// No stored call has the id.
     None,
-    /// To this call.
+    /// One stored call alone has the id, or a uuid that begins so.
     One(Box<Row>),
     /// The uuids of several begin so; twenty of them at most.
     Several(Vec<CallUuid>),

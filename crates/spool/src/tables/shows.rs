@@ -16,7 +16,7 @@ use callbridge_leads::lead_request::{FieldWrite, RequestKind};
 use callbridge_model::{CallRecord, LeadId};
 use std::time::Duration;
 
-/// What a lead shows is remembered for so long after its newest call: an older one is not shown.
+/// Time after its newest call for which a lead's values are remembered: an older call is not shown.
 const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Leads remembered; of more, those whose newest call is longest ago are forgotten.
 const LEADS_MAX: i64 = 50_000;
@@ -35,14 +35,14 @@ pub(crate) const WRITTEN: &str = "lead_fields_written";
 /// Counter: values of fields that cannot be written.
 pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
-/// How the fields of `--lead-field` stand.
+/// Condition of the fields of `--lead-field`, for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadFields {
     /// Each with what the CRM's catalogue says of it; `None` before it was read.
     pub fields: Vec<(Name, FieldId, Option<Fit>)>,
-    /// Leads that wait to show something.
+    /// Leads with values to be written, or a write under way.
     pub waiting: u64,
-    /// Nothing is written for a while, and why.
+    /// Reason why nothing is written for a while, and until when; `None` while it goes on.
     pub rests: Option<Rest>,
 }
 
@@ -87,7 +87,7 @@ fn shown_floor(db: &Db, at: EventTime) -> Result<i64, Error> {
     Ok(floor.unwrap_or(i64::MIN).max(kept))
 }
 
-/// What a lead is to show.
+/// Reads what a lead is to show; `None` where nothing is remembered of it.
 pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text =
         db.first_value::<String>("SELECT shows FROM lead_shows WHERE lead = ?1", [lead.get()])?;
@@ -119,7 +119,7 @@ pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, Ev
     Ok(next.flatten())
 }
 
-/// The accepted write of a lead.
+/// Reads the accepted write of a lead; `None` without one.
 pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
     let write = shows(db, lead)?.and_then(|shows| shows.request);
     Ok(write.and_then(|write| {
@@ -132,7 +132,7 @@ pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Err
     }))
 }
 
-/// What a request would write for this lead now; without items where nothing is left to write.
+/// Makes the write that is due for this lead now; without items where nothing is left to write.
 pub fn field_write(
     store: &Store,
     lead: LeadId,
@@ -154,7 +154,8 @@ pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
     Ok(meta::remembered(db, REFUSED)?.unwrap_or_default())
 }
 
-/// These items of a lead were refused: their fields are left out for a while, and said.
+/// Notes that these items of a lead were refused: their fields are left out for a while, which the
+/// log says.
 pub(crate) fn refused(
     store: &mut Store,
     lead: LeadId,
@@ -180,7 +181,7 @@ pub(crate) fn refused(
     meta::remember(store, REFUSED, &all)
 }
 
-/// The CRM took these items.
+/// Notes that the CRM took these items.
 pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
     match all.taken(items) {
@@ -189,7 +190,7 @@ pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> 
     }
 }
 
-/// What is known of each field of `--lead-field`; nothing before the catalogue was read.
+/// Judges each field of `--lead-field`; `None` before the catalogue was read.
 fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     let (catalogue, refused) = (catalogue(store)?, refused_fields(store)?);
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
@@ -209,7 +210,7 @@ pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
     meta::remembered(db, CATALOGUE)
 }
 
-/// How the fields of `--lead-field` stand; `None` without it.
+/// Returns the condition of the fields of `--lead-field`; `None` without it.
 pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, Error> {
     if store.settings.shows.is_none() {
         return Ok(None);

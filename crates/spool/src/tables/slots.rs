@@ -6,7 +6,7 @@ use crate::{Db, Error, SlotRow, Store};
 use callbridge_model::TokenFingerprint;
 use std::time::Duration;
 
-/// 292 years fit.
+/// Nanoseconds as they are stored: 292 years fit.
 fn nanos(since_boot: Duration) -> i64 {
     i64::try_from(since_boot.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -12,12 +12,12 @@ use rusqlite::params;
 /// The setting that names the PBX of which a call was sent last: the next one has the next turn.
 pub(super) const HAD_TURN: &str = "sender.had_turn";
 
-/// A person has to look at it, or it waits for its lead.
+/// Returns `true` for the two states of letters: a person has to decide, or the lead is awaited.
 const fn is_letter(state: State) -> bool {
     matches!(state, State::Dead | State::Parked)
 }
 
-/// How a letter leaves by a step that leads there.
+/// Returns the way in which a letter leaves by a step that leads there.
 const fn left_by(step: &Step, to: State) -> Left {
     match (to, step) {
         (State::Journaled, _) => Left::Journaled,
@@ -136,7 +136,7 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
     outbox::queue_notice(store, row)
 }
 
-/// The next PBX has the next turn.
+/// Notes whose turn it was: the next PBX has the next turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
     let pbx: Option<String> = db.value(
         "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1",

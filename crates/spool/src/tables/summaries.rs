@@ -43,16 +43,16 @@ pub(crate) fn keep_counted(
     )
 }
 
-/// What is remembered of a call.
+/// Row that outlives a purged call.
 pub(crate) struct SummaryRow {
-    /// `None`: it was counted only.
+    /// State in which it ended; `None`: it was counted only.
     pub(crate) state: Option<State>,
     pub(crate) uuid: Option<CallUuid>,
-    /// Seconds.
+    /// Start of the call, in epoch seconds.
     pub(crate) started: i64,
 }
 
-/// What became of a call, by its own id.
+/// Reads the summary of a call by its own id.
 pub(crate) fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
     db.query_first(
         "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2",

@@ -7,14 +7,14 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Outcome;
 use std::time::Duration;
 
-/// Every zone's day begins with one of these.
+/// Seconds of a quarter of an hour: every zone's day begins with one of these.
 const QUARTER: i64 = 900;
-/// Quarters are kept for so long.
+/// Time for which quarters are kept.
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Rows that a purge takes at most.
 const PURGED_MAX: u32 = 500;
 
-/// A call that was not known before.
+/// Counts a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
@@ -39,8 +39,8 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     )
 }
 
-/// What each trunk took since `from`, which counts by whole quarters of an hour, and ever; without
-/// a name the calls between extensions.
+/// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever; without a
+/// name the calls between extensions.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     db.query_all(
         "SELECT t.pbx, t.trunk, t.calls, t.last_at, ifnull(sum(q.calls), 0),

@@ -10,11 +10,11 @@ use callbridge_model::{CallRecord, EmployeeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Under which name they are kept.
+/// Name of the setting that keeps them.
 pub(crate) const KEY: &str = "employees.unknown";
 /// Employees kept; lists that are wrong in more rows say it with these.
 const KEPT: usize = 100;
-/// Newest calls whose extensions are told.
+/// Newest calls whose extensions are returned.
 const CALLS: u32 = 500;
 
 /// An employee whom the CRM does not know, as it is stored.
@@ -25,11 +25,11 @@ pub struct UnknownEmployee {
     pub extension: Option<String>,
     /// Calls that FAILED for it.
     pub calls: u64,
-    /// When the first of them was found so, in epoch seconds.
+    /// Second of the epoch at which the first of them was found so.
     pub since: i64,
 }
 
-/// By the CRM's id.
+/// Unknown employees by the CRM's id.
 pub(crate) type UnknownEmployees = BTreeMap<i64, UnknownEmployee>;
 
 /// Employees whom the CRM does not know, by their ids.

@@ -8,10 +8,11 @@ use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
 
-/// How many were counted alone: as many are kept as may be.
+/// Counter: messages that were counted alone, because as many are kept as may be.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-/// What came from where, and why it cannot be read; `by` is `None` of a line of the PBX itself.
+/// Keeps bytes of a source, with the reason why they cannot be read; `by` is `None` of a line of
+/// the PBX itself.
 pub(crate) fn keep_unreadable(
     store: &mut Store,
     (source, pbx, why): (&str, &str, &str),

@@ -48,7 +48,7 @@ fn gives_way(db: &Db) -> Result<bool, Error> {
     Ok(gone > 0)
 }
 
-/// How many are kept.
+/// Counts the events that are kept.
 pub fn waiting(db: &Db) -> Result<u64, Error> {
     db.value(
         "SELECT events FROM waiting_deliveries_size WHERE one = 1",

@@ -38,7 +38,7 @@ fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
     })
 }
 
-/// What could be requested now, and when there will be more.
+/// Returns what could be requested now, and when there will be more.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
     let mut head = WorkQueue {
@@ -76,9 +76,9 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     Ok(head)
 }
 
-/// What a reconciliation looks for: submitted calls that no two reconciliations have missed, the
-/// one accepted first at the front; and those that this token cannot poll, however often they were
-/// missed.
+/// Returns the calls that a reconciliation looks for: submitted calls that no two reconciliations
+/// have missed, the one accepted first at the front; and those that this token cannot poll, however
+/// often they were missed.
 pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
@@ -108,8 +108,8 @@ fn ready_call(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReadyCall> {
     })
 }
 
-/// Of those that were never held back the first of the PBX whose turn it is; or the first that was
-/// held back long enough, where that has the lower id.
+/// Returns the first of the PBX whose turn it is, of calls that were never held back; or the first
+/// that was held back long enough, where that has the lower id.
 fn next_ready(
     db: &Db,
     live: bool,
@@ -256,7 +256,8 @@ fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
     Ok(next.map(EventTime::from_micros))
 }
 
-/// What is held beyond this moment was written before the clock was set back.
+/// Returns the latest moment that anything can be held to: what lies beyond was written before the
+/// clock was set back.
 fn latest(now: EventTime) -> i64 {
     now.plus(HELD_MAX).micros()
 }
