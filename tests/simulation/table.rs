@@ -290,10 +290,10 @@ fn what_fails_alone_is_told_alone_and_others_do_its_work() {
                 world.finish(call(n, world.now.wall, 4001, false));
             }
             world.run_for(2 * MINUTE);
-            let sweeps = "sweeps are off: calls are asked for one by one";
-            assert_eq!(told(&world), [("sweeps".to_owned(), sweeps.to_owned())]);
+            let pages = "pages of the CRM's journal are not read: calls are asked for one by one";
+            assert_eq!(told(&world), [("sweeps".to_owned(), pages.to_owned())]);
             assert_eq!(world.status().pause, None);
-            show("sweeps", sweeps, &world, before, after);
+            show("sweeps", pages, &world, before, after);
             recovers(&mut world);
         }
     }

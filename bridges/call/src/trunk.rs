@@ -89,14 +89,21 @@ impl TrunkEndpoint {
 
     /// Returns `true` when the channel called `name` is one of this trunk's.
     pub fn matches(&self, name: &str) -> bool {
+        self.end_in(name).is_some()
+    }
+
+    /// The bytes of a channel's name up to the last place where this endpoint can end in it; `None`
+    /// when the channel is none of this trunk's.
+    fn end_in(&self, name: &str) -> Option<usize> {
         let name = alive(name);
         if is_one_of(&PLUMBING, technology(name)) || is_pseudo(name) {
-            return false;
+            return None;
         }
         if self.pattern.contains('*') {
-            ends(name).any(|end| glob(&self.pattern, &name[..end]))
+            ends(name).rfind(|&end| glob(&self.pattern, &name[..end]))
         } else {
-            name.starts_with(&self.pattern) && goes_on(name, self.pattern.len())
+            let end = self.pattern.len();
+            (name.starts_with(&self.pattern) && goes_on(name, end)).then_some(end)
         }
     }
 }
@@ -146,10 +153,12 @@ impl Endpoints {
         Ok(Self(endpoints))
     }
 
-    /// The trunk that the channel called `name` belongs to: of several, the longest endpoint's.
+    /// The trunk that the channel called `name` belongs to: of several, the longest endpoint's, and
+    /// of equally long ones that of which more stands in the name.
     pub fn of(&self, name: &str) -> Option<&TrunkEndpoint> {
-        let matching = self.0.iter().filter(|endpoint| endpoint.matches(name));
-        matching.max_by_key(|endpoint| endpoint.pattern.chars().count())
+        let fits = self.0.iter().filter_map(|it| Some((it.end_in(name)?, it)));
+        let best = fits.max_by_key(|(end, it)| (it.pattern.chars().count(), *end));
+        best.map(|(_, it)| it)
     }
 
     /// The trunks, in the order given.
@@ -324,7 +333,7 @@ fn is_suffix(tech: &str, text: &str) -> bool {
 }
 
 /// Iterates over the offsets in the name at which an endpoint could end.
-fn ends(name: &str) -> impl Iterator<Item = usize> {
+fn ends(name: &str) -> impl DoubleEndedIterator<Item = usize> {
     (0..=name.len()).filter(|&end| name.is_char_boundary(end) && goes_on(name, end))
 }
 
@@ -456,6 +465,19 @@ mod tests {
         assert_eq!(trunk("Dongle/MTS-0100000151").as_deref(), Some("mts"));
         assert_eq!(trunk("Dongle/LIFE-0100000151").as_deref(), Some("rest"));
         assert_eq!(trunk("PJSIP/101-00000050"), None);
+    }
+
+    #[test]
+    fn of_equally_long_endpoints_that_end_at_two_places_of_a_name_the_later_one_wins() {
+        let a = TrunkEndpoint::new("a", "PJSIP/*-a");
+        let b = TrunkEndpoint::new("b", "PJSIP/*-b");
+        for both in [[a.clone(), b.clone()], [b, a]] {
+            let endpoints = Endpoints::new(both.to_vec()).expect("no conflict");
+            let of = |name| endpoints.of(name).map(TrunkEndpoint::trunk);
+            assert_eq!(of("PJSIP/x-a/y-b-00000001"), Some("b"));
+            assert_eq!(of("PJSIP/y-b/x-a-00000001"), Some("a"));
+            assert_eq!(of("PJSIP/x-a-00000001"), Some("a"));
+        }
     }
 
     #[test]

@@ -158,7 +158,9 @@ pub fn taken(token: &Token) -> Option<bool> {
 pub const fn instead(part: Part, other_works: bool) -> &'static str {
     match (part, other_works) {
         (Part::Polls, true) => "pages of the CRM's journal are read instead",
-        (Part::Reconciliation, true) => "sweeps are off: calls are asked for one by one",
+        (Part::Reconciliation, true) => {
+            "pages of the CRM's journal are not read: calls are asked for one by one"
+        }
         (Part::Polls | Part::Reconciliation, false) => {
             "calls are taken, and whether they are journaled is asked later"
         }
