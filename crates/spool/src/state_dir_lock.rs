@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 enum Found {
     Here,
     Deleted,
-    PeerOutcome,
+    Moved,
     Another,
 }
 
@@ -69,7 +69,7 @@ impl StateDir {
             },
             Ok(_) => Found::Another,
             Err(_) if ours.nlink() == 0 => Found::Deleted,
-            Err(_) => Found::PeerOutcome,
+            Err(_) => Found::Moved,
         }
     }
 
@@ -82,7 +82,7 @@ impl StateDir {
         let why = match self.check() {
             Found::Here => return self.keep_lock().map(|()| None),
             Found::Deleted => return self.make_anew(store).map(Some),
-            Found::PeerOutcome => "it was moved",
+            Found::Moved => "it was moved",
             Found::Another => "another file is there",
         };
         let path = self.file.clone();

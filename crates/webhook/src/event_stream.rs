@@ -139,7 +139,7 @@ impl EventPublisher {
     /// any more. Those whose confirms it owes get the error that it was lost.
     async fn serve(&mut self, line: &ConfirmedLine) -> Option<String> {
         let mut under_way = FuturesUnordered::new();
-        let mut look = interval(CHECK_EVERY);
+        let mut ticks = interval(CHECK_EVERY);
         let (stream, user) = (&self.stream, &self.login.broker.user);
         loop {
             tokio::select! {
@@ -151,7 +151,7 @@ impl EventPublisher {
                         return Some(words);
                     }
                 }
-                _ = look.tick() => {}
+                _ = ticks.tick() => {}
             }
             if !line.is_open() {
                 return Some(LOST.to_owned());

@@ -155,12 +155,12 @@ impl Secrets {
     /// Looks at the files until it is dropped. A change is believed when it is seen twice: a file
     /// may be being written.
     pub async fn keep(self: Arc<Self>) {
-        let mut look = tokio::time::interval(CHECK_EVERY);
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut texts = Texts::default();
         let (mut used, mut seen) = (None, None);
         let mut reported = String::new();
         loop {
-            look.tick().await;
+            ticks.tick().await;
             let (places, before) = (self.places.clone(), texts.clone());
             let reading = tokio::task::spawn_blocking(move || places.read(&before));
             let Ok((read, faults)) = reading.await else {

@@ -79,7 +79,7 @@ impl Files {
     }
 }
 
-/// The certificates of the chain, the server's own first, after a look whether they and the key
+/// The certificates of the chain, the server's own first, after a check whether they and the key
 /// serve.
 ///
 /// # Errors
@@ -101,17 +101,17 @@ pub fn keep(
     let mut used = Files::read(&certificate)?;
     let (current, shown) = watch::channel(used.server(&certificate)?);
     let keeping = async move {
-        let mut look = tokio::time::interval(CHECK_EVERY);
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut reported = None;
         loop {
-            look.tick().await;
+            ticks.tick().await;
             let path = certificate.clone();
             let reading = tokio::task::spawn_blocking(move || Files::read(&path));
             let Ok(read) = reading.await else {
                 continue;
             };
             // Of a pair that is being written only one may be new: it does not fit, and the next
-            // look finds both.
+            // check finds both.
             let anew = read.and_then(|files| match files == used {
                 true => Ok(None),
                 false => Ok(Some((files.server(&certificate)?, files))),

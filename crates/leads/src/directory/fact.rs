@@ -6,7 +6,7 @@ use callbridge_model::LeadId;
 #[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(
     name(FactSource),
-    doc = "What told a fact, as it is stored: never change a number.",
+    doc = "The source of a fact, stored as its number: never change one.",
     derive(PartialOrd, Ord, strum::FromRepr)
 )]
 #[repr(i64)]
