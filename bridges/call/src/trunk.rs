@@ -11,7 +11,7 @@ mod line;
 
 use crate::timeline::{Role, TEXT_BYTES_MAX};
 use crate::units::{Extension, clip};
-pub use line::LineTraits;
+pub use line::{LineTraits, host_and_port};
 pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_outside, is_plumbing, party_of_line};
 
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,

@@ -1,8 +1,9 @@
 //! What a switch is, asked by `check` on a line of its own, and what of that does not fit the
 //! trunks. Nothing that is asked changes anything on the switch or shows a secret of it.
 
-use callbridge_call::trunk::glob;
+use callbridge_call::trunk::{glob, host_and_port};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 /// The questions, each answered in its turn.
 pub const QUESTIONS: [&str; 5] = [
@@ -344,17 +345,19 @@ fn unknown_address(
 ) -> Option<SwitchFinding> {
     let about = format!("endpoint address/{address}");
     let ip_of = |it: &str| {
-        let host = host_of(it).trim_matches(['[', ']']);
-        host.parse::<std::net::IpAddr>().ok()
+        let (host, port) = host_and_port(it);
+        let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+        host.parse::<IpAddr>().ok().filter(|_| is_port)
     };
-    let Some(ip) = ip_of(address) else {
+    let (wanted, _) = host_and_port(address);
+    if ip_of(address).is_none() && !wanted.contains('*') {
         let what = format!(
             "calls bear the IP address that they come from, and this is none: what comes in from \
              there is not of trunk {trunk}"
         );
         let todo = "give address/IP, as address/203.0.113.5";
         return Some(SwitchFinding::new(Weight::Fault, about, what, todo));
-    };
+    }
     let of_trunk = |name: &String| {
         let named = endpoints
             .iter()
@@ -364,8 +367,9 @@ fn unknown_address(
     let own = gateways.iter().filter(|(name, _)| of_trunk(name));
     let own: Vec<&str> = own.map(|(_, it)| it.address.as_str()).collect();
     // A name may stand for any address.
-    let known: Option<Vec<std::net::IpAddr>> = own.iter().map(|it| ip_of(it)).collect();
-    known.filter(|all| !all.is_empty() && !all.contains(&ip))?;
+    let known: Option<Vec<IpAddr>> = own.iter().map(|it| ip_of(it)).collect();
+    let is_meant = |ip: &IpAddr| Some(*ip) == ip_of(address) || glob(wanted, &ip.to_string());
+    known.filter(|all| !all.is_empty() && !all.iter().any(is_meant))?;
     let what = format!(
         "the gateways of trunk {trunk} have another address: {}",
         listed(own.iter())
@@ -396,7 +400,9 @@ fn untaken(
         let own = |endpoint: &String| match endpoint.split_once('/') {
             Some(("gateway", wanted)) => glob(wanted, name),
             Some(("profile", wanted)) => glob(wanted, &gateway.profile),
-            Some(("address", wanted)) => host_of(wanted) == host_of(&gateway.address),
+            Some(("address", wanted)) => {
+                glob(host_and_port(wanted).0, host_and_port(&gateway.address).0)
+            }
             Some(("context", _)) | None => false,
             Some(_) => glob(endpoint, &format!("sofia/{}", gateway.profile)),
         };
@@ -430,14 +436,6 @@ fn host(uri: &str) -> &str {
     let uri = uri.rsplit_once('@').map_or(uri, |(_, host)| host);
     let uri = uri.strip_prefix("sips:").unwrap_or(uri);
     uri.strip_prefix("sip:").unwrap_or(uri)
-}
-
-/// The host alone, of an address without brackets.
-fn host_of(address: &str) -> &str {
-    match address.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => host,
-        Some(_) | None => address,
-    }
 }
 
 #[cfg(test)]

@@ -87,14 +87,14 @@ impl LineTraits {
 
 /// Returns `true` when the address is the one meant: with a port, at that port.
 fn is_address(pattern: &str, address: &str) -> bool {
-    let (host, port) = split(address);
-    let (wanted, wanted_port) = split(pattern);
+    let (host, port) = host_and_port(address);
+    let (wanted, wanted_port) = host_and_port(pattern);
     let same = !host.is_empty() && glob(wanted, host);
     same && wanted_port.is_none_or(|wanted| wanted == port.unwrap_or(PORT))
 }
 
 /// Host and port of `203.0.113.5:5060`, `[2001:db8::5]:5060`, `2001:db8::5`.
-fn split(address: &str) -> (&str, Option<&str>) {
+pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = address.strip_prefix('[').and_then(|it| it.split_once(']')) {
         return (host, rest.strip_prefix(':'));
     }

@@ -102,6 +102,12 @@ fn an_address_that_is_none_or_another_than_the_gateways_and_a_line_of_asterisk_a
     let named = "Advice endpoint address/192.0.2.9: the gateways of trunk city have another \
                  address: 127.0.0.1:16000";
     assert!(other.iter().any(|it| it.starts_with(named)), "{other:?}");
+    assert_eq!(told("address/127.0.0.*|gateway/city"), [] as [&str; 0]);
+    let v6 = told("address/2001:db8::5");
+    assert!(
+        !v6.iter().any(|it| it.contains("and this is none")),
+        "{v6:?}"
+    );
     let asterisk = told("gateway/city|address/127.0.0.1|PJSIP/city");
     assert_eq!(asterisk.len(), 1, "{asterisk:?}");
     assert!(asterisk[0].starts_with("Fault endpoint PJSIP/city: PJSIP/… is how Asterisk"));
