@@ -5,6 +5,7 @@
 //! settles an hour that exists twice. Without a zone that epoch gives the distance from UTC: the
 //! first record of a channel begins when the channel was made.
 
+use crate::wall_clocks::WallClocks;
 use callbridge_call::{Cdr, EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -14,8 +15,6 @@ const QUARTER_HOUR_SEC: i64 = 900;
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
 /// A channel's first record begins within so many seconds of its unique id.
 const SLACK_SEC: i64 = 5;
-/// PBXs on one stream; beyond it the one heard of first is forgotten.
-const WALLS_MAX: usize = 64;
 /// No PBX of ours tells of calls before 2000: an epoch of 1970 says that there was none.
 const EARLIEST_SEC: i64 = 946_684_800;
 
@@ -24,20 +23,16 @@ const EARLIEST_SEC: i64 = 946_684_800;
 pub(crate) struct CdrClock {
     zone: Option<TimeZone>,
     /// Learned from the first records of channels.
-    walls: Vec<Wall>,
-    /// Index in `walls` of the PBX whose record is at hand.
-    wall: usize,
+    walls: WallClocks<Wall>,
     /// The channel of the last record: its next record tells no birth.
     last: String,
     /// Nothing told the zone of the record at hand.
     zoneless: bool,
 }
 
-/// The clock on the wall of one PBX: one stream may tell of several.
-#[derive(Clone, Debug)]
+/// The clock on the wall of one PBX.
+#[derive(Clone, Copy, Debug, Default)]
 struct Wall {
-    /// The server, and the system name that stands before its unique ids.
-    name: String,
     offset_sec: Option<i64>,
     /// Another offset that one record told of.
     other_sec: Option<i64>,
@@ -53,17 +48,18 @@ impl CdrClock {
     pub(crate) fn new(zone: Option<TimeZone>) -> Self {
         Self {
             zone,
-            walls: Vec::new(),
-            wall: 0,
-            last: String::new(),
-            zoneless: false,
+            ..Self::default()
         }
     }
 
     /// Places start, answer and end. A record without an end ends after its duration. `server`:
     /// whose record it is, where one stream tells of several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
-        self.face(server.unwrap_or_default(), &cdr.uniqueid);
+        // A record without an id is told by the same PBX as the one before it.
+        if !cdr.uniqueid.is_empty() || self.walls.at_hand().is_none() {
+            self.walls
+                .turn_to(server.unwrap_or_default(), &cdr.uniqueid);
+        }
         let born = UniqueId::epoch_in(&cdr.uniqueid).filter(|epoch| *epoch >= EARLIEST_SEC);
         let first = cdr.uniqueid != self.last.as_str();
         self.last.clear();
@@ -118,38 +114,16 @@ impl CdrClock {
             let ahead = Some(ahead).filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC)?;
             Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
         };
-        let wall = self.walls.get(self.wall);
+        let wall = self.walls.at_hand();
         let offset = wall.and_then(|wall| wall.offset_sec).or_else(hint);
         self.zoneless = offset.is_none();
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
     }
 
-    /// Turns to the clock of the PBX whose record is at hand; a record without an id is told by
-    /// the same as the one before it.
-    fn face(&mut self, server: &str, uniqueid: &str) {
-        if uniqueid.is_empty() && self.walls.get(self.wall).is_some() {
-            return;
-        }
-        let system = uniqueid.rsplit_once('-').map_or("", |(system, _)| system);
-        let name = format!("{server}\n{system}");
-        let known = self.walls.iter().position(|wall| wall.name == name);
-        if known.is_none() && self.walls.len() >= WALLS_MAX {
-            self.walls.remove(0);
-        }
-        self.wall = known.unwrap_or_else(|| {
-            self.walls.push(Wall {
-                name,
-                offset_sec: None,
-                other_sec: None,
-            });
-            self.walls.len() - 1
-        });
-    }
-
     /// Clocks are changed by an hour at most. A record that tells another distance may be a later
     /// one of its channel; two that tell the same are believed.
     fn learn(&mut self, offset: i64) {
-        let Some(wall) = self.walls.get_mut(self.wall) else {
+        let Some(wall) = self.walls.at_hand() else {
             return;
         };
         let near = |known: i64| [0, 1800, 3600].contains(&(known - offset).abs());

@@ -7,6 +7,7 @@
 //! each in a zone of its own: the distance is learned for each server and system name.
 
 use crate::local_time::{self, Written};
+use crate::wall_clocks::WallClocks;
 use callbridge_call::{EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -23,8 +24,6 @@ const SLACK_SEC: i64 = 2;
 const BIRTH_SEC: i64 = 60;
 /// Rows of one PBX are in order but for this.
 const SHUFFLED_SEC: i64 = 120;
-/// More PBXs than any one stream tells of.
-const PBXES_MAX: usize = 64;
 
 /// Knows how far each PBX's local time is from UTC, or learns it.
 #[derive(Clone, Debug, Default)]
@@ -33,16 +32,13 @@ pub(crate) struct CelClock {
     /// Times of which neither zone nor unique id tells anything are taken for UTC: in a file,
     /// intervals are right at least.
     guess: bool,
-    walls: Vec<Wall>,
+    walls: WallClocks<Wall>,
     server: String,
 }
 
-/// State learned about the wall clock of one PBX.
-#[derive(Clone, Debug, Default)]
+/// What is known of one PBX's clock on the wall.
+#[derive(Clone, Copy, Debug, Default)]
 struct Wall {
-    server: String,
-    /// The system name in its unique ids.
-    system: String,
     /// Learned from the last row of a channel that started.
     offset_sec: Option<i64>,
     /// The latest moment told, in seconds.
@@ -88,31 +84,14 @@ impl CelClock {
         let born = UniqueId::epoch_in(uniqueid);
         let row = RowIdentity { born, starts };
         let local = nearest(local, other, born);
-        let (system, _) = uniqueid.rsplit_once('-').unwrap_or_default();
-        let known = self.wall(system);
-        let wall = &mut self.walls[known];
+        self.walls.turn_to(&self.server, uniqueid);
+        let wall = self.walls.at_hand()?;
         let at = match &self.zone {
             Some(zone) => in_zone(zone, local, row, wall.latest),
             None => wall.by_unique_id(local, row, self.guess),
         }?;
         wall.latest = wall.latest.max(Some(at.floor_seconds().get()));
         Some(at)
-    }
-
-    /// Returns the index of the clock of the PBX with this system name; past the limit, the last
-    /// one's place is taken.
-    fn wall(&mut self, system: &str) -> usize {
-        let same = |wall: &Wall| wall.system == system && wall.server == self.server;
-        if let Some(known) = self.walls.iter().position(same) {
-            return known;
-        }
-        self.walls.truncate(PBXES_MAX - 1);
-        self.walls.push(Wall {
-            server: self.server.clone(),
-            system: system.to_owned(),
-            ..Wall::default()
-        });
-        self.walls.len() - 1
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `repair`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_columns`, `cel_csv` | channel event logging |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
+//! | `wall_clocks` | the clocks of the PBXs that one stream tells of |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
 //! | [`subscription_probe`] | whether a line that is let in hears calls |
@@ -41,6 +42,7 @@ mod repair;
 pub mod subscription_probe;
 pub mod survey;
 mod text;
+mod wall_clocks;
 
 pub use ami::is_banner;
 pub use cel_columns::{Columns, MissingColumn};

@@ -1,0 +1,43 @@
+//! The clocks on the walls of PBXs: one stream may tell of several, each in a zone of its own.
+
+/// More PBXs than any one stream tells of; past it the last one's place is taken.
+const PBXES_MAX: usize = 64;
+
+/// What is known of each PBX's clock, and whose record is at hand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WallClocks<T> {
+    known: Vec<WallClock<T>>,
+    at_hand: usize,
+}
+
+#[derive(Clone, Debug)]
+struct WallClock<T> {
+    server: String,
+    /// The system name that stands before its unique ids.
+    system: String,
+    shows: T,
+}
+
+impl<T: Default> WallClocks<T> {
+    /// Turns to the PBX whose server has told of the channel `uniqueid`.
+    pub(crate) fn turn_to(&mut self, server: &str, uniqueid: &str) {
+        let (system, _) = uniqueid.rsplit_once('-').unwrap_or_default();
+        let same = |clock: &WallClock<T>| clock.system == system && clock.server == server;
+        self.at_hand = self.known.iter().position(same).unwrap_or_else(|| {
+            self.known.truncate(PBXES_MAX - 1);
+            self.known.push(WallClock {
+                server: server.to_owned(),
+                system: system.to_owned(),
+                shows: T::default(),
+            });
+            self.known.len() - 1
+        });
+    }
+
+    /// What is known of the one at hand; `None` before the first.
+    pub(crate) fn at_hand(&mut self) -> Option<&mut T> {
+        self.known
+            .get_mut(self.at_hand)
+            .map(|clock| &mut clock.shows)
+    }
+}
