@@ -102,6 +102,7 @@ pub(crate) fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Err
             (part.0, new.judged.judged_at.micros(), message),
         )?;
         store.tally.shift(State::Dead, State::Discarded);
+        store.tally.moved(part);
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }

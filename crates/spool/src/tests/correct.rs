@@ -70,8 +70,18 @@ fn a_letter_that_proves_to_be_a_part_of_another_call_is_given_up() {
     let mut whole = journal(7);
     whole.judged.record.uuid = Some(CallUuid(uuid::Uuid::from_u128(77)));
     whole.call.also_known_as.push(part.call.linkedid.clone());
+    let seen = store.moves_so_far();
     let done = finish(&mut store, &whole);
     assert!(matches!(done, Done::New(_)), "{done:?}");
     let books = store.books();
     assert_eq!((books.ready, books.dead, books.discarded), (1, 0, 1));
+    let (moved, _) = tables::listed::moved_since(&store, seen, 10)
+        .expect("readable")
+        .expect("remembered");
+    let states: Vec<_> = moved.iter().filter_map(|call| call.state).collect();
+    assert_eq!(
+        states,
+        [State::Discarded, State::Ready],
+        "who follows sees both"
+    );
 }
