@@ -49,7 +49,8 @@ impl LeftSlots {
     }
 
     fn write(&self, slots: &[SlotRow]) -> io::Result<()> {
-        let new = self.0.with_extension(std::process::id().to_string());
+        // What a check that was killed has left must be in nobody's way: numbers of processes come again.
+        let new = self.0.with_extension(uuid::Uuid::new_v4().to_string());
         let mut how = OpenOptions::new();
         let mut file = how.create_new(true).write(true).mode(0o644).open(&new)?;
         file.write_all(&serde_json::to_vec(slots)?)?;
@@ -123,5 +124,21 @@ pub async fn adopt(state: &Path, spool: &Handle) -> Result<Vec<LeftSlots>, Error
 pub fn remove(left: &[LeftSlots]) {
     for place in left {
         let _ = std::fs::remove_file(&place.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_check_that_was_killed_has_left_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        let place = LeftSlots::of(&state, folder.path()).expect("a place");
+        let half = place.0.with_extension(std::process::id().to_string());
+        std::fs::write(half, "[").expect("written");
+        place.write(&[]).expect("written");
+        assert!(place.0.exists());
     }
 }

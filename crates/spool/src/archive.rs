@@ -101,7 +101,8 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn make(dir: &Path, name: &str) -> Result<(Self, File), Error> {
-        let path = dir.join(format!(".{name}.{}", std::process::id()));
+        // What one that was killed has left must be in nobody's way: numbers of processes come again.
+        let path = dir.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
         let how = how.create_new(true).write(true).mode(0o600);
         let file = plain_file::open(&path, how).map_err(|error| not_writable(&path, &error))?;

@@ -42,6 +42,18 @@ async fn archive(folder: &Path) -> PathBuf {
     path
 }
 
+/// In a container every command has the same number: an export that was killed must not be in the
+/// way of the next.
+#[tokio::test]
+async fn what_an_export_that_was_killed_has_left_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = archive(folder.path()).await;
+    let left = format!(".export.db.{}", std::process::id());
+    std::fs::write(folder.path().join("state").join(left), "half").expect("written");
+    std::fs::remove_file(&path).expect("removed");
+    exported(&folder.path().join("state"), &path).expect("exported");
+}
+
 #[tokio::test]
 async fn a_state_exported_while_it_is_open_comes_back_whole_and_for_its_owner_alone() {
     let folder = tempfile::tempdir().expect("a folder");
