@@ -5,9 +5,9 @@ use super::lead::{self, id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
 use callbridge_crm::lenient;
 use callbridge_formats::message::webhook::CallEcho;
-use callbridge_leads::directory::{FirstPhone, LeadNews};
-use callbridge_model::{CallUuid, Country, LeadId};
-use callbridge_spool::ForeignCall;
+use callbridge_leads::directory::FirstPhone;
+use callbridge_model::{CallUuid, Country};
+use callbridge_spool::{ForeignCall, WebhookEvent};
 use serde_json::Value;
 
 /// The keys of the envelope that we read.
@@ -60,20 +60,11 @@ pub struct Event {
 /// Content of an event, as far as it concerns us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A call that may be ours is in the journal.
-    Completed {
-        /// Uuid of the call, without the prefix `oapi-`.
-        uuid: CallUuid,
-        /// The leads that it was put down to.
-        leads: Vec<LeadId>,
-        /// Fields of the call as the journal shows them.
-        shown: Box<CallEcho>,
-    },
+    /// A call that may be ours is in the journal, or something happened to a lead.
+    News(WebhookEvent),
     /// A call that another provider has journaled.
     Foreign(ForeignCall),
-    /// A change of a lead, for the directory.
-    Lead(Box<LeadNews>),
-    /// An event that changes nothing here, with the reason.
+    /// Nothing for us.
     Nothing(Why),
 }
 
@@ -129,7 +120,7 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
             "CALL_COMPLETED" => completed(&json["call"], country).unwrap_or_else(What::Nothing),
             OTHER => What::Nothing(Why::Unknown),
             _ => match lead::news(kind, &json, at, country) {
-                Some(news) => What::Lead(Box::new(news)),
+                Some(news) => What::News(WebhookEvent::Learn(Box::new(news))),
                 None => What::Nothing(Why::Incomplete),
             },
         },
@@ -157,11 +148,11 @@ fn completed(call: &Value, country: Option<Country>) -> Result<What, Why> {
     let uuid = uuid.ok_or(Why::Foreign)?;
     let leads = call["leadIds"].as_array().map_or(&[][..], Vec::as_slice);
     let leads = leads.iter().take(LEADS_MAX).filter_map(lead_id).collect();
-    Ok(What::Completed {
+    Ok(What::News(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
         leads,
-        shown: Box::new(shown(call)),
-    })
+        shown: Some(Box::new(shown(call))),
+    }))
 }
 
 /// A call of another provider, where number and start say which it is.
@@ -198,6 +189,7 @@ fn shown(call: &Value) -> CallEcho {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_model::LeadId;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -224,18 +216,22 @@ mod tests {
             .what
     }
 
-    fn ours() -> What {
-        What::Completed {
+    fn own_lead() -> Vec<LeadId> {
+        LeadId::new(4001).into_iter().collect()
+    }
+
+    fn ours(leads: Vec<LeadId>) -> What {
+        What::News(WebhookEvent::Completed {
             uuid: CallUuid(UUID.parse().expect("a uuid")),
-            leads: LeadId::new(4001).into_iter().collect(),
-            shown: Box::new(CallEcho {
+            leads,
+            shown: Some(Box::new(CallEcho {
                 direction: Some("INBOUND".to_owned()),
                 answered: Some(true),
                 started_at: Some(1_795_151_317),
                 has_phone: true,
                 ..CallEcho::default()
-            }),
-        }
+            })),
+        })
     }
 
     #[test]
@@ -249,13 +245,9 @@ mod tests {
             json!({"leadIds": ["4001"]}),
             json!({"leadIds": [4001, null, {}, -3], "record": {"url": "https://x"}}),
         ] {
-            assert_eq!(what_of(&call(same.clone())), ours(), "{same}");
+            assert_eq!(what_of(&call(same.clone())), ours(own_lead()), "{same}");
         }
-        let What::Completed { uuid, shown, .. } = ours() else {
-            panic!("a call")
-        };
-        let leads = Vec::new();
-        let nowhere = What::Completed { uuid, leads, shown };
+        let nowhere = ours(Vec::new());
         assert_eq!(what_of(&call(json!({"leadIds": null}))), nowhere);
     }
 
@@ -266,7 +258,7 @@ mod tests {
             "employeeId": 501, "clientPhone": "", "direction": null, "answered": "yes",
             "startedAt": 1_795_151_317_000_i64,
         });
-        let What::Completed { shown, .. } = what_of(&call(told)) else {
+        let What::News(WebhookEvent::Completed { shown, .. }) = what_of(&call(told)) else {
             panic!("a call")
         };
         let expected = CallEcho {
@@ -276,7 +268,7 @@ mod tests {
             employee_id: Some(501),
             ..CallEcho::default()
         };
-        assert_eq!(*shown, expected);
+        assert_eq!(shown.as_deref(), Some(&expected));
     }
 
     #[test]
@@ -353,7 +345,10 @@ mod tests {
         for odd in ["1e400", deep.as_str()] {
             let body = call(json!({})).to_string();
             let body = body.replacen('{', &format!("{{\"news\":{odd},"), 1);
-            assert_eq!(read(body.as_bytes(), None).expect("an event").what, ours());
+            assert_eq!(
+                read(body.as_bytes(), None).expect("an event").what,
+                ours(own_lead())
+            );
         }
         for body in [&b""[..], b"[]", b"7", b"{", b"\xff\xfe", b"null"] {
             assert!(read(body, None).is_err(), "{body:?}");

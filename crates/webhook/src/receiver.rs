@@ -94,11 +94,8 @@ impl Receiver {
                 }
                 Answer { status: 200, word }
             }
-            Ok(Verified::Keep {
-                kind,
-                delivery,
-                binds,
-            }) => {
+            Ok(Verified::Keep { delivery, binds }) => {
+                let kind = delivery.news.kind();
                 let installation = delivery.installation.clone();
                 let (answer, is_new) = match &self.stream {
                     Some(stream) => self.pass_on(stream, *delivery, now).await,

@@ -12,9 +12,7 @@ use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
 pub enum Verified {
     /// The delivery is to be stored.
     Keep {
-        /// Kind of the event, one of [`event::KINDS`].
-        kind: &'static str,
-        /// Content to store, without the body itself.
+        /// What is kept of it.
         delivery: Box<Delivery>,
         /// The installation is our own connection, which was not known: the secret of that has
         /// proved the delivery. The header alone says which it is, so only what is new may bind.
@@ -89,22 +87,14 @@ pub fn judge_proved(
     if !event.id.eq_ignore_ascii_case(&headers.id) {
         return Err(Refusal::OtherId);
     }
-    let news = match event.what {
-        What::Completed { uuid, leads, shown } => {
-            let shown = Some(shown);
-            WebhookEvent::Completed { uuid, leads, shown }
-        }
+    let mut news = match event.what {
+        What::News(news) => news,
         What::Foreign(call) => {
             return Ok(Verified::Foreign {
                 kind: event.kind,
                 company: event.company,
                 call,
             });
-        }
-        What::Lead(mut news) => {
-            // What is dated ahead would be the newest for ever.
-            news.at = news.at.min(bench.now.floor_seconds());
-            WebhookEvent::Learn(news)
         }
         What::Nothing(why) => {
             return Ok(Verified::Drop {
@@ -113,8 +103,11 @@ pub fn judge_proved(
             });
         }
     };
+    if let WebhookEvent::Learn(news) = &mut news {
+        // What is dated ahead would be the newest for ever.
+        news.at = news.at.min(bench.now.floor_seconds());
+    }
     Ok(Verified::Keep {
-        kind: event.kind,
         delivery: Box::new(Delivery {
             installation: headers.installation.clone(),
             event: event.id.to_ascii_lowercase(),
