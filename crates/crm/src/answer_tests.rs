@@ -117,7 +117,7 @@ fn a_page_is_read_under_any_key_with_its_numbers_in_either_place() {
     let expected = Page {
         rows: 2,
         uuids: vec![uuid],
-        shown: vec![ShownCall::bare(uuid)],
+        shown: vec![ShownCall::read(uuid, &serde_json::Map::new())],
         current: Some(1),
         total: Some(3),
     };

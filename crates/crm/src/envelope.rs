@@ -339,17 +339,18 @@ fn names_a_call(row: &Value) -> bool {
 /// beside it. A uuid of ours is made from its call alone, so that it can stand in a row of the
 /// journal by no other cause.
 fn collect_calls(row: &Value, depth: u32, found: &mut Vec<ShownCall>) {
-    let mut add = |uuid: CallUuid, beside: Option<&Map<String, Value>>| {
+    let mut add = |uuid: CallUuid, beside: &Map<String, Value>| {
         if !found.iter().any(|call| call.uuid == uuid) {
-            let bare = || ShownCall::bare(uuid);
-            found.push(beside.map_or_else(bare, |map| ShownCall::read(uuid, map)));
+            found.push(ShownCall::read(uuid, beside));
         }
     };
     match row {
-        Value::String(text) => uuid_in(text).into_iter().for_each(|uuid| add(uuid, None)),
+        Value::String(text) => uuid_in(text)
+            .into_iter()
+            .for_each(|uuid| add(uuid, &Map::new())),
         Value::Object(map) if depth > 0 => {
             let own = map.values().filter_map(Value::as_str).filter_map(uuid_in);
-            own.for_each(|uuid| add(uuid, Some(map)));
+            own.for_each(|uuid| add(uuid, map));
             let deeper = map.values().filter(|value| value.is_object());
             deeper.for_each(|value| collect_calls(value, depth - 1, found));
         }

@@ -36,17 +36,6 @@ impl ShownCall {
             direction: row.get("direction").and_then(direction),
         }
     }
-
-    /// Makes a row that shows nothing else.
-    pub(super) const fn bare(uuid: CallUuid) -> Self {
-        Self {
-            uuid,
-            leads: Vec::new(),
-            duration_sec: None,
-            answered: None,
-            direction: None,
-        }
-    }
 }
 
 /// A number that is whole: a fraction would be of another unit.
@@ -102,7 +91,7 @@ mod tests {
         // What is of another kind than it should be says nothing.
         let odd = json!({"uuid": ID, "leadId": {"id": 1}, "durationSec": 61.5,
             "answered": "yes", "direction": "BOTH"});
-        assert_eq!(shown(&odd), [ShownCall::bare(uuid)]);
+        assert_eq!(shown(&odd), [ShownCall::read(uuid, &Map::new())]);
         let leads = shown(&json!({"uuid": ID, "leadIds": [4001, "4002", null]}));
         assert_eq!(leads[0].leads, [4001, 4002]);
     }
