@@ -69,8 +69,8 @@ pub struct Intake {
     /// Channels of no trunk that carried outside numbers.
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
-    otherwise: Vec<(usize, String)>,
-    /// Changes of each source's line that are to be logged.
+    otherwise: Vec<(String, String)>,
+    /// What the log is to tell of each line.
     pub(super) reports: Reports,
     pub(super) ops: Vec<Op>,
 }
@@ -272,21 +272,15 @@ impl Intake {
     /// Notes that a source is written in another format than the one given, in words for log and
     /// `status`.
     pub fn is_otherwise(&mut self, id: SourceId, words: String) {
-        let at = usize::from(id.0);
-        if let Some(source) = self.sources.get_mut(at) {
+        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
             source.other_format = Some(words.clone());
-            self.otherwise.push((at, words));
+            self.otherwise.push((source.settings.label.clone(), words));
         }
     }
 
     /// Sources found to be written in another format since the last look, with words.
     pub fn take_otherwise(&mut self) -> Vec<(String, String)> {
-        let found = std::mem::take(&mut self.otherwise);
-        let named = |(at, words): (usize, String)| {
-            let source = self.sources.get(at)?;
-            Some((source.settings.label.clone(), words))
-        };
-        found.into_iter().filter_map(named).collect()
+        std::mem::take(&mut self.otherwise)
     }
 
     /// PBX and prefix of channels of no trunk that carried outside numbers, first seen since the
@@ -345,13 +339,11 @@ impl Intake {
         let (server, event) = match source.decoder.decode(&frame.bytes) {
             Decoded::Skipped | Decoded::Call(_) => {
                 source.status.skipped += 1;
-                let other = source.other_format_of(&frame.bytes);
-                self.otherwise.extend(other.map(|words| (at, words)));
+                self.otherwise.extend(source.other_format_of(&frame.bytes));
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
-                let other = source.other_format_of(&frame.bytes);
-                self.otherwise.extend(other.map(|words| (at, words)));
+                self.otherwise.extend(source.other_format_of(&frame.bytes));
                 let why = in_words(why, source.settings.format, &frame.bytes);
                 self.ops.push(source.set_aside(frame, why));
                 return Ok(());

@@ -140,15 +140,16 @@ impl IntakeSource {
     }
 
     /// Nothing was made of this message. Before the first that something is made of, it may be of
-    /// another format: in words, once.
-    pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<String> {
+    /// another format: in words, once, behind the source's name.
+    pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<(String, String)> {
         let first = self.status.read == 0 && self.checked < CHECKED_MAX;
         if !first || self.other_format.is_some() {
             return None;
         }
         self.checked += 1;
         self.other_format = written::message(self.settings.format, bytes);
-        self.other_format.clone()
+        let words = self.other_format.clone()?;
+        Some((self.settings.label.clone(), words))
     }
 
     /// Status with the faults found so far.
