@@ -3,11 +3,11 @@
 use crate::{Error, RowId};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Letters that are remembered: a reader that comes twice a second misses none.
-const REMEMBERED: usize = 65_536;
+/// Letters that are remembered: who looks twice a second misses none.
+pub(crate) const LETTERS: usize = 65_536;
 
 /// Moves of calls that are remembered: a call makes some four of them.
-const MOVES_REMEMBERED: usize = 16_384;
+pub(crate) const MOVES: usize = 16_384;
 
 /// Ids of rows in the order of their commits.
 #[derive(Debug)]
@@ -19,20 +19,13 @@ pub(crate) struct Appeared {
 }
 
 impl Appeared {
-    const fn new(most: usize) -> Self {
+    /// None yet; so many are remembered.
+    pub(crate) const fn new(most: usize) -> Self {
         Self {
             before: 0,
             last: VecDeque::new(),
             most,
         }
-    }
-
-    pub(crate) const fn letters() -> Self {
-        Self::new(REMEMBERED)
-    }
-
-    pub(crate) const fn moves() -> Self {
-        Self::new(MOVES_REMEMBERED)
     }
 
     pub(crate) fn add(&mut self, rows: Vec<RowId>) {
@@ -76,11 +69,11 @@ mod tests {
 
     #[test]
     fn only_the_last_letters_are_remembered_and_all_are_counted() {
-        let mut appeared = Appeared::letters();
-        let n = i64::try_from(REMEMBERED).expect("small");
+        let mut appeared = Appeared::new(LETTERS);
+        let n = i64::try_from(LETTERS).expect("small");
         appeared.add((1..=n + 3).map(RowId).collect());
-        assert_eq!((appeared.before, appeared.last.len()), (3, REMEMBERED));
-        assert_eq!(appeared.count(), REMEMBERED as u64 + 3);
+        assert_eq!((appeared.before, appeared.last.len()), (3, LETTERS));
+        assert_eq!(appeared.count(), LETTERS as u64 + 3);
         assert_eq!(appeared.last[0], RowId(4));
     }
 }

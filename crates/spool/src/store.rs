@@ -1,7 +1,7 @@
 //! The store: the open database with the books of its last commit. It is synchronous and knows no
 //! clock and no thread.
 
-use crate::appeared::Appeared;
+use crate::appeared::{self, Appeared};
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::{Book, Tally};
 use crate::{Db, Error, RowId, Settings};
@@ -92,8 +92,8 @@ impl Store {
             tally,
             next_id: 1,
             restored: false,
-            appeared: Appeared::letters(),
-            moved: Appeared::moves(),
+            appeared: Appeared::new(appeared::LETTERS),
+            moved: Appeared::new(appeared::MOVES),
             awaited: RefCell::default(),
             backfill_begun: Cell::new(false),
             seen_calls_cursor: (String::new(), String::new()),

@@ -6,6 +6,7 @@ use crate::db::count;
 use crate::{Db, Error, Progress, Row, RowId};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallUuid, TokenFingerprint};
+use rusqlite::Params;
 
 /// Columns of `calls` that [`read_progress`] reads.
 const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
@@ -66,8 +67,13 @@ pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
 
 /// One call; `None` for an id that is none, or a letter's of unreadable bytes.
 pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
-    let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE id = ?1");
-    db.query_first(&text, [row.0], |row| read_call(db, row))
+    first(db, "id = ?1", [row.0])
+}
+
+/// The first call that this is true of.
+pub(super) fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<Row>, Error> {
+    let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE {rule}");
+    db.query_first(&text, values, |row| read_call(db, row))
 }
 
 /// The call with this uuid; of several the one that is no `uuid_conflict`.

@@ -5,7 +5,6 @@ use crate::db::Columns as _;
 use crate::db::count;
 use crate::{Db, Error, Left, Letter, Notice, RowId, Store};
 use callbridge_call::EventTime;
-use callbridge_model::Reason;
 
 /// Reports a letter to those who watch, and queues its notice in the transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
@@ -19,9 +18,7 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
     let message_id = format!("{}:{}", letter.id, letter.deaths);
-    let (body, state) = (letter.to_json(), letter.state().word());
-    let reason = Some(letter.reason);
-    add_notice(store, &message_id, &body, reason, state, letter.since)
+    add_notice(store, &message_id, &letter.to_json(), letter.since)
 }
 
 /// Reads the letter as it is before a step that may end it; `None` where no notices are sent.
@@ -44,15 +41,7 @@ pub(crate) fn queue_leave(
     if let Some(row) = calls::row(db, letter.id)? {
         body["call"] = serde_json::json!(row.record);
     }
-    queue_left(
-        db,
-        letter.id,
-        letter.deaths,
-        Some(letter.reason),
-        body,
-        left,
-        at,
-    )
+    queue_left(db, letter.id, letter.deaths, body, left, at)
 }
 
 /// Queues the notice of a call that left some time ago, and has now reached the journal.
@@ -69,14 +58,13 @@ pub(crate) fn queue_journaled(
         "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
         "message": "", "errors": null, "attempts": [], "acts": [], "call": row.record, "hint": null,
     });
-    queue_left(store, id, deaths, None, body, Left::Journaled, at)
+    queue_left(store, id, deaths, body, Left::Journaled, at)
 }
 
 fn queue_left(
     db: &Db,
     id: RowId,
     deaths: u32,
-    reason: Option<Reason>,
     mut body: serde_json::Value,
     left: Left,
     at: EventTime,
@@ -84,30 +72,29 @@ fn queue_left(
     body["state"] = left.word().into();
     body["since"] = at.floor_seconds().get().into();
     let message_id = format!("{id}:{deaths}:{}", left.word());
-    add_notice(db, &message_id, &body, reason, left.word(), at)
+    add_notice(db, &message_id, &body, at)
 }
 
+/// What goes around the body is what it says itself.
 fn add_notice(
     db: &Db,
     message_id: &str,
     body: &serde_json::Value,
-    reason: Option<Reason>,
-    state: &str,
     at: EventTime,
 ) -> Result<(), Error> {
-    let text = |name: &str| body[name].as_str().map(str::to_owned);
-    let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(&text).ok());
+    let text = |name: &str| body[name].as_str();
+    let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(text).ok());
     db.run(
         "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         (
             message_id,
             body.to_string(),
-            reason.map_or("", Reason::word),
+            text("reason").unwrap_or_default(),
             uuid.map(uuid::Uuid::into_bytes),
             text("linkedid"),
             body["call"]["trunk"].as_str(),
-            state,
+            text("state"),
             at.micros(),
         ),
     )

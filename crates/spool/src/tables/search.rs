@@ -28,13 +28,15 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
         return Ok(Search::One(Box::new(row)));
     }
     // A letter outlives the memory of its ids.
-    if let Some(row) = letter_of_linkedid(db, id)? {
+    let of_letter =
+        "state IN ('dead', 'parked') AND json_extract(record, '$.linkedid') = ?1 LIMIT 1";
+    if let Some(row) = calls::first(db, of_letter, [id])? {
         return Ok(Search::One(Box::new(row)));
     }
     let Some((low, high)) = bounds(id) else {
         return Ok(Search::None);
     };
-    let mut uuids: Vec<CallUuid> = db.query_all(
+    let uuids: Vec<CallUuid> = db.query_all(
         &format!(
             "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT {NAMED_MAX}"
         ),
@@ -44,20 +46,8 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if uuids.len() > 1 {
         return Ok(Search::Several(uuids));
     }
-    let row = uuids
-        .pop()
-        .map_or(Ok(None), |uuid| calls::row_of(db, uuid))?;
-    let row = row.map_or(Ok(None), |row| calls::row(db, row))?;
-    Ok(row.map_or(Search::None, |row| Search::One(Box::new(row))))
-}
-
-fn letter_of_linkedid(db: &Db, id: &str) -> Result<Option<Row>, Error> {
-    let row = db.first_value(
-        "SELECT id FROM calls WHERE state IN ('dead', 'parked')
-         AND json_extract(record, '$.linkedid') = ?1 LIMIT 1",
-        [id],
-    )?;
-    row.map_or(Ok(None), |row| calls::row(db, row))
+    let only = calls::first(db, "uuid BETWEEN ?1 AND ?2", [low, high])?;
+    Ok(only.map_or(Search::None, |row| Search::One(Box::new(row))))
 }
 
 /// The least and the greatest uuid that begin so; `None` for what is no uuid's beginning.
