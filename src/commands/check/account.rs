@@ -9,7 +9,7 @@ use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::LeadRule;
 use callbridge_model::Code;
 use callbridge_source::Transport;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The account's lines as `manager.conf` should have them.
 const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, then `manager \
@@ -21,15 +21,15 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
     let conf = local(flag);
     let url = short(flag);
     let wanted = wanted(config, flag);
-    let wanted: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
-    let mut found = release::judge(config, flag, account, conf.as_ref(), &wanted);
+    let names: Vec<&str> = wanted.keys().map(String::as_str).collect();
+    let mut found = release::judge(config, flag, account, conf.as_ref(), &names);
     found.extend([
         rights(&url, account),
         filter(&url, account, conf.as_ref())
             .unwrap_or_else(|| events(&url, account, conf.as_ref())),
         times(&url, account, conf.as_ref()),
     ]);
-    found.extend(variables(config, flag, account, conf.as_ref()));
+    found.extend(variables(&url, &wanted, account, conf.as_ref()));
     found
 }
 
@@ -201,24 +201,23 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
 
 /// The variables that trunks of this PBX take leads from, and that no channel shows.
 fn variables(
-    config: &Config,
-    flag: &SourceConfig,
+    url: &str,
+    wanted: &BTreeMap<String, bool>,
     account: &Account,
     conf: Option<&ManagerConf>,
 ) -> Option<CheckFinding> {
-    let wanted = wanted(config, flag);
-    let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = wanted.keys().map(String::as_str).collect();
     if names.is_empty() {
         return None;
     }
-    let name = format!("variables of {}", short(flag));
+    let name = format!("variables of {url}");
     let shown = account.variables.clone();
     let Some(shown) = shown.or_else(|| conf.map(|conf| conf.variables.clone())) else {
         let what = format!("{}: not known before the first channel", names.join(", "));
         return Some(well(name, what));
     };
-    let missing = wanted.iter().filter(|(name, _)| !shown.contains(name));
-    let missing: Vec<&(String, bool)> = missing.collect();
+    let missing = wanted.iter().filter(|(name, _)| !shown.contains(*name));
+    let missing: Vec<(&String, &bool)> = missing.collect();
     if missing.is_empty() {
         return Some(well(name, format!("{} is shown", names.join(", "))));
     }
@@ -233,19 +232,19 @@ fn variables(
          line would replace the first), then `manager reload`"
     );
     // Where another rule may know the lead nothing is lost.
-    Some(match missing.iter().any(|(_, alone)| *alone) {
+    Some(match missing.iter().any(|(_, alone)| **alone) {
         true => fault(Code::Configuration, name, what, todo),
         false => advice(name, what, todo),
     })
 }
 
 /// Each variable once, and whether a trunk has no other rule.
-fn wanted(config: &Config, flag: &SourceConfig) -> BTreeSet<(String, bool)> {
-    let trunks = config.rules.trunks.iter().filter(|it| flag.serves(it));
-    let rules = trunks.flat_map(|trunk| {
-        let alone = trunk.leads.len() == 1;
-        let names = trunk.leads.iter().filter_map(LeadRule::variable);
-        names.map(move |name| (name.clone(), alone))
-    });
-    rules.collect()
+fn wanted(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
+    let mut wanted = BTreeMap::new();
+    for trunk in config.rules.trunks.iter().filter(|it| flag.serves(it)) {
+        for name in trunk.leads.iter().filter_map(LeadRule::variable) {
+            *wanted.entry(name.clone()).or_default() |= trunk.leads.len() == 1;
+        }
+    }
+    wanted
 }

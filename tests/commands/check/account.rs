@@ -275,6 +275,21 @@ async fn an_event_of_a_channel_proves_that_calls_are_heard_and_shows_times_and_v
 }
 
 #[tokio::test]
+async fn a_variable_that_several_trunks_take_leads_from_is_named_once() {
+    let stage = Stage::new().await;
+    let mut flags = stage.flags.clone();
+    let gsm = "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID;userfield:([0-9]+)";
+    flags.push(gsm.to_owned());
+    let checked = check(&stage.place, &flags).await;
+    assert_eq!(
+        what(&checked, "variables of"),
+        "LEAD_ID: not known before the first channel"
+    );
+    let version = checked.well("version of").to_string();
+    assert!(version.contains("channelvars = LEAD_ID\""), "{version}");
+}
+
+#[tokio::test]
 async fn a_trunk_that_no_endpoint_is_meant_by_is_78_with_the_one_that_is() {
     let stage = Stage::new().await;
     for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
