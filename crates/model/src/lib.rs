@@ -10,6 +10,7 @@
 //! | `grant` | the rights of a token |
 //! | `token_fingerprint` | a short hash by which a token is known again |
 //! | `secret`, [`secret_source`] | texts that cannot be printed, and where they are |
+//! | [`shell`] | commands that a person gives, run within their time |
 //! | `environment` | the environment variables, read once |
 //! | `exit` | how a command ends |
 //! | [`clock`], `zone` | the only clock; times as people read them |
@@ -34,6 +35,7 @@ mod record;
 pub mod safe;
 mod secret;
 pub mod secret_source;
+pub mod shell;
 pub mod status;
 mod token_fingerprint;
 mod typed_number;

@@ -8,15 +8,12 @@
 use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{
-    ExposeSecret, Now, Secret, SecretKind, TokenFingerprint, clock, is_token, safe,
+    ExposeSecret, Now, Secret, SecretKind, TokenFingerprint, clock, is_token, safe, shell,
 };
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token_update::{TokenUpdate, Tokens, Trouble, print};
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -41,40 +38,24 @@ const NOT_A_TOKEN: &str =
 /// Why it printed no token.
 pub async fn run(command: &str) -> Result<Secret, String> {
     let not_run = |error: std::io::Error| format!("--token-command cannot be run: {error}");
-    let mut how = Command::new("/bin/sh");
-    how.args(["-c", command])
-        .process_group(0)
-        .kill_on_drop(true)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let mut how = shell::command(command);
+    how.stdin(Stdio::null()).stdout(Stdio::piped());
     for &kind in SecretKind::ALL {
         how.env_remove(kind.variable());
     }
-    let mut child = how.spawn().map_err(not_run)?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let ended = tokio::time::timeout(WITHIN, output(&mut child)).await;
-    let Ok(ended) = ended else {
-        // what it has started ends with it
-        if let Some(group) = group.and_then(Pid::from_raw) {
-            kill_process_group(group, Signal::KILL).ok();
-        }
+    let ran = shell::run(how, b"", (OUT_MAX + 1, WORDS_MAX), WITHIN).await;
+    let too_slow = |_| {
         let seconds = WITHIN.as_secs();
-        return Err(format!(
-            "--token-command did not end within {seconds} s, and was ended"
-        ));
+        format!("--token-command did not end within {seconds} s, and was ended")
     };
-    let (out, words, status) = ended.map_err(not_run)?;
-    let words = redacted(&words, &out);
+    let ran = ran.map_err(too_slow)?.map_err(not_run)?;
+    let (out, status) = (ran.stdout, ran.status);
+    let words = redacted(&ran.stderr, &out);
     for line in words.lines().filter(|line| !line.trim().is_empty()) {
         info!(words = line, "--token-command says");
     }
     if !status.success() {
-        let words = words.trim().lines().last().unwrap_or_default();
-        let words = match words.is_empty() {
-            true => String::new(),
-            false => format!(": {words}"),
-        };
+        let words = shell::reason(&words);
         return Err(format!("--token-command failed ({status}){words}"));
     }
     let token = out.trim_start_matches('\u{feff}').trim();
@@ -83,26 +64,7 @@ pub async fn run(command: &str) -> Result<Secret, String> {
         .ok_or_else(|| NOT_A_TOKEN.to_owned())
 }
 
-async fn output(child: &mut Child) -> std::io::Result<(String, String, std::process::ExitStatus)> {
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let (out, words, status) =
-        tokio::join!(read(out, OUT_MAX + 1), read(err, WORDS_MAX), child.wait());
-    Ok((out?, words?, status?))
-}
-
-/// The beginning of it; the rest is read and forgotten, so that nobody waits for us.
-async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<String> {
-    let Some(mut from) = from else {
-        return Ok(String::new());
-    };
-    let mut bytes = Vec::new();
-    (&mut from).take(most).read_to_end(&mut bytes).await?;
-    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Escapes control characters of stderr, and replaces each word that is or looks like a token or
-/// secret by `[redacted]`.
+/// What is hostile escaped, and without any word that is or looks like a token or secret.
 fn redacted(words: &str, printed: &str) -> String {
     let printed = printed.trim();
     let hides = |word: &str| {
@@ -271,6 +233,7 @@ fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncReadExt as _;
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -312,6 +275,24 @@ mod tests {
             r"[redacted] is\u{7} bad"
         );
         assert_eq!(redacted("got ab12cd34", "ab12cd34"), "got [redacted]");
+    }
+
+    #[tokio::test]
+    async fn what_it_has_started_ends_when_nobody_waits_for_it_any_more() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let command = format!("(echo; exec sleep 1000) > '{}' & wait", pipe.display());
+        let waiting = tokio::spawn(async move { run(&command).await.map(drop) });
+        let opened = tokio::task::spawn_blocking(move || std::fs::File::open(pipe));
+        let mut reader =
+            tokio::fs::File::from_std(opened.await.expect("a thread").expect("a pipe"));
+        reader.read_exact(&mut [0]).await.expect("a line");
+        waiting.abort();
+        // It ends when everybody who could write is gone.
+        let ended = tokio::time::timeout(DEADLINE, reader.read(&mut [0])).await;
+        assert_eq!(ended.expect("in time").expect("an end"), 0);
     }
 
     #[tokio::test]

@@ -2,12 +2,8 @@
 //! none of our secrets.
 
 use crate::notify::history::Notification;
-use callbridge_model::safe;
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::process::Stdio;
+use callbridge_model::shell;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
 
 /// Time that one run may take.
 pub const WITHIN: Duration = Duration::from_secs(30);
@@ -23,18 +19,7 @@ const OURS: [&str; 5] = [
     "LISTEN_",
 ];
 
-/// The process group of a command that runs: ended with all that is in it, unless it ended itself.
-struct CommandGroup(Option<Pid>);
-
-impl Drop for CommandGroup {
-    fn drop(&mut self) {
-        if let Some(group) = self.0.take() {
-            kill_process_group(group, Signal::KILL).ok();
-        }
-    }
-}
-
-/// Runs the command once for all of these, for at most [`WITHIN`]. It ends with the caller.
+/// Runs it once for all of these, [`WITHIN`] its time. It ends with whoever waits for it.
 ///
 /// # Errors
 /// Why nobody may have heard of it.
@@ -52,12 +37,7 @@ async fn run_within(
         let seconds = within.as_secs();
         format!("it did not end within {seconds} s, and was ended with all that it had started")
     };
-    let mut how = Command::new("/bin/sh");
-    how.args(["-c", command])
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    let mut how = shell::command(command);
     for (name, _) in std::env::vars_os() {
         let ours = |name: &str| OURS.iter().any(|ours| name.starts_with(ours));
         if name.to_str().is_none_or(ours) {
@@ -69,48 +49,16 @@ async fn run_within(
         serde_json::to_writer(&mut lines, it).map_err(|error| not_run(error.into()))?;
         lines.push(b'\n');
     }
-    let mut child = how.spawn().map_err(not_run)?;
-    let id = child.id().and_then(|id| i32::try_from(id).ok());
-    let mut group = CommandGroup(id.and_then(Pid::from_raw));
-    let ended = tokio::time::timeout(within, talk(&mut child, &lines)).await;
-    let (words, status) = ended.map_err(too_slow)?.map_err(not_run)?;
-    group.0 = None;
-    if status.success() {
-        return Ok(());
+    let ran = shell::run(how, &lines, (0, WORDS_MAX), within).await;
+    let ran = ran.map_err(too_slow)?.map_err(not_run)?;
+    match ran.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "it failed ({}){}",
+            ran.status,
+            shell::reason(&ran.stderr)
+        )),
     }
-    let words = safe(words.trim().lines().last().unwrap_or_default());
-    let words = match words.is_empty() {
-        true => words,
-        false => format!(": {words}"),
-    };
-    Err(format!("it failed ({status}){words}"))
-}
-
-/// Writes the lines, and waits for the end and for whoever still holds its stderr.
-async fn talk(
-    child: &mut Child,
-    lines: &[u8],
-) -> std::io::Result<(String, std::process::ExitStatus)> {
-    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
-    let write = async move {
-        if let Some(mut stdin) = stdin {
-            // A command that does not read it may have what it needs all the same.
-            stdin.write_all(lines).await.ok();
-        }
-    };
-    let ((), words, status) = tokio::join!(write, read(stderr), child.wait());
-    Ok((words?, status?))
-}
-
-/// The beginning of it; the rest is read and forgotten, so that nobody waits for us.
-async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
-    let Some(mut from) = from else {
-        return Ok(String::new());
-    };
-    let mut bytes = Vec::new();
-    (&mut from).take(WORDS_MAX).read_to_end(&mut bytes).await?;
-    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,100 @@
+//! Commands that a person gives in a flag, run by `/bin/sh -c` in a process group of their own: all
+//! that one has started ends with it when its time is over, or when nobody waits for it any more.
+
+use crate::safe;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
+/// How a command ended, and the beginnings of what it wrote.
+#[derive(Debug)]
+pub struct ShellOutput {
+    /// What it wrote on stdout; nothing where that is not a pipe.
+    pub stdout: String,
+    /// What it wrote on stderr.
+    pub stderr: String,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+/// The process group of a command that runs: ended with all that is in it, unless it ended itself.
+struct CommandGroup(Option<Pid>);
+
+impl Drop for CommandGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.take() {
+            kill_process_group(group, Signal::KILL).ok();
+        }
+    }
+}
+
+/// This command: it can be given lines on stdin, and what it writes on stderr is read.
+pub fn command(text: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", text])
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs it with this on its stdin, and waits for its end and for whoever still holds its output. Of
+/// stdout and stderr so many bytes are kept.
+///
+/// # Errors
+/// Where it takes longer; within, where it cannot be run.
+pub async fn run(
+    mut command: Command,
+    stdin: &[u8],
+    (stdout_max, stderr_max): (u64, u64),
+    within: Duration,
+) -> Result<io::Result<ShellOutput>, Elapsed> {
+    let running = async {
+        let mut child = command.spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let mut group = CommandGroup(id.and_then(Pid::from_raw));
+        let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let write = async {
+            if let Some(mut input) = input {
+                // A command that does not read it may have what it needs all the same.
+                input.write_all(stdin).await.ok();
+            }
+        };
+        let (out, err) = (read(out, stdout_max), read(err, stderr_max));
+        let ((), stdout, stderr, status) = tokio::join!(write, out, err, child.wait());
+        let output = ShellOutput {
+            stdout: stdout?,
+            stderr: stderr?,
+            status: status?,
+        };
+        group.0 = None;
+        Ok(output)
+    };
+    timeout(within, running).await
+}
+
+/// The beginning of it; the rest is read and forgotten, so that nobody waits for us.
+async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<String> {
+    let Some(mut from) = from else {
+        return Ok(String::new());
+    };
+    let mut bytes = Vec::new();
+    (&mut from).take(most).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last line of what a command said, behind a colon; nothing where it said nothing.
+pub fn reason(said: &str) -> String {
+    match said.trim().lines().last() {
+        Some(last) => format!(": {}", safe(last)),
+        None => String::new(),
+    }
+}
