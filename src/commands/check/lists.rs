@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 const MEND: &str = "correct the row; the good ones are in force, and the file is read again by \
                     itself";
 
-/// Every list that the trunks name.
-pub(crate) fn check(config: &Config) -> Vec<CheckFinding> {
+/// Every list that the trunks name, and who sits where by those that can be read.
+pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     let mut lists = Watched::of(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
     found.extend(doubtful(config, lists.people()));
     found.extend(without_employees(config));
-    found
+    (found, lists.people().clone())
 }
 
 /// Trunks of a PBX whose calls will name nobody. A message may say its employee itself, and a
@@ -54,14 +54,6 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
         fault(Code::Input, format!("employee at {extension}"), what, todo)
     });
     found.collect()
-}
-
-/// The lists as they can be read, for whoever asks who sits where; what is wrong with them is told
-/// by [`check`].
-pub(crate) fn people(config: &Config) -> People {
-    let mut lists = Watched::of(config.rules.every_trunk());
-    drop(lists.reload(clock::now().wall));
-    lists.people().clone()
 }
 
 fn findings(news: &News) -> Vec<CheckFinding> {

@@ -2,7 +2,6 @@
 //! keeps it from knowing a caller or an extension, responsible employees on no list among it.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use super::lists;
 use super::place::unusable_address;
 use crate::config::Config;
 use callbridge_lookup::answer::extension;
@@ -31,7 +30,7 @@ const NAMED_MAX: usize = 3;
 const NOBODYS: &str = "%2B12025550123";
 
 /// Everything about the look-up; nothing where none is asked for.
-pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
+pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec<CheckFinding> {
     let Some(lookup) = &config.lookup else {
         return Vec::new();
     };
@@ -43,7 +42,7 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
             return vec![fault(Code::Configuration, "lookup", error, todo)];
         }
     };
-    let desks = Desks::of(config);
+    let desks = Desks::of(config, people);
     if !daemon {
         let unusable = unusable_address("lookup", lookup.listen, &config.held).await;
         let free = || {
@@ -68,21 +67,21 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 }
 
 /// Who sits where, and who is responsible for leads.
-struct Desks {
-    people: People,
+struct Desks<'a> {
+    people: &'a People,
     /// With how many leads; nobody where there is no directory yet.
     responsible: Vec<(EmployeeId, u64)>,
 }
 
-impl Desks {
-    fn of(config: &Config) -> Self {
+impl<'a> Desks<'a> {
+    fn of(config: &Config, people: &'a People) -> Self {
         let state = config.state.as_deref().unwrap_or(Path::new("."));
         let leads = LeadDirectory::open(state).map_err(|error| error.to_string());
         let responsible = leads.and_then(|leads| leads.responsible_employees());
         let mut responsible = responsible.unwrap_or_default();
         responsible.sort_by_key(|(id, leads)| (Reverse(*leads), *id));
         Self {
-            people: lists::people(config),
+            people,
             responsible,
         }
     }
@@ -91,7 +90,7 @@ impl Desks {
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
         let all = self.responsible.iter();
         let without: Vec<_> = all
-            .filter(|(id, _)| extension(*id, &self.people, trunk).is_none())
+            .filter(|(id, _)| extension(*id, self.people, trunk).is_none())
             .collect();
         let named = without.iter().take(NAMED_MAX);
         let named: Vec<String> = named.map(|(id, leads)| format!("{id} ({leads})")).collect();
@@ -113,7 +112,7 @@ impl Desks {
 }
 
 /// What a trunk's callers get, and what they lack.
-fn ready(trunk: &Trunk, desks: &Desks, answered: Option<(&Value, Duration)>) -> CheckFinding {
+fn ready(trunk: &Trunk, desks: &Desks<'_>, answered: Option<(&Value, Duration)>) -> CheckFinding {
     let name = format!("lookup {}", trunk.name);
     let by_number = trunk.leads.iter().any(LeadRule::is_by_number);
     let what = match answered {

@@ -31,6 +31,7 @@ pub(crate) mod webhooks;
 use crate::config as cli;
 use crate::config::{Check, Config};
 use crate::{Failure, print, privilege};
+use callbridge_mapping::People;
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
 use finding::{CheckFinding, advice, worst};
@@ -93,8 +94,9 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(doubts(config))?;
     findings.show(open_secrets(config))?;
     findings.show(inward::trunks(config))?;
-    findings.show(lists::check(config))?;
-    sources(config, &mut findings).await?;
+    let (found, people) = lists::check(config);
+    findings.show(found)?;
+    sources(config, &people, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;
     findings.show(inward::forward(config).await)?;
     findings.show(inward::lease(config).await)?;
@@ -102,13 +104,13 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(inward::words(config).await)?;
     findings.show(webhooks::check(config, state.is_daemon()).await)?;
     findings.show(webhooks::page(config, state.is_daemon()).await)?;
-    findings.show(lookup::check(config, state.is_daemon()).await)?;
+    findings.show(lookup::check(config, &people, state.is_daemon()).await)?;
     findings.show(service::check(config, state).await)?;
     findings.verdict()
 }
 
 /// Each source, what its account may do and hear, and what the PBX says of its endpoints.
-async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure> {
+async fn sources(config: &Config, people: &People, findings: &mut Findings) -> Result<(), Failure> {
     let (mut shown, mut unasked) = (Vec::new(), false);
     for flag in &config.sources {
         let (mut found, account) = inward::source(flag).await;
@@ -138,8 +140,7 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
     if unasked && shown.is_empty() {
         return Ok(());
     }
-    let people = lists::people(config);
-    findings.show(endpoints::judge(config, &shown, &people))
+    findings.show(endpoints::judge(config, &shown, people))
 }
 
 /// Secrets that every user of this machine can read. Of the connection its own check tells.
