@@ -330,13 +330,10 @@ impl Checking<'_> {
 
     /// The id of a lead, as an argument of its own.
     fn lead_argument(&mut self, lead: Option<&str>) -> Option<LeadId> {
-        let missing = "is missing: the id of the lead";
+        let text = lead.ok_or("is missing: the id of the lead");
         let wrong = "is not a lead id, which has digits alone";
-        match lead.map(LeadId::parse) {
-            Some(None) => self.faults.take("LEAD", Err(wrong)),
-            Some(Some(lead)) => Some(lead),
-            None => self.faults.take("LEAD", Err(missing)),
-        }
+        let read = text.and_then(|text| LeadId::parse(text).ok_or(wrong));
+        self.faults.take("LEAD", read)
     }
 
     /// `ID=VALUE…`, each field once.

@@ -62,16 +62,11 @@ impl FleetOptions {
             let words = "is not a time span of 7 days at most: give it as 30m, 3h or 2d";
             faults.push(format!("--since {}: {words}", self.since));
         }
-        let listen = self.listen.as_deref().map(|text| (text, text.parse()));
-        let listen = match listen {
-            Some((text, Err(_))) => {
-                let words = "is not an address: give IP:PORT, as 127.0.0.1:9480";
-                faults.push(format!("--listen {text}: {words}"));
-                None
-            }
-            Some((_, Ok(addr))) => Some(addr),
-            None => None,
-        };
+        let listen = self.listen.as_deref().and_then(|text| {
+            let words = "is not an address: give IP:PORT, as 127.0.0.1:9480";
+            let wrong = |_| faults.push(format!("--listen {text}: {words}"));
+            text.parse().map_err(wrong).ok()
+        });
         if self.watch && self.json {
             faults.push("--watch cannot be used with --json: keep one".to_owned());
         }
@@ -92,20 +87,16 @@ impl FleetOptions {
             faults.push(format!("--source {words}"));
             return None;
         };
-        let url = match BrokerUrl::stream(&without_format(text)) {
-            Ok(url) => url,
-            Err(wrong) => {
-                faults.extend(wrong.iter().map(|it| format!("--source {it}")));
-                return None;
-            }
-        };
-        match SecretPlace::find(SecretKind::Amqp, url.secret_file.as_deref(), environment) {
-            Ok(place) => Some(WordsStream::of(&url, secret(&place))),
-            Err(words) => {
-                faults.push(format!("--source {}: {words}", url.public()));
-                None
-            }
-        }
+        let url = BrokerUrl::stream(&without_format(text));
+        let url = url.map_err(|wrong| {
+            faults.extend(wrong.iter().map(|it| format!("--source {it}")));
+        });
+        let url = url.ok()?;
+        let file = url.secret_file.as_deref();
+        let place = SecretPlace::find(SecretKind::Amqp, file, environment);
+        let missing = |words| faults.push(format!("--source {}: {words}", url.public()));
+        let place = place.map_err(missing).ok()?;
+        Some(WordsStream::of(&url, secret(&place)))
     }
 }
 

@@ -17,16 +17,16 @@ use std::path::Path;
 /// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
 /// secret is not known any more, 78 for a damaged file.
 pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
-    if !store::exists(dir) {
+    let nothing = || {
         let words = format!("there is no connection in {}", dir.display());
-        return Err(Failure::new(Code::NoInput, words));
+        Failure::new(Code::NoInput, words)
+    };
+    if !store::exists(dir) {
+        return Err(nothing());
     }
     // a refresh that is under way is waited for: its new pair is what has to be revoked
     let lock = Lock::take(dir).await?;
-    let Some(stored) = store::read(dir)? else {
-        let words = format!("there is no connection in {}", dir.display());
-        return Err(Failure::new(Code::NoInput, words));
-    };
+    let stored = store::read(dir)?.ok_or_else(nothing)?;
     let exchange = revoke::way(&stored).map_err(|error| {
         let words = error.to_string().replace("--crm-url", "--auth-url");
         Failure::new(Code::Configuration, words)
