@@ -2,7 +2,7 @@
 
 use callbridge_call::EventTime;
 
-/// When this program was made, in epoch seconds; where that is not known, a time before it.
+/// Epoch seconds of the build; where those are not known, a time before it.
 const BUILT: i64 = match option_env!("CALLBRIDGE_BUILT") {
     Some(digits) => seconds_of(digits.as_bytes()),
     None => 1_795_132_800,
@@ -17,7 +17,7 @@ const fn seconds_of(digits: &[u8]) -> i64 {
     seconds
 }
 
-/// When this program was built, or the newest commit in it was made.
+/// Returns the time at which this program was built, or the newest commit in it was made.
 pub(crate) const fn built_at() -> EventTime {
     EventTime::from_seconds(BUILT)
 }

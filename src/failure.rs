@@ -3,7 +3,7 @@
 use callbridge_model::{Code, ExitCode};
 use std::{fmt, io};
 
-/// Why a command ended, and with which code.
+/// The end of a command that failed: its words and its exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: Code,

@@ -58,7 +58,7 @@ pub const COMMIT: &str = match option_env!("CALLBRIDGE_COMMIT") {
     None => "unknown",
 };
 
-/// Which build this is.
+/// The version and commit of this build.
 pub(crate) const RELEASE: callbridge_ops::Release = callbridge_ops::Release {
     version: VERSION,
     commit: COMMIT,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What `main` is: does what the arguments ask, and says how it ended.
+/// Runs the program: does what the arguments ask, and prints the failure, if any.
 pub fn start() -> ExitCode {
     let code = match run() {
         Ok(()) => ExitCode::SUCCESS,

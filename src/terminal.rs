@@ -92,14 +92,14 @@ impl StdinLines {
         self.lines.recv().await
     }
 
-    /// What was typed before a question is no answer to it.
+    /// Drops the lines that a person typed before a question: none of them is an answer to it.
     pub(crate) fn forget(&mut self) {
         if self.person {
             while self.lines.try_recv().is_ok() {}
         }
     }
 
-    /// These lines, typed after [`StdinLines::forget`].
+    /// Returns these lines, typed after [`StdinLines::forget`].
     #[cfg(test)]
     pub(super) fn scripted(person: bool, lines: &[&str]) -> Self {
         let (typing, hears) = mpsc::channel(8);

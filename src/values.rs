@@ -51,7 +51,7 @@ pub(crate) fn since(text: &str, zone: &TimeZone, now: EventTime) -> Result<Event
     }
 }
 
-/// `calls:1234`
+/// Reads a message of a stream: `calls:1234`.
 pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
     let (stream, offset) = text.rsplit_once(':').unwrap_or_default();
     match offset.parse() {
@@ -65,7 +65,7 @@ pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
     }
 }
 
-/// `branch7=LOGIN`
+/// Reads a PBX with its broker's user: `branch7=LOGIN`.
 pub(crate) fn pbx_owner(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((pbx, user)) if !pbx.is_empty() && !user.is_empty() => {
@@ -94,7 +94,7 @@ pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
         .map_err(|_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC"))
 }
 
-/// A path.
+/// Reads a path, which must not be empty.
 pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
     match text {
         "" => Err("is empty: give a path"),
@@ -122,7 +122,7 @@ pub(crate) fn level(text: &str) -> Result<Level, String> {
     }
 }
 
-/// One of these words.
+/// Returns the meaning of a text that must be one of these words.
 pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {

@@ -26,7 +26,8 @@ use std::io::{IsTerminal as _, Write};
 /// Calls asked about at a time.
 const ASKED_MAX: usize = 200;
 
-/// `audit`
+/// Runs `audit`: prints the report, stores its count for the metrics, and takes calls in where
+/// asked to.
 ///
 /// # Errors
 /// 1 where a call is not explained, 65 and 66 for the file, 69 without daemon and state.
@@ -165,7 +166,8 @@ fn read(
     }
 }
 
-/// What became of them, asked a few at a time.
+/// Asks the state for the fate of each call, and for the times in which their PBXs were not
+/// connected, in requests of `ASKED_MAX` calls.
 async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listening), Failure> {
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
     for some in calls.chunks(ASKED_MAX) {
@@ -214,7 +216,8 @@ async fn take_in(
 /// Of fewer pages than these nobody waits long.
 const PAGES_FEW: u32 = 5;
 
-/// What the CRM's journal has of them. Where it cannot be read that is said, and no failure.
+/// Searches the CRM's journal for the calls that are journaled here. A journal that cannot be read
+/// is reported, and no failure.
 pub(super) async fn search_journal(
     audit: &Audit,
     at: &Asking,
@@ -254,7 +257,7 @@ pub(super) async fn search_journal(
     Ok(search.findings())
 }
 
-/// Those that are journaled, by their places in the file.
+/// Returns the calls that are journaled here, with their places in the file.
 async fn journaled(
     at: &Asking,
     calls: &[FileCall],

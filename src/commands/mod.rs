@@ -32,7 +32,7 @@ use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
-/// What is linked in; `tests/package/licences` writes it.
+/// The licences of the linked libraries; `tests/package/licences` writes the file.
 const LICENCES: &str = include_str!("../../deploy/licences.txt");
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
@@ -95,7 +95,7 @@ pub async fn dispatch(
 pub(crate) struct ScratchFolder(pub PathBuf);
 
 impl ScratchFolder {
-    /// Makes it.
+    /// Makes the folder, open to its owner alone.
     ///
     /// # Errors
     /// The system's, also where something stands there.

@@ -7,7 +7,7 @@ use callbridge_oauth::{shown_once, store};
 use callbridge_spool::archive::{ArchiveError, StateArchive, export, import};
 use std::path::Path;
 
-/// What goes along beside the database: a connection by consent.
+/// The files that go along beside the database: a connection by consent.
 const BESIDE: [&str; 2] = [store::FILE, shown_once::FILE];
 
 /// One way or the other.

@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// As many faults of one command line are told.
 const FAULTS_MAX: usize = 50;
 
-/// What the arguments come to, before their values are checked.
+/// The outcome of reading the arguments, before their values are checked.
 #[derive(Debug)]
 pub(crate) enum ParsedArguments {
     /// A command, and what was wrong with its flags so far.
@@ -70,7 +70,7 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
     }
 }
 
-/// `crm-url` → `CALLBRIDGE_CRM_URL`
+/// Returns the variable of a flag: `crm-url` → `CALLBRIDGE_CRM_URL`.
 pub(super) fn variable(long: &str) -> String {
     format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase())
 }
@@ -172,7 +172,7 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults)
     }
 }
 
-/// Where the flag stands, alone or with its value behind a `=`, or followed by white space.
+/// Returns the index of the flag, alone or with its value behind a `=` or white space.
 fn position(arguments: &[OsString], flag: &str) -> Option<usize> {
     let is = |argument: &OsString| {
         let text = argument.to_string_lossy();
@@ -220,10 +220,11 @@ fn lines(path: &Path) -> Result<Vec<OsString>, Failure> {
     Ok(lines.map(OsString::from).collect())
 }
 
-/// How all of them begin.
+/// The beginning of each variable of this program.
 const BEGINNING: &str = "CALLBRIDGE_";
 
-/// What Kubernetes tells every container of a service that is called as we are.
+/// The endings of the variables that Kubernetes gives every container for a service that is called
+/// as we are.
 const OF_SERVICES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"];
 
 /// A name with more letters of its own is another one, and not misspelt.
@@ -263,7 +264,7 @@ fn known() -> BTreeSet<String> {
     known
 }
 
-/// What clap would say of a flag that is spelt so.
+/// Returns the known variable that clap would suggest for a flag spelt so.
 fn near(end: &str, known: &BTreeSet<String>) -> Option<String> {
     let flag = |name: &str| name.trim_start_matches(BEGINNING).to_ascii_lowercase();
     let args = known

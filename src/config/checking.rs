@@ -264,7 +264,7 @@ impl Checking<'_> {
         }
     }
 
-    /// What a person says of a call.
+    /// Reads the values that a person gives of a call: `--answered` and `--talk`.
     fn said(&mut self, answered: &Option<String>, talk: &Option<String>) -> Option<Said> {
         let is_told = answered.is_some() || talk.is_some();
         let word = |text: &str| values::word(text, &[("yes", true), ("no", false)]);
@@ -336,7 +336,7 @@ impl Checking<'_> {
         self.faults.take("LEAD", read)
     }
 
-    /// `ID=VALUE…`, each field once.
+    /// Reads `ID=VALUE…`, each field once.
     fn items(&mut self, values: &[String]) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::new();
         if values.is_empty() || values.len() > ITEMS_MAX {
@@ -356,7 +356,7 @@ impl Checking<'_> {
         items
     }
 
-    /// `state forward-again`
+    /// Reads the flags of `state forward-again`.
     fn forward_again(
         mut self,
         since: Option<String>,

@@ -19,54 +19,38 @@ use std::path::PathBuf;
 /// A command with its checked flags.
 #[derive(Debug)]
 pub enum Command {
-    /// `run`
     Run(Box<Config>),
-    /// `demo`
     Demo(Demo),
-    /// `explain`
     Explain(Box<Explain>),
-    /// `check`
     Check(Box<Check>),
-    /// `audit`
     Audit(Box<Audit>),
-    /// `fleet`
     Fleet(Box<callbridge_fleet::FleetOptions>),
-    /// `status`
     Status(StatusMode, Asking),
-    /// What else the daemon in a state folder is asked, or its spool.
+    /// The commands that ask the daemon of a state folder, or its spool, and print the answer.
     Ask {
         request: ControlRequest,
-        /// `--csv`, `--format csv`
+        /// The flag `--csv`, or `--format csv` of `dead export`.
         csv: bool,
         at: Asking,
     },
-    /// `page password`
     PagePassword {
-        /// NAME
         name: String,
-        /// ROLE
         role: PageRole,
     },
-    /// `connect`
     Connect(Box<crate::config::checked::connect::Connect>),
     /// `disconnect`, with its state folder.
     Disconnect(PathBuf),
-    /// `sandbox`
     Sandbox(Box<callbridge_sandbox::Options>),
-    /// `init`
     Init(Box<Init>),
-    /// `state …`
+    /// The commands `state export` and `state import`.
     State(StateMove),
-    /// `completions`
     Completions(Shell),
-    /// `man`
     Man,
-    /// `licences`
     Licences,
 }
 
 impl Command {
-    /// What it works with: a command that is new is asked for it here.
+    /// Returns the folder, secrets, addresses and file of the command; a new command is added here.
     pub(crate) fn needs(&mut self) -> Needs<'_> {
         let none = Needs::default();
         let folder = |state| Needs {
@@ -141,14 +125,14 @@ impl Command {
     }
 }
 
-/// What `status` is asked for.
+/// The way in which `status` shows the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusMode {
-    /// How all stands, once.
+    /// The status is shown, and the command ends with 0.
     Once,
     /// `--exit-code`: the verdict is how the command ends.
     ExitCode,
-    /// `--watch`
+    /// The status is drawn anew each second: `--watch`.
     Watch,
     /// `--healthy`: nothing but how the command ends.
     Healthy,
@@ -159,34 +143,30 @@ pub enum StatusMode {
 pub enum DemoPbx {
     /// AMI as JSON, over a WebSocket.
     Asterisk,
-    /// An event socket.
+    /// Events as JSON, over an event socket.
     Freeswitch,
 }
 
-/// `demo`
+/// The flags of `demo`, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demo {
-    /// `--pbx`
     pub pbx: DemoPbx,
-    /// `--stay`
+    /// The demo serves on when all calls are settled.
     pub stay: bool,
-    /// `--json`
     pub json: bool,
     pub log: Logging,
 }
 
-/// `explain`
+/// The flags of `explain`, checked.
 #[derive(Debug)]
 pub struct Explain {
     /// FILE and its `--format`; `None` asks the spool for `call`.
     pub file: Option<(PathBuf, Format)>,
-    /// `--call`
+    /// The id or number of `--call`: that call alone is shown.
     pub call: Option<String>,
-    /// `--picture`
+    /// The file of `--picture`, an SVG.
     pub picture: Option<PathBuf>,
-    /// `--json`
     pub json: bool,
-    /// The flags of `run`.
     pub config: Config,
 }
 
@@ -197,43 +177,39 @@ impl Explain {
     }
 }
 
-/// `audit`
+/// The flags of `audit`, checked.
 #[derive(Debug)]
 pub struct Audit {
-    /// `--cdr` or `--cel`
+    /// The path of `--cdr` or `--cel`.
     pub file: PathBuf,
     pub format: Format,
-    /// `--from`
+    /// The moment of `--from`: calls that began earlier are left out.
     pub from: Option<EventTime>,
-    /// `--to`: before this moment.
+    /// The moment behind `--to`: calls that began at it or later are left out.
     pub until: Option<EventTime>,
-    /// `--take-in`
+    /// The flag `--take-in`: calls that nothing explains are stored.
     pub take_in: bool,
-    /// Without `--no-journal`.
+    /// The CRM's journal is searched, too: `--no-journal` was not given.
     pub journal: bool,
-    /// `--json`
     pub json: bool,
-    /// The flags of `run`.
     pub config: Config,
 }
 
-/// `check`
+/// The flags of `check`, checked.
 #[derive(Debug)]
 pub struct Check {
-    /// `--json`
     pub json: bool,
-    /// The flags of `run`.
     pub config: Config,
 }
 
-/// `init`
+/// The flags of `init`, checked as far as they are given.
 #[derive(Debug)]
 pub struct Init {
-    /// `--name`
+    /// The name of the service: `pbx1`.
     pub name: String,
-    /// `--etc`
+    /// The folder for the flags and secrets: `--etc`.
     pub etc: PathBuf,
-    /// `--yes`
+    /// The flag `--yes`: files may be written over without a question.
     pub yes: bool,
     /// A person answers at a terminal.
     pub asks: bool,
@@ -241,23 +217,21 @@ pub struct Init {
     pub flags: Flags,
 }
 
-/// `state export`, `state import`
+/// The flags of `state export` and `state import`, checked.
 #[derive(Debug)]
 pub struct StateMove {
     /// From the file into the folder.
     pub import: bool,
     pub file: PathBuf,
-    /// `--state`
     pub state: PathBuf,
     pub(crate) held: Held,
 }
 
-/// Where the daemon, or its spool, is asked; and how the answer is printed.
+/// The state folder whose daemon or spool is asked, and the form of the answer.
 #[derive(Clone, Debug)]
 pub struct Asking {
-    /// `--state`
+    /// The state folder of `--state`, or of the only daemon that runs.
     pub state: PathBuf,
-    /// `--json`
     pub json: bool,
     /// `--pbx-timezone`: the zone in which people read times, in place of the daemon's.
     pub zone: Option<TimeZone>,
@@ -277,7 +251,7 @@ impl Asking {
     }
 }
 
-/// What the arguments ask for.
+/// The outcome of reading the arguments.
 #[derive(Debug)]
 pub enum CommandLine {
     Command(Box<Command>),

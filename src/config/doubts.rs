@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
-    /// The flag or variable.
+    /// The flag or variable that may be a mistake.
     pub what: String,
-    /// What kind of thing it is.
+    /// The kind of doubt: `likely a mistake`, or that secrets cross the network.
     pub kind: &'static str,
-    /// What is odd about it, and what to do. Never a secret.
+    /// The oddity and its remedy, never with a secret.
     pub words: String,
 }
 

@@ -37,7 +37,7 @@ impl Faults {
             .ok()
     }
 
-    /// What was typed behind a flag, as `parse` reads it; its fault added where it cannot be read.
+    /// Parses the value typed behind a flag; adds the fault where it cannot be read.
     pub(crate) fn read<T, E: fmt::Display>(
         &mut self,
         flag: &str,

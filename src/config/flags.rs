@@ -6,39 +6,30 @@ use super::checked::page::PageFlags;
 use clap::Args;
 use serde::Serialize;
 
-/// What `run`, `explain` and `check` share.
+/// The flags that `run`, `explain` and `check` share, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 pub struct Flags {
-    /// Where calls come from.
     #[command(flatten)]
     pub sources: SourceFlags,
-    /// Trunks and people.
     #[command(flatten)]
     pub trunks: TrunkFlags,
-    /// The CRM.
     #[command(flatten)]
     pub crm: CrmFlags,
-    /// Events from the CRM.
     #[command(flatten)]
     pub webhooks: WebhookFlags,
-    /// The look-up.
     #[command(flatten)]
     pub lookup: LookupFlags,
-    /// Calls.
     #[command(flatten)]
     pub calls: CallFlags,
-    /// The page.
     #[command(flatten)]
     pub page: PageFlags,
-    /// The rest.
     #[command(flatten)]
     pub operation: OperationFlags,
-    /// Logging.
     #[command(flatten)]
     pub log: LogFlags,
 }
 
-/// The PBX.
+/// The flags of sources, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
@@ -80,7 +71,7 @@ pub struct SourceFlags {
     pub columns: Option<String>,
 }
 
-/// The trunks.
+/// The flags of trunks, leads and employees, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Trunks and people")]
 pub struct TrunkFlags {
@@ -114,7 +105,7 @@ pub struct TrunkFlags {
     pub require_employee: bool,
 }
 
-/// The CRM.
+/// The flags of the CRM, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "CRM")]
 pub struct CrmFlags {
@@ -192,7 +183,7 @@ pub struct WebhookFlags {
     pub installation_secret: Vec<String>,
 }
 
-/// How calls are told apart.
+/// The flags of the assembler, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Calls")]
 pub struct CallFlags {
@@ -214,7 +205,7 @@ pub struct CallFlags {
     pub max_open_calls: Option<String>,
 }
 
-/// Running it.
+/// The flags of the daemon itself, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Operation")]
 pub struct OperationFlags {
@@ -247,7 +238,7 @@ pub struct OperationFlags {
     pub dry_run: bool,
 }
 
-/// What is logged; to stderr.
+/// The flags of the log on stderr, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Logs")]
 pub struct LogFlags {

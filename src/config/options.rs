@@ -10,7 +10,6 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "callbridge", after_help = ABOUT)]
 pub(crate) struct Options {
-    /// What to do.
     #[command(subcommand)]
     pub command: Option<Verb>,
 }
@@ -26,19 +25,17 @@ Let it run:                     callbridge run @/etc/callbridge/flags
 of run, explain and check has an environment variable: --crm-url is
 CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
 
-/// `fleet`
+/// The flags of `fleet`, as typed.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct FleetFlags {
-    /// What to do instead.
     #[command(subcommand)]
     pub verb: Option<FleetVerb>,
-    /// What to show.
     #[command(flatten)]
     pub options: callbridge_fleet::FleetOptions,
 }
 
-/// `fleet …`
+/// The commands below `fleet`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetVerb {
     /// Hand a PBX to another user of the broker, as when a branch's user was renamed or its
@@ -48,13 +45,12 @@ pub(crate) enum FleetVerb {
         pbx: String,
         /// The broker's user that publishes for it
         user: String,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
 }
 
-/// The commands.
+/// The commands with their flags, as typed; the texts are those of the help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Watch the PBX and journal its calls: the sidecar
@@ -128,7 +124,7 @@ waits for a
 person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon
 answers, 69 none does; what waits for a person does not count.";
 
-/// `status`
+/// The flags of `status`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StatusFlags {
     /// End with 0 when no problem is found, 1 when something waits for a person, 2 when
@@ -142,7 +138,6 @@ pub(crate) struct StatusFlags {
     /// of containers and supervisors
     #[arg(long)]
     pub healthy: bool,
-    /// Where.
     #[command(flatten)]
     pub state: StateFlags,
 }
@@ -154,7 +149,7 @@ Examples:
   callbridge explain --format ami-json --json @/etc/callbridge/flags amiws.jsonl
   callbridge explain --call 1795151317.146 @/etc/callbridge/flags";
 
-/// `explain`
+/// The flags of `explain`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ExplainFlags {
     /// The recording; of freeswitch-cdr a folder, too
@@ -173,23 +168,21 @@ pub(crate) struct ExplainFlags {
     /// Draw that call, or the recording's only one, as an SVG
     #[arg(long, value_name = "FILE.svg")]
     pub picture: Option<String>,
-    /// The flags of run.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// `check`
+/// The flags of `check`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CheckFlags {
     /// One JSON object a check: name, ok, what, todo
     #[arg(long)]
     pub json: bool,
-    /// The flags of run.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// `demo`
+/// The flags of `demo`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DemoFlags {
     /// Whose calls are played: asterisk, over a WebSocket, or freeswitch, over an event socket
@@ -202,12 +195,11 @@ pub(crate) struct DemoFlags {
     /// JSON lines; the last one has the books
     #[arg(long)]
     pub json: bool,
-    /// Logging.
     #[command(flatten)]
     pub log: LogFlags,
 }
 
-/// `dead …`
+/// The commands below `dead`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadVerb {
     /// List dead letters and parked calls, oldest first
@@ -220,13 +212,11 @@ pub(crate) enum DeadVerb {
     Discard(LetterFlags),
     /// Write letters as csv or jsonl
     Export {
-        /// Which.
         #[command(flatten)]
         which: SelectFlags,
         /// csv or jsonl
         #[arg(long, value_name = "csv|jsonl")]
         format: Option<String>,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
@@ -234,10 +224,9 @@ pub(crate) enum DeadVerb {
     Watch(StateFlags),
 }
 
-/// `dead retry`
+/// The flags of `dead retry`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RetryFlags {
-    /// Which.
     #[command(flatten)]
     pub which: SelectFlags,
     /// Send them with this lead
@@ -255,23 +244,20 @@ pub(crate) struct RetryFlags {
     /// Only say what would be sent
     #[arg(long)]
     pub dry_run: bool,
-    /// Where.
     #[command(flatten)]
     pub state: StateFlags,
 }
 
-/// Letters of a state.
+/// The letters of a state, for commands without other flags.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LetterFlags {
-    /// Which.
     #[command(flatten)]
     pub which: SelectFlags,
-    /// Where.
     #[command(flatten)]
     pub state: StateFlags,
 }
 
-/// Which letters.
+/// The choice of letters, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SelectFlags {
     /// By id
@@ -304,7 +290,7 @@ Examples:
 Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
 69 no daemon, paused or not settled in time, 77 token or grant.";
 
-/// How `missed` is used.
+/// The examples at the end of `missed --help`.
 pub(crate) const MISSED_EXAMPLES: &str = "\
 A customer waits who made an unanswered call and with whom nobody has talked since, in either
 direction; calls that unanswered=no keeps out of the journal count too. After 30 days without
@@ -315,7 +301,7 @@ Examples:
   callbridge missed --since 24h --csv > to-call.csv
   callbridge missed --json | jq -r .phone";
 
-/// `missed`
+/// The flags of `missed`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct MissedFlags {
     /// Only those who tried in this time, as 24h
@@ -324,12 +310,11 @@ pub(crate) struct MissedFlags {
     /// As CSV
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Where.
     #[command(flatten)]
     pub state: StateFlags,
 }
 
-/// `lead …`
+/// The commands below `lead`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeadVerb {
     /// List numbers that called and have no lead, for the CRM's administrator
@@ -337,7 +322,6 @@ pub(crate) enum LeadVerb {
         /// As CSV
         #[arg(long)]
         csv: bool,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
@@ -350,7 +334,6 @@ pub(crate) enum LeadVerb {
         phone: Option<String>,
         /// The lead's id in the CRM
         lead: Option<String>,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
@@ -358,7 +341,6 @@ pub(crate) enum LeadVerb {
     Take {
         /// The number, as people write it
         phone: Option<String>,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
@@ -372,7 +354,6 @@ pub(crate) enum LeadVerb {
         /// A text; null clears; `[a,b]` for a multi-select field; "null" in quotes is the text
         #[arg(value_name = "ID=VALUE")]
         values: Vec<String>,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
@@ -389,7 +370,7 @@ pub(crate) enum LeadVerb {
     },
 }
 
-/// `state …`
+/// The commands below `state`, as typed.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateVerb {
     /// Write the state into a new file: whole at one moment, also while the daemon runs. With a
@@ -403,13 +384,12 @@ pub(crate) enum StateVerb {
         /// A date, or an age like 2h or 1d
         #[arg(long, value_name = "DATE|2h")]
         since: Option<String>,
-        /// Where.
         #[command(flatten)]
         state: StateFlags,
     },
 }
 
-/// `state export`, `state import`
+/// The flags of `state export` and `state import`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StateMoveFlags {
     /// The file
@@ -419,7 +399,7 @@ pub(crate) struct StateMoveFlags {
     pub state: Option<String>,
 }
 
-/// `callbridge page`
+/// The flags of `page`, as typed.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PageCommandFlags {
@@ -429,7 +409,6 @@ pub(crate) struct PageCommandFlags {
     /// What whoever opens the link may do: admin (view and change) or view
     #[arg(long, value_name = "ROLE", default_value = "admin")]
     pub role: String,
-    /// Where.
     #[command(flatten)]
     pub state: StateFlags,
 }
@@ -446,7 +425,7 @@ pub(crate) enum PageVerb {
     },
 }
 
-/// What stands under `callbridge page --help`.
+/// The examples at the end of `page --help`.
 pub(crate) const PAGE_EXAMPLES: &str = "\
 Examples:
   callbridge page --state /var/lib/callbridge/office

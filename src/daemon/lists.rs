@@ -30,7 +30,7 @@ const NAMED_MAX: usize = 5;
 
 /// A list by its file, what it is of, and whose numbers it has.
 type ListKey = (PathBuf, &'static str, Option<Country>);
-/// How each list stands.
+/// The state of each list as `status` shows it, by its path, kind and country.
 pub(crate) type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
 
 /// The lists, and what is shown of them.
@@ -58,12 +58,12 @@ impl Lists {
         lists
     }
 
-    /// The lists in force.
+    /// Returns the lists of leads and employees in force.
     pub(crate) fn people(&self) -> &People {
         self.watched.people()
     }
 
-    /// How each list stands, and how employees meet the newest calls.
+    /// Returns the states of the lists, and how the employees of the newest calls match them.
     pub(crate) fn shown(&self) -> (ListStates, watch::Receiver<Option<Employees>>) {
         (self.shown.subscribe(), self.met.subscribe())
     }
@@ -134,7 +134,7 @@ impl Lists {
     }
 }
 
-/// What was read, or could not be, at this second, for `status`.
+/// Puts the outcome of reading a list at this second into its state for `status`.
 fn show(news: &News, at: i64, shown: &mut ListFile) {
     let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
     shown.file = news.file.display().to_string();
@@ -239,7 +239,7 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Whether it was done; a full disk passes, and it is to be done again then.
+/// Returns `false` where a full disk put the write off, to be done again when it has passed.
 pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),

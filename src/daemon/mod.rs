@@ -75,7 +75,7 @@ const STALLED: Duration = Duration::from_secs(10);
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
 /// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
 const LINE_QUIET: Duration = Duration::from_secs(5);
-/// How long `--until-idle` waits for lead requests after the last call is settled.
+/// The longest wait of `--until-idle` for lead requests after the last call is settled.
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Between two looks whether all is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
@@ -345,7 +345,7 @@ impl Daemon {
         Ok(self)
     }
 
-    /// Health and metrics.
+    /// Serves health and metrics at the address of `--listen`.
     async fn show_metrics(&mut self, addr: SocketAddr, held: &Held) -> Result<(), Failure> {
         let (listener, address) = held.listen("--listen", addr).await?;
         tracing::info!(%address, "health and metrics");

@@ -18,7 +18,7 @@ const WAITING_KEY: &str = "notify.missed";
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at who waits for a call back.
 const WAITING_EVERY: Duration = Duration::from_secs(10);
-/// Those that wait longest; no write goes on while they are read.
+/// Customers read, those that wait longest; no write goes on while they are read.
 const WAITING_MAX: usize = 10_000;
 
 /// Works until it is dropped.

@@ -25,17 +25,17 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     pub spool: Handle,
-    /// How each source is doing, by its place among the flags, as the two below it.
+    /// The status of each source, by its place among the flags, as `others` and `seen_up`.
     pub sources: watch::Receiver<Vec<SourceStatus>>,
-    /// Who else reads them.
+    /// Other processes that read the same source, by its place among the flags.
     pub others: Others,
-    /// Which have been up at least once.
+    /// Sources that have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
-    /// How the sender is doing.
+    /// The sender's own status, with the streams that it writes to.
     pub outward: Outward,
     /// Times counted where they happen.
     pub durations: Durations,
-    /// Who is logged in at the page, where one is shown.
+    /// The count of sessions at the page; `None` where no page is shown.
     pub page_sessions: Option<SessionCount>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
@@ -45,19 +45,19 @@ pub(crate) struct Observer {
     pub fleet: watch::Receiver<Option<FleetStatus>>,
     /// The files of leads and employees.
     pub lists: lists::ListStates,
-    /// How employees meet the newest calls.
+    /// The match of the newest calls' extensions with the lists of employees.
     pub employees: watch::Receiver<Option<Employees>>,
     /// The trunks of the flags.
     pub trunks: KnownTrunks,
     pub state: String,
     /// The command that tries what the daemon was given.
     pub check_command: Option<String>,
-    /// Where a new token goes.
+    /// The place where a person puts a new token, in words.
     pub token_place: Option<String>,
 }
 
 impl Observer {
-    /// Everything `status` shows.
+    /// Gathers the whole status, judged.
     ///
     /// # Errors
     /// When the spool cannot be read.
@@ -146,7 +146,7 @@ impl Observer {
             .sum()
     }
 
-    /// Whether every file is read to its end; live lines have no end and do not count.
+    /// Returns `true` when every file is read to its end; live lines have no end and do not count.
     pub(crate) fn files_are_read(&self, is_file: &[bool]) -> bool {
         let sources = self.sources.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);

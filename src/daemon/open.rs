@@ -36,7 +36,7 @@ pub(crate) struct Opened {
     /// The way to the spool's thread.
     pub spool: Handle,
     pub guard: Guard,
-    /// Finished calls, looked up.
+    /// The finished calls that the spool knows, for the intake's look-ups.
     pub memory: FinishedCalls,
     /// Leads by phone, looked up.
     pub directory: Arc<LeadDirectory>,
@@ -46,11 +46,11 @@ pub(crate) struct Opened {
     pub trunks: KnownTrunks,
     /// Ready to run, in the order of the flags.
     pub sources: Vec<Source>,
-    /// How calls are assembled.
+    /// The settings by which the intake decodes and assembles calls.
     pub assembling: Settings,
 }
 
-/// How the spool is opened by these flags.
+/// Returns the settings by which these flags open the spool.
 fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     let commit = durations.commit.clone();
     spool::Settings {
@@ -133,7 +133,8 @@ pub(crate) fn names(config: &Config) -> FieldNames {
     crm.map(|crm| crm.fields.clone()).unwrap_or_default()
 }
 
-/// What leads show of their calls, where they show anything: times in the PBX's zone.
+/// Returns the fields of leads that show their calls, times in the PBX's zone; `None` without
+/// `--lead-field`.
 fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
     let crm = config.crm.as_ref()?;
     let settings = lead_field::Settings {
@@ -169,7 +170,7 @@ pub(crate) fn zone_name(config: &Config) -> Option<String> {
     zone.and_then(|zone| zone.iana_name().map(str::to_owned))
 }
 
-/// What is stored is that of the flags; written where it differs.
+/// Stores the zone of the flags where another one, or none, is stored.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
     let (stored, given) = (spool.meta(ZONE_KEY).await?, zone_name(config));
     match given {
@@ -210,7 +211,7 @@ fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventT
     dated.collect()
 }
 
-/// How calls are assembled by these flags.
+/// Returns the intake's settings by these flags.
 fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
         calls: config.calls.clone(),
@@ -262,8 +263,8 @@ async fn restored(
     Ok(intake)
 }
 
-/// What an earlier run has kept of a call is nobody's to throw away: it becomes a letter, and its
-/// place is free for another call.
+/// Makes a letter of an open call that cannot be restored, for nobody may throw it away, and frees
+/// its place for another call.
 fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     let kept = Op::Unreadable {
         source: format!("open calls of {pbx}"),
@@ -277,7 +278,8 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     [kept, Op::Open { pbx, key, snapshot }]
 }
 
-/// What an earlier run has left behind of these sources.
+/// Reads the gaps, owners, unmatched channels and last moments that an earlier run stored of these
+/// sources.
 async fn remembered(
     sources: &[SourceSettings],
     config: &Config,

@@ -42,7 +42,8 @@ pub(crate) struct Outward {
     pub asking: CrmProxy,
     /// Requests for tokens, where a connection is kept fresh.
     pub token_requests: watch::Receiver<Requests>,
-    /// Why outcomes of calls wait to be told, where a stream is to be told of them.
+    /// The reason for which outcomes of calls wait to be written to the stream; `None` while none
+    /// do.
     pub untold_outcomes: watch::Receiver<Option<String>>,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
@@ -129,7 +130,7 @@ pub(crate) fn start_sender(
     }
 }
 
-/// Who keeps the lease, with `--standby`; leave to send goes to `permit`.
+/// Returns the keeper of the lease, with `--standby`; leave to send goes to `permit`.
 pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
     let (name, source, queue) = config.lease()?;
     let crm = config.crm.as_ref()?;
@@ -174,7 +175,8 @@ pub(crate) fn outcomes(flag: &SourceConfig) -> Option<OutcomePublisher> {
     OutcomePublisher::of(&flag.url, || source_secret(flag.secret.as_ref()))
 }
 
-/// What this process says of itself beside the stream of its calls; a trial says nothing.
+/// Returns the status reports that this process writes beside the stream of its calls; a trial
+/// writes none.
 pub(crate) fn words(config: &Config) -> Words {
     let of_source =
         |it: &SourceConfig| WordsStream::of_source(&it.url, source_secret(it.secret.as_ref()));
@@ -289,8 +291,8 @@ pub(crate) fn directory_of(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Where a person puts a new token. A credential of systemd's is a copy that the service was given
-/// at its start; its file is the one of which that copy is made.
+/// Returns the place where a person puts a new token. A credential of systemd's is a copy that the
+/// service was given at its start; its file is the one of which that copy is made.
 pub(crate) fn token_place(
     token: Option<&TokenFrom>,
     variable: impl Fn(&str) -> Option<PathBuf>,

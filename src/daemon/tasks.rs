@@ -50,7 +50,7 @@ impl Tasks {
         self.start_fallible(until(work, self.stopped.clone()));
     }
 
-    /// How the next of them ended; `None` when all have.
+    /// Waits for the next task to end, and returns its result; `None` when all have.
     pub(crate) async fn next_ended(&mut self) -> Option<anyhow::Result<()>> {
         let joined = self.started.join_next().await?;
         Some(joined.unwrap_or_else(|error| Err(error.into())))

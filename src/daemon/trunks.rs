@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Under which name the spool keeps since when each trunk is known.
 const KEY: &str = "trunks.since";
-/// What `status` counts as the last day.
+/// The span that `status` counts as the last day, in seconds.
 pub(crate) const DAY: i64 = 24 * 3600;
 
 /// The trunks of the flags.
@@ -24,7 +24,8 @@ fn key(trunk: &Trunk) -> String {
     format!("{pbx}/{}", trunk.name)
 }
 
-/// What is known by now: a new trunk since now, and one that no flag names any more forgotten.
+/// Returns the seconds since which trunks are known: a new one since now, while one that no flag
+/// names any more is forgotten.
 fn known(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
     // What cannot be read is begun anew: a silent trunk is said a day later then.
     let stored: Option<BTreeMap<String, i64>> =

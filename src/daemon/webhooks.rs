@@ -27,7 +27,7 @@ pub(crate) struct ReceiverView {
 }
 
 impl ReceiverView {
-    /// As `status` has it.
+    /// Returns the receiver's part of `status`, events by result.
     pub(crate) fn status(&self) -> Webhooks {
         let mut events = BTreeMap::new();
         for ((_, result), count) in self.tally.events() {
@@ -43,7 +43,7 @@ impl ReceiverView {
         }
     }
 
-    /// By kind and result.
+    /// Returns the counts of events, by kind and result.
     pub(crate) fn events(&self) -> Events {
         self.tally.events()
     }

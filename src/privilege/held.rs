@@ -14,22 +14,22 @@ use std::sync::{Mutex, PoisonError};
 /// Addresses of these ports are root's.
 const PORTS_OF_ROOT: std::ops::Range<u16> = 1..1024;
 
-/// What a command works with, beside what it does.
+/// The things that a command works with, for the descent from root.
 #[derive(Debug, Default)]
 pub(crate) struct Needs<'a> {
     /// The state folder that it works in.
     pub state: Option<&'a mut PathBuf>,
-    /// It says itself what is wrong with that folder.
+    /// The command itself reports faults of that folder.
     pub judges_folder: bool,
-    /// Where the secrets are that it uses.
+    /// The places of the secrets that the command uses.
     pub secrets: Vec<&'a mut SecretPlace>,
-    /// Where it listens.
+    /// The addresses at which the command listens.
     pub listen: Vec<SocketAddr>,
     /// The one file of its own.
     pub file: Option<OwnFile<'a>>,
-    /// What root has done for it.
+    /// The place for the things that root has opened.
     pub held: Option<&'a mut Held>,
-    /// It reads secrets of the PBX or the CRM: nobody may look into its memory.
+    /// The command reads secrets of the PBX or the CRM: nobody may read its memory.
     pub holds_secrets: bool,
     /// A signal is an order to stop in order, and not the end at once.
     pub stops_in_order: bool,
@@ -38,11 +38,11 @@ pub(crate) struct Needs<'a> {
 /// A command's own file, by what it is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OwnFile<'a> {
-    /// `explain --picture`
+    /// The SVG that `explain --picture` writes.
     Picture(&'a Path),
-    /// `state import`
+    /// The archive that `state import` reads.
     Import(&'a Path),
-    /// `state export`
+    /// The archive that `state export` makes.
     Export(&'a Path),
 }
 
@@ -103,10 +103,10 @@ fn is_readable(path: &Path) -> bool {
     regular && File::open(path).is_ok()
 }
 
-/// What root has done for a command before it became another user.
+/// The things that root has opened for a command before it became another user.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Whom root has become; `None` where it did not.
+    /// The user that root has become; `None` where it did not.
     pub owner: Option<Owner>,
     /// Listened at by root, and not yet taken.
     listeners: Mutex<Vec<TcpListener>>,

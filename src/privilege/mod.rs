@@ -136,7 +136,7 @@ fn become_owner(owner: Owner) -> io::Result<()> {
     }
 }
 
-/// How our files begin; others are nobody's concern.
+/// The beginnings of the names of our files; others are left alone.
 const OURS: [&str; 4] = ["spool.", "connection.", "shown-once.json", "control.sock"];
 
 /// Names them with what gives them to the owner; root's rights to do it are gone by now.

@@ -34,14 +34,14 @@ impl Owner {
     }
 }
 
-/// What a path leads through, and where it ends.
+/// The folders and links that a path leads through, with its end.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
-    /// The end, without links.
+    /// The path of the end, without links.
     pub path: PathBuf,
     /// Nothing is missing: else the end is the last folder that is there.
     pub whole: bool,
-    /// Whose the links are.
+    /// The user ids that own the links on the way.
     pub links: Vec<u32>,
     /// From the root to the end.
     folders: Vec<File>,
@@ -103,7 +103,7 @@ pub(crate) fn walk(path: &Path) -> io::Result<ResolvedPath> {
 }
 
 impl ResolvedPath {
-    /// Of its end.
+    /// Returns the metadata of the end.
     ///
     /// # Errors
     /// The system's.
@@ -114,7 +114,7 @@ impl ResolvedPath {
         }
     }
 
-    /// This path leads where the way ends.
+    /// Returns `true` when this path leads to the end, too: device and inode are the same.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let (Ok(end), Ok(path)) = (self.about(), std::path::absolute(path)) else {
             return false;

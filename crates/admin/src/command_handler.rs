@@ -30,11 +30,12 @@ mod read_again;
 
 /// Letters that `dead watch` reads at a time.
 const WATCH_PAGE: usize = 100;
-/// What it says when it was told of them too slowly.
+/// The error of `dead watch` when letters came faster than they were read.
 const TOO_MANY: &str =
     "more letters came than were read: see `callbridge dead list`, then watch again";
 
-/// Says how everything stands.
+/// Returns the daemon's [`Status`]; given by the daemon, or by a command that opened the spool
+/// itself.
 pub type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
 
@@ -42,31 +43,32 @@ pub type StatusOf =
 /// the system gives no random bytes.
 pub type PageDoor = Arc<dyn Fn(&str, PageRole) -> Option<String> + Send + Sync>;
 
-/// What is needed to answer.
+/// The state, flags and ways out that are needed to answer commands.
 pub struct CommandHandler {
-    /// What is stored.
+    /// The spool of the state folder.
     pub spool: Handle,
     /// The daemon's flags; without trunks when no daemon runs.
     pub rules: Rules,
-    /// The lists in force.
+    /// The lists of leads and employees in force; a reload replaces them.
     pub people: Arc<RwLock<Arc<People>>>,
     /// Asks something of the CRM through the daemon's budget; `None` without daemon or CRM.
     pub asking: Option<CrmProxy>,
     /// The zone of the PBX, where one is given.
     pub zone: Option<String>,
-    /// `--field-list-wrapper`
+    /// The value of `--field-list-wrapper`: the key under which the CRM wants the items of `lead
+    /// set`.
     pub field_list_wrapper: Option<String>,
-    /// Says how everything stands.
+    /// Returns the status for [`ControlRequest::Status`].
     pub status: StatusOf,
     /// The way to the page; `None` without one.
     pub page: Option<PageDoor>,
-    /// Whose the PBXs are that messages tell of; empty when no daemon runs.
+    /// The broker's users that own the PBXs of messages; empty when no daemon runs.
     pub owners: Owners,
 }
 
-/// Why an answer ends early.
+/// The cause for which an answer ends early.
 enum Stop {
-    /// Nobody listens any more.
+    /// The reader of the answer has closed its end.
     Gone,
     Refused(Refusal),
 }
@@ -77,32 +79,32 @@ impl<E: Into<Refusal>> From<E> for Stop {
     }
 }
 
-/// What is done with letters.
+/// A change to dead letters that a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
-    /// They are sent again, or it is only said what would be sent.
+    /// Sends the letters again; with `dry_run` only reports what would be sent.
     Retry {
-        /// What a person has said of them.
+        /// The values that a person gives in place of those of the rules.
         wish: Wish,
-        /// Nothing is sent.
+        /// Nothing is sent or stored.
         dry_run: bool,
     },
-    /// They are taken out for good.
+    /// Takes the letters out for good.
     Discard,
 }
 
-/// What became of a letter.
+/// The outcome of a change for one letter, as `dead retry --json` has it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterOutcome {
-    /// Its id.
+    /// The id of the letter.
     pub id: RowId,
     uuid: Option<CallUuid>,
     linkedid: Option<String>,
     reason: Reason,
     /// `ready`, `looked_for`, `would_send`, `discarded`, `refused`.
     pub result: &'static str,
-    /// Why, or what would be sent.
+    /// The reason of a refusal, or a note on what is sent.
     pub why: Option<String>,
     /// The lead that it is or would be sent with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +119,7 @@ pub struct LetterOutcome {
 }
 
 impl LetterOutcome {
-    /// What became of this letter.
+    /// Returns the outcome `result` for this letter, without values that were sent.
     pub fn of(letter: &Letter, result: &'static str, why: Option<String>) -> Self {
         Self {
             id: letter.id,
@@ -343,7 +345,8 @@ impl CommandHandler {
         Ok(page.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// What becomes of the next letters; of none at their end.
+    /// Changes the next page of letters, and returns an outcome for each; an empty list at their
+    /// end.
     async fn change_next(
         &self,
         letters: &mut Letters,
@@ -428,7 +431,8 @@ impl CommandHandler {
         }
     }
 
-    /// What was forwarded since then is published again, by the daemon, or by the next one.
+    /// Publishes anew all that was forwarded since this microsecond: stores the request, which the
+    /// running daemon or the next one carries out.
     async fn forward_again(&self, since: i64, line: &mut ReplySender) -> Result<(), Stop> {
         let (since, until) = (EventTime::from_micros(since), clock::now().wall);
         again::add(&self.spool, ForwardAgain::between(since, until)).await?;

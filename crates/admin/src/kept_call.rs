@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptCall {
-    /// Where it stands.
+    /// The state of the call in the spool.
     pub state: State,
-    /// What is, was or would be sent.
+    /// The record that is, was or would be sent.
     pub record: CallRecord,
-    /// The facts.
+    /// The facts by which the call was judged.
     pub call: FinishedCall,
-    /// Why it is or was a letter.
+    /// The reason for which the call is or was a letter.
     pub reason: Option<Reason>,
-    /// The reason in words.
+    /// The reason in words, empty without one.
     pub message: String,
     /// Since when it stands so.
     pub judged_at: EventTime,
     /// The other calls of the number that it was asked for by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Vec<Other>>,
-    /// What people did with it, where it was asked for by an id.
+    /// Acts of people on the call, where it was asked for by an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acts: Option<Vec<Act>>,
 }

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 const WITHIN: Duration = Duration::from_secs(4);
 const TRY_EVERY: Duration = Duration::from_millis(40);
 
-/// What is left of the wait.
+/// One wait for a lock, with the moment at which it is given up.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
     until: Instant,
 }
 
 impl LockWait {
-    /// Waits from here on.
+    /// Returns a wait that begins now and lasts at most 4 s.
     pub fn begin() -> Self {
         Self {
             until: Instant::now() + WITHIN,

@@ -3,19 +3,19 @@
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// What somebody may do on the page.
+/// The rights of a user on the administrator's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "snake_case")]
 pub enum PageRole {
-    /// Sees everything, changes nothing.
+    /// Sees everything, and changes nothing.
     View,
-    /// Acts, too.
+    /// Sees everything, and may change it.
     Admin,
 }
 
 impl PageRole {
-    /// `admin` or `view`.
+    /// Returns the word of flags and files: `admin` or `view`.
     pub fn word(self) -> &'static str {
         self.into()
     }

@@ -19,7 +19,7 @@ pub enum ControlRequest {
     Status,
     /// `dead list`, `show`, `export`: an item a letter, oldest first, parked ones included.
     Letters {
-        /// Which of them.
+        /// The letters to list; an empty selection means all.
         which: Selection,
         /// With all the bytes kept of unreadable ones, not the first of them alone.
         #[serde(default)]
@@ -30,9 +30,9 @@ pub enum ControlRequest {
     Watch,
     /// `dead retry`: an item a letter, with what became of it.
     Retry {
-        /// Which of them.
+        /// The letters to send again; an empty selection is refused.
         which: Selection,
-        /// What is to be sent, where that is not what the rules give.
+        /// The values to send where those are not what the rules give.
         #[serde(flatten)]
         wish: Wish,
         /// Only say what would be sent.
@@ -40,7 +40,7 @@ pub enum ControlRequest {
     },
     /// `dead discard`: an item a letter, with what became of it.
     Discard {
-        /// Which of them.
+        /// The letters to take out; an empty selection is refused.
         which: Selection,
     },
     /// `lead missing`: an item a number that called and has no lead.
@@ -49,9 +49,9 @@ pub enum ControlRequest {
     LeadList,
     /// `lead set`: an item when the CRM has taken the values, and one when they are written.
     LeadSet {
-        /// Whose fields.
+        /// The lead whose fields are set.
         lead: LeadId,
-        /// The values.
+        /// The fields with their new values.
         items: Vec<Item>,
     },
     /// `lead check`: an item a trunk, with what the number maps to there and why.
@@ -75,14 +75,14 @@ pub enum ControlRequest {
     LeadGiven,
     /// `fleet owner`: an item with the user that the PBX belongs to now, and before.
     FleetOwner {
-        /// The PBX.
+        /// The id of the PBX that is handed over.
         pbx: String,
-        /// The broker's user.
+        /// The broker's user that the PBX belongs to from now on.
         user: String,
     },
     /// `state forward-again`: an item with the span of which what was forwarded is published again.
     ForwardAgain {
-        /// Since then, in microseconds.
+        /// The beginning of the span, in microseconds since the epoch; it ends now.
         since: i64,
     },
     /// `missed`: an item a customer who waits for a call back, longest waiting first.
@@ -92,10 +92,10 @@ pub enum ControlRequest {
     },
     /// `page`: an item `{"url"}`, a link that opens the page once.
     PageLink {
-        /// What whoever opens it may do.
+        /// The rights of whoever opens the link.
         role: PageRole,
     },
-    /// `explain --call`: the finished call of this linkedid, as the spool has it.
+    /// `explain --call`: an item with the finished call of this id, as the spool has it.
     Call {
         /// The linkedid, the uuid, or a telephone number.
         id: String,
@@ -116,31 +116,33 @@ pub enum ControlRequest {
     JournalPage(FilterPage),
     /// `audit --take-in`: an item with what became of the call.
     TakeIn {
-        /// Its PBX.
+        /// The id of the call's PBX.
         pbx: String,
         /// As the file tells of it.
         call: Box<FinishedCall>,
-        /// It is journaled here under this uuid, and the CRM's journal does not have it.
+        /// The uuid under which the call is journaled here, while the CRM's journal does not have
+        /// it; `None` for a call that is not known here.
         lost: Option<CallUuid>,
     },
-    /// What an audit has found, for the metrics.
+    /// `audit`: the result of a finished audit, kept for the metrics; no item.
     Audited {
-        /// Calls that nothing explains.
+        /// Calls of the file that nothing explains.
         unexplained: u64,
     },
     /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an
     /// item a call that comes to be or ends, until the line is closed.
     Calls {
-        /// Which of them.
+        /// The filter that the calls must pass.
         which: CallsQuery,
-        /// Those that are kept already; without it `follow` begins with the daemon's start.
+        /// Calls that are kept already come first; without it `follow` begins with the daemon's
+        /// start.
         past: bool,
         /// And those that come, until the line is closed.
         follow: bool,
     },
 }
 
-/// Which calls; all without any rule.
+/// A filter of calls; without any rule all pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsQuery {
     /// Of the day that it is in the PBX's zone.
@@ -151,11 +153,11 @@ pub struct CallsQuery {
     pub to: Option<String>,
     /// With this number, as a person types it.
     pub phone: Option<String>,
-    /// Over this trunk.
+    /// Calls over this trunk alone.
     pub trunk: Option<String>,
-    /// Standing so.
+    /// Calls in this state alone.
     pub state: Option<State>,
-    /// Those between extensions, in place of the customers'.
+    /// Calls between extensions, in place of the customers'.
     pub internal: bool,
     /// The zone of the dates, in place of the PBX's.
     pub zone: Option<String>,
@@ -167,20 +169,20 @@ pub struct CallsQuery {
 pub enum ControlReply {
     /// The zone of the PBX, in which people read times; before all else, where it is known.
     Zone(String),
-    /// What happens from here on will be told.
+    /// The past is complete: all that happens from here on follows.
     Ready,
-    /// One thing asked for.
+    /// One thing that was asked for, in the shape of its request.
     Item(serde_json::Value),
-    /// All has been said.
+    /// The answer is complete; nothing follows.
     End {
-        /// How many items it was about.
+        /// The number of [`ControlReply::Item`] lines sent.
         count: u64,
     },
-    /// It could not be done.
+    /// The request failed or was refused; nothing follows.
     Error {
         /// The exit code of the command (sysexits).
         code: u8,
-        /// What, where, what to do.
+        /// The error in words: the fault, its place, and the remedy.
         words: String,
     },
 }

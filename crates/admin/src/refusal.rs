@@ -8,7 +8,7 @@ use callbridge_spool::Error;
 pub struct Refusal {
     /// The exit code of the command (sysexits).
     pub code: u8,
-    /// What, where, what to do.
+    /// The error in words: the fault, its place, and the remedy.
     pub words: String,
 }
 
@@ -19,12 +19,13 @@ impl Refusal {
         Self { code, words }
     }
 
-    /// What was typed is no such thing, in these words.
+    /// Returns a refusal with the exit code of wrong usage (64).
     pub fn usage(words: impl Into<String>) -> Self {
         Self::new(Code::Usage.number(), words)
     }
 
-    /// What was typed is no such thing: a number that is none, a day that is none.
+    /// Returns `true` when the fault is in the words that were typed: a number that is none, a day
+    /// that is none.
     pub fn is_usage(&self) -> bool {
         self.code == Code::Usage.number()
     }

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 /// Name of the socket inside the state folder.
 pub const NAME: &str = "control.sock";
-/// Where it is made.
+/// The private folder in which the socket is made, before it is moved to its place.
 const NURSERY: &str = ".control";
 /// A question is at most this long, in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
@@ -182,7 +182,7 @@ async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &ControlReply) ->
     write.write_all(&line).await
 }
 
-/// Whether a daemon listens in this state folder, however busy or frozen it is.
+/// Returns `true` when a daemon listens in this state folder, however busy or frozen it is.
 ///
 /// # Errors
 /// When something else is in its place.

@@ -8,12 +8,12 @@ use callbridge_spool::{Error, Guard, Handle};
 use std::io;
 use std::path::Path;
 
-/// Who has the state folder.
+/// The holder of the state folder, with the way to it.
 #[derive(Debug)]
 pub enum Access<T> {
     /// The daemon, which answered so.
     Daemon(T),
-    /// This command: nobody else had it.
+    /// The spool, opened by this command because nobody else had it.
     Spool(Handle, Guard),
 }
 

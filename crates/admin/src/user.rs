@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Where the system keeps them. A directory service's users are not in it, and told by number.
+/// The system's file of users. Users of a directory service are not in it, and are shown by number.
 const USERS: &str = "/etc/passwd";
 /// A file that is larger is none of users.
 const USERS_BYTES_MAX: u64 = 1 << 20;

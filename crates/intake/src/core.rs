@@ -70,7 +70,7 @@ pub struct Intake {
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
     otherwise: Vec<(String, String)>,
-    /// What the log is to tell of each line.
+    /// Changes of each source's line that are to be logged.
     pub(super) reports: Reports,
     pub(super) ops: Vec<Op>,
 }

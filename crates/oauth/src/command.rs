@@ -64,7 +64,8 @@ pub async fn run(command: &str) -> Result<Secret, String> {
         .ok_or_else(|| NOT_A_TOKEN.to_owned())
 }
 
-/// What is hostile escaped, and without any word that is or looks like a token or secret.
+/// Escapes control characters of stderr, and replaces each word that is or looks like a token or
+/// secret by `[redacted]`.
 fn redacted(words: &str, printed: &str) -> String {
     let printed = printed.trim();
     let hides = |word: &str| {

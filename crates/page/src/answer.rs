@@ -14,13 +14,13 @@ const DRAWING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ance
 /// Nothing of it is used.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 
-/// What goes wrong while an answer is made, told on a page of its own.
+/// A failure while an answer is made, shown on a page of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     /// The key of its title: `problem.host`.
     pub(crate) title: &'static str,
-    /// What happened and what to do, translated or in the daemon's words.
+    /// The fault and its remedy, translated or in the daemon's words.
     pub(crate) words: String,
 }
 
@@ -39,13 +39,13 @@ impl Problem {
         Self::new(status, title, shell.t(&format!("{title}.words")))
     }
 
-    /// What was asked for is not there.
+    /// Returns the problem of a path whose call, letter or job does not exist (404).
     pub(crate) fn missing(shell: &PageShell, title: &'static str) -> Self {
         Self::known(StatusCode::NOT_FOUND, shell, title)
     }
 }
 
-/// How a request ends.
+/// The end of a request: an answer, or a problem to be shown.
 pub(crate) type Handled = Result<Response<Body>, Problem>;
 
 #[derive(Template)]
@@ -78,7 +78,7 @@ pub(crate) fn svg(text: String) -> Response<Body> {
     response
 }
 
-/// A page.
+/// Renders a template as a page with status 200; one that cannot be rendered is a problem (500).
 pub(crate) fn html(view: &impl Template) -> Handled {
     let text = view.render().map_err(|error| {
         tracing::error!(%error, "a page cannot be made");

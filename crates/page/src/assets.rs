@@ -32,7 +32,7 @@ pub(crate) fn paths() -> [&'static str; 3] {
     ASSETS.each_ref().map(|(path, ..)| path.as_str())
 }
 
-/// What lies at this path.
+/// Returns the asset at this path, to be cached for good; `None` for any other path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
     let (_, content_type, text) = ASSETS.iter().find(|(known, ..)| known == path)?;
     let mut response = body::response(StatusCode::OK, content_type, body::whole(*text));

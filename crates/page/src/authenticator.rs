@@ -9,7 +9,7 @@ use callbridge_model::clock;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What keeps the page closed, and who is inside.
+/// The login of the page: open sessions, the throttle of tries, and the hashing of passwords.
 pub(crate) struct Authenticator {
     pub(crate) sessions: Sessions,
     throttle: Mutex<LoginThrottle>,
@@ -31,7 +31,7 @@ impl Authenticator {
         }
     }
 
-    /// Who asks, by one of their cookies, and its token.
+    /// Returns the token and the session of the first cookie that belongs to an open session.
     pub(crate) fn whose<'a>(
         &self,
         asked: &'a Asked,

@@ -19,9 +19,10 @@ use std::pin::Pin;
 /// An answer that takes a while.
 pub type BackendAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
-/// What the page needs of the daemon.
+/// The daemon's side of the page: all that a view reads or does.
 pub trait Backend: Send + Sync + 'static {
-    /// What `callbridge status --json` says, with what waits for a person (`todo`).
+    /// Returns the status as `callbridge status --json` has it, with the findings that wait for a
+    /// person (`todo`).
     fn status(&self) -> BackendAnswer<'_, Status>;
     /// The figures of today and of the last seven days.
     fn today(&self) -> BackendAnswer<'_, Figures>;
@@ -53,22 +54,22 @@ pub trait Backend: Send + Sync + 'static {
         lead: LeadId,
         who: &'a str,
     ) -> BackendAnswer<'a, u64>;
-    /// Takes it away again.
+    /// Takes the lead that was given by hand from the number; sent calls stay as they are.
     fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
     fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>>;
-    /// What the directory knows of these leads.
+    /// Reads the names and fields that the directory has of these leads.
     fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles>;
     /// Customers who wait for a call back, longest waiting first, each with what was tried.
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>>;
-    /// How many of them there are.
+    /// Counts the customers who wait for a call back.
     fn missed_count(&self) -> BackendAnswer<'_, u64>;
-    /// What employees did by extension, today or in the last seven days; without an extension
-    /// stand the calls that reached nobody.
+    /// Returns the figures of employees by extension, today or in the last seven days; calls that
+    /// reached nobody stand without an extension.
     fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable>;
     /// The trunks with the calls each took today.
     fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>>;
-    /// Runs `check`.
+    /// Runs `callbridge check`, which asks PBX and CRM and takes its time.
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>>;
     /// The sessions as [`Backend::keep_sessions`] left them.
     fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>>;
@@ -87,20 +88,20 @@ pub trait Backend: Send + Sync + 'static {
 /// Calls by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// In the CRM's journal.
+    /// Calls that stand in the CRM's journal.
     pub journaled: u64,
-    /// On their way there.
+    /// Calls on their way to the CRM.
     pub waiting: u64,
     /// Dead letters, parked ones included.
     pub letters: u64,
-    /// Discarded by a person.
+    /// Calls that a person discarded.
     pub discarded: u64,
     /// Taken by a broker in place of the CRM.
     pub forwarded: u64,
 }
 
 impl Outcomes {
-    /// All of them.
+    /// Returns the sum of all outcomes.
     pub const fn total(&self) -> u64 {
         self.journaled + self.waiting + self.letters + self.discarded + self.forwarded
     }
@@ -109,9 +110,9 @@ impl Outcomes {
 /// Calls that began in one hour or on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// When the hour or day begins.
+    /// The beginning of the hour or day.
     pub from: i64,
-    /// What became of its calls.
+    /// The outcomes of its calls so far.
     pub outcomes: Outcomes,
 }
 
@@ -133,9 +134,9 @@ pub struct Figures {
 /// A call that goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenCallView {
-    /// When it began.
+    /// The time at which the call began.
     pub since: i64,
-    /// When somebody answered, if so.
+    /// The time at which somebody answered; `None` while nobody has.
     pub answered_at: Option<i64>,
     /// The trunk's name; `None` between extensions or where it is not known yet.
     pub trunk: Option<String>,
@@ -145,14 +146,14 @@ pub struct OpenCallView {
     pub extensions: Vec<String>,
 }
 
-/// Which calls; all without any rule.
+/// A filter of calls; without any rule all pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallQuery {
     /// A number as a person types it, a uuid, a linkedid or an extension.
     pub text: Option<String>,
     /// A day in the PBX's zone: `2026-11-21`.
     pub day: Option<String>,
-    /// The trunk's name.
+    /// The name of a trunk: calls over others are left out.
     pub trunk: Option<String>,
     /// A state's word: `journaled`, `dead`…
     pub state: Option<String>,
@@ -160,10 +161,10 @@ pub struct CallQuery {
     pub before: Option<String>,
 }
 
-/// Calls, newest first.
+/// A page of a list of calls, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallPage {
-    /// 50 at most.
+    /// The calls of the page, 50 at most.
     pub calls: Vec<Listed>,
     /// The key of the next page; `None` at the end.
     pub next: Option<String>,
@@ -176,21 +177,22 @@ pub struct CallPage {
 /// A call with all that is known of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallView {
-    /// As in a list.
+    /// The call as lists show it.
     pub line: Listed,
     /// The picture of `explain --picture` without its values, as SVG; empty where there is none.
     pub picture: String,
-    /// Why each value is so, as `explain` says it.
+    /// The values with the reason for each, as `explain` writes them.
     pub values: String,
     /// Each event that matters: when (seconds since the beginning), what.
     pub events: Vec<(String, String)>,
-    /// How long it rang before somebody answered; `None` where nobody did or it is not told.
+    /// Seconds that the call rang before somebody answered; `None` where nobody did or no event
+    /// reported it.
     pub wait_sec: Option<u64>,
     /// Since when it stands in its state.
     pub since: i64,
-    /// Its request to the CRM.
+    /// The request to the CRM that carried or would carry the call.
     pub request: RequestView,
-    /// What was done for it beside that: tries that failed, and why it was sent again.
+    /// Attempts beside that request: tries that failed, and why the call was sent again.
     pub attempts: Vec<Attempt>,
     /// The letter that it is, if it is one.
     pub letter: Option<Letter>,
@@ -199,22 +201,23 @@ pub struct CallView {
 /// The request of a call, and what the CRM answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestView {
-    /// Its body, as it left or would leave; `None` where none can be made: a lead is missing.
+    /// The request's body, as it left or would leave; `None` where none can be made: a lead is
+    /// missing.
     pub body: Option<Value>,
-    /// When it left first with these values; `None` where it has not.
+    /// The time at which it first left with these values; `None` where it has not.
     pub sent_at: Option<i64>,
     /// The CRM's id of the last one that it took.
     pub id: Option<String>,
-    /// When it took that one.
+    /// The time at which the CRM accepted the request of `id`.
     pub accepted_at: Option<i64>,
 }
 
-/// Which letters.
+/// A filter of dead letters; without any rule all pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterQuery {
-    /// A reason's word.
+    /// The word of a reason, such as `no_lead`: letters of others are left out.
     pub reason: Option<String>,
-    /// What a [`Cause`] of that reason is about, as it displays: `lead:9001`.
+    /// The subject of a [`Cause`] of that reason, as it displays: `lead:9001`.
     pub cause: Option<String>,
     /// Letters with smaller ids than this.
     pub before: Option<RowId>,
@@ -228,19 +231,19 @@ impl LetterQuery {
     }
 }
 
-/// Letters of one cause.
+/// The letters of one cause, as a count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CauseGroup {
-    /// What they have in common.
+    /// The reason and subject that the letters have in common.
     pub cause: Cause,
-    /// How many they are.
+    /// The count of the letters.
     pub letters: u64,
     /// Since when the first of them lies there.
     pub since: i64,
 }
 
 impl CauseGroup {
-    /// These letters by their causes, most letters first.
+    /// Groups these letters by their causes, most letters first.
     pub fn of<'a>(letters: impl Iterator<Item = &'a Letter>) -> Vec<Self> {
         let mut groups = BTreeMap::<Cause, (u64, i64)>::new();
         for letter in letters {
@@ -259,10 +262,10 @@ impl CauseGroup {
     }
 }
 
-/// Letters, newest first.
+/// A page of a list of dead letters, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LetterPage {
-    /// 50 at most.
+    /// The letters of the page, 50 at most.
     pub letters: Vec<Letter>,
     /// The key of the next page; `None` at the end.
     pub next: Option<RowId>,
@@ -273,18 +276,18 @@ pub struct LetterPage {
 /// A customer who waits for a call back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCustomer {
-    /// Who, and since when.
+    /// The number that called, with its missed calls.
     pub customer: MissedCustomer,
     /// Calls to them since, which they did not answer.
     pub tried: u64,
-    /// When the last of those began.
+    /// The time at which the last of those calls began.
     pub tried_at: Option<i64>,
 }
 
-/// What is shown of leads.
+/// The names and fields of leads, as the directory has them.
 pub type Profiles = BTreeMap<LeadId, LeadProfile>;
 
-/// What employees did, by extension.
+/// The figures of employees by extension; under `None` the calls that reached nobody.
 pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 
 /// Today, or the week up to now.
@@ -299,24 +302,24 @@ pub enum Span {
 /// A trunk with what it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkView {
-    /// Its name.
+    /// The trunk's name, as its flag gives it.
     pub name: String,
-    /// Calls it took today.
+    /// Calls over the trunk that began today, in the PBX's zone.
     pub today: u64,
-    /// When it took its last call; `None`: never.
+    /// The time of the trunk's last call; `None` where it never took one.
     pub last_at: Option<i64>,
 }
 
 /// One finding of `check`, as a line of `check --json` has it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CheckFinding {
-    /// What was looked at.
+    /// The subject of the check: `token`, or a flag.
     pub name: String,
-    /// Whether it is well.
+    /// Nothing of it failed; with a `todo` it is a doubt.
     pub ok: bool,
-    /// What was found.
+    /// The finding in words, in English.
     pub what: String,
-    /// What to do; empty when nothing.
+    /// The remedy in words; empty where there is nothing to do.
     pub todo: String,
 }
 
@@ -352,7 +355,7 @@ impl CheckFinding {
             .then_some(key)
     }
 
-    /// `ok`, `doubt` or `failed`.
+    /// Returns the class of the finding: `ok`, `doubt` or `failed`.
     pub fn result(&self) -> &'static str {
         match (self.ok, self.todo.is_empty()) {
             (true, true) => "ok",

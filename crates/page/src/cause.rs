@@ -5,7 +5,7 @@ use callbridge_model::Reason;
 use callbridge_spool::Letter;
 use std::fmt;
 
-/// What a cause is about; its words stand in links: never change one.
+/// The kind of subject that a cause has; its words stand in links: never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum About {
@@ -20,23 +20,23 @@ pub enum About {
 }
 
 impl About {
-    /// `lead`
+    /// Returns the word that links carry, such as `lead`.
     pub fn word(self) -> &'static str {
         self.into()
     }
 }
 
-/// Why a letter is one: a reason, and what it is about.
+/// The cause of a letter: its reason, and the subject to be mended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cause {
-    /// The reason.
+    /// The reason that all letters of the cause have.
     pub reason: Reason,
     /// The lead, number or extension; `None` where each letter is a case of its own.
     pub about: Option<(About, String)>,
 }
 
 impl Cause {
-    /// Of a letter.
+    /// Returns the cause that the letter shares with others.
     pub fn of(letter: &Letter) -> Self {
         let lead = || Some((About::Lead, letter.lead()?.to_string()));
         let phone = || Some((About::Phone, letter.phone()?.to_owned()));

@@ -3,7 +3,7 @@
 
 use crate::backend::{Bar, Outcomes};
 
-/// Units of the drawing.
+/// The height of the drawing, and below it the distance of two columns, in units of the drawing.
 const HEIGHT: u64 = 1000;
 const STEP: usize = 10;
 
@@ -26,11 +26,11 @@ pub(crate) struct Column {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// All columns.
+/// The columns, with the scale that they share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) columns: Vec<Column>,
-    /// What the whole height stands for.
+    /// Calls that the whole height stands for.
     pub(crate) top: u64,
     pub(crate) width: usize,
     pub(crate) total: u64,

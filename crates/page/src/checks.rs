@@ -4,14 +4,14 @@ use crate::backend::{Backend, CheckFinding};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinSet;
 
-/// The last run.
+/// The last run of `check`, or the one under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastCheck {
     pub(crate) running: bool,
-    /// When it ended.
+    /// Epoch seconds at which the run ended; `None` before the first has.
     pub(crate) at: Option<i64>,
     pub(crate) findings: Vec<CheckFinding>,
-    /// Why there are none.
+    /// The daemon's words where the run itself failed; `findings` is empty then.
     pub(crate) refused: Option<String>,
 }
 
@@ -27,7 +27,6 @@ fn lock(last: &Mutex<LastCheck>) -> MutexGuard<'_, LastCheck> {
 }
 
 impl CheckRun {
-    /// How the last one stands.
     pub(crate) fn last(&self) -> LastCheck {
         lock(&self.last).clone()
     }

@@ -19,7 +19,7 @@ pub(crate) struct CsvText(String);
 pub(crate) type Columns<T> = [(&'static str, fn(&T, &PageShell) -> String)];
 
 impl CsvText {
-    /// With the head alone.
+    /// Begins a file with the byte order mark and the head.
     pub(crate) fn new<T>(columns: &Columns<T>) -> Self {
         let mut text = Self("\u{feff}".to_owned());
         text.cells(columns.iter().map(|(head, _)| (*head).to_owned()));
@@ -56,7 +56,7 @@ impl CsvText {
     }
 }
 
-/// These rows as a file of this name, to be kept.
+/// Answers with these rows as a file of this name, to be saved.
 pub(crate) fn download<T>(
     columns: &Columns<T>,
     rows: impl IntoIterator<Item = T>,

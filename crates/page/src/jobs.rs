@@ -9,27 +9,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Letters at a time.
+/// Letters that a job changes in one call of the backend.
 pub(crate) const CHUNK: usize = 100;
-/// Jobs that are remembered.
+/// Jobs that are remembered; the oldest that have ended go first.
 const JOBS_MAX: usize = 20;
 /// Jobs that work at a time.
 const WORKING_MAX: usize = 4;
-/// What became of so many letters is told one by one; of the rest by count.
+/// Outcomes of letters that a job lists one by one; the rest is counted.
 const LINES_MAX: usize = 200;
 
-/// How a job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobState {
     Working,
     Done,
     /// The daemon refused to go on.
     Refused(String),
-    /// The daemon stopped.
+    /// The daemon stopped before the job was done.
     Stopped,
 }
 
-/// One of them.
+/// A change to many letters, with its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) who: String,
@@ -40,12 +39,12 @@ pub(crate) struct Job {
     pub(crate) state: JobState,
     /// Letters by what became of them.
     pub(crate) results: BTreeMap<&'static str, u64>,
-    /// The first of them.
+    /// The outcomes of its first letters, at most `LINES_MAX`.
     pub(crate) lines: Vec<LetterOutcome>,
 }
 
 impl Job {
-    /// Nothing is done yet.
+    /// Returns a job of which nothing is done yet.
     pub(crate) fn new(change: LetterChange, who: &str, total: usize, began: i64) -> Self {
         Self {
             who: who.to_owned(),
@@ -73,7 +72,7 @@ impl Job {
 
 type ById = BTreeMap<u64, Job>;
 
-/// All jobs.
+/// The jobs that work or have ended, by number, until newer ones displace them.
 pub(crate) struct Jobs {
     all: Arc<Mutex<ById>>,
     tasks: Mutex<JoinSet<()>>,
@@ -95,14 +94,14 @@ impl Jobs {
         lock(&self.all).get(&id).cloned()
     }
 
-    /// Those that are remembered, newest first.
+    /// Returns the remembered jobs, newest first.
     pub(crate) fn newest(&self) -> Vec<(u64, Job)> {
         let all = lock(&self.all);
         let newest = all.iter().rev();
         newest.map(|(id, job)| (*id, job.clone())).collect()
     }
 
-    /// May another begin?
+    /// Returns `true` while fewer jobs work than may at a time.
     pub(crate) fn has_room(&self) -> bool {
         let all = lock(&self.all);
         let working = all.values().filter(|job| job.state == JobState::Working);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Where a browser keeps the language it was switched to.
+/// The cookie in which a browser keeps the language it was switched to.
 pub(crate) const LANGUAGE_COOKIE: &str = "callbridge-language";
 
 /// A language of the page.
@@ -15,7 +15,7 @@ pub(crate) enum Language {
     #[default]
     English,
     Russian,
-    /// In Latin letters.
+    /// The Uzbek language in Latin letters.
     Uzbek,
 }
 
@@ -48,7 +48,7 @@ fn read(json: &str) -> TextTable {
 impl Language {
     pub(crate) const ALL: [Self; 3] = [Self::English, Self::Russian, Self::Uzbek];
 
-    /// `en`
+    /// Returns the code of ISO 639, as texts and cookies have it: `en`.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::English => "en",
@@ -66,12 +66,12 @@ impl Language {
         }
     }
 
-    /// By its code.
     pub(crate) fn by_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.code() == code)
     }
 
-    /// What a browser likes best of what there is (`Accept-Language`).
+    /// Returns the language that the browser weights highest among those there are
+    /// (`Accept-Language`), else English.
     pub(crate) fn wished(accept: &str) -> Self {
         let mut best = (0.0, Self::default());
         for wish in accept.split(',').take(20) {
@@ -121,7 +121,7 @@ impl Language {
         text.replace("{n}", &self.number(count))
     }
 
-    /// `12,345`
+    /// Returns the count with its thousands parted, from five digits on: `12,345`.
     pub(crate) fn number(self, count: u64) -> String {
         let separator = match self {
             Self::English => ',',
@@ -139,7 +139,7 @@ impl Language {
         text
     }
 
-    /// `2.4`
+    /// Returns the number to a tenth: `2.4`, or with a comma.
     pub(crate) fn tenths(self, number: f64) -> String {
         let text = format!("{number:.1}");
         match self {

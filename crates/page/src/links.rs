@@ -13,7 +13,7 @@ pub const LINK_LIVES: Duration = Duration::from_secs(60);
 /// Links at a time; the oldest makes room.
 const LINKS_MAX: usize = 100;
 
-/// Who a link lets in.
+/// The person that a link lets in, until it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guest {
     pub(crate) who: String,
@@ -60,7 +60,8 @@ impl Links {
         issued.is_some_and(|issued| issued.until > now)
     }
 
-    /// Whom it lets in; it is gone afterwards.
+    /// Takes the link away, and returns the person that it lets in; `None` where it has expired or
+    /// was used.
     pub(crate) fn take(&self, token: &str) -> Option<Guest> {
         self.take_at(clock::now().boot, token)
     }

@@ -20,14 +20,14 @@ const QUIET_MAX: Duration = Duration::from_secs(10);
 /// A stream lives so long; the browser opens another, which asks for its session anew.
 const STREAM_LIVES: Duration = Duration::from_secs(300);
 
-/// What the live parts hang on.
+/// The shared parts of all streams: the counter of changes and the limit of streams.
 pub(crate) struct Live {
     changes: watch::Receiver<u64>,
     places: Arc<Semaphore>,
     closing: watch::Receiver<bool>,
 }
 
-/// One stream.
+/// The state of one stream of server-sent events.
 struct ChangeStream {
     changes: watch::Receiver<u64>,
     closing: watch::Receiver<bool>,

@@ -25,9 +25,9 @@ const CARRIED: &str = "carried";
 struct LoginSheet<'a> {
     c: &'a PageShell,
     name: &'a str,
-    /// Where one wanted to go.
+    /// The path to go on to after the login.
     next: &'a str,
-    /// What was typed there.
+    /// The encoded fields of a form that was sent when its session had ended.
     carried: &'a str,
     wrong: Option<&'a str>,
     /// Is there anybody in the password file?
@@ -76,7 +76,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
 }
 
 impl LoginSheet<'_> {
-    /// What was typed, for people: name and value.
+    /// Returns the carried fields for people: name and value.
     fn typed(&self) -> Vec<(String, String)> {
         for_people(self.c, &FormFields::read(self.carried.as_bytes()))
     }
@@ -91,7 +91,7 @@ fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
     named.take(20).collect()
 }
 
-/// `GET` and `POST /login`.
+/// Serves `GET /login`, the form, and `POST /login`, which opens a session.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     if !asked.is_post() {
         return login_page(page, shell, asked);
@@ -176,7 +176,7 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
     role
 }
 
-/// What was typed before the session ended, with a button that goes on.
+/// Shows the fields that were typed before the session ended, with a button that sends them again.
 fn carry_on(shell: &PageShell, viewer: Viewer, path: &str, carried: &str) -> Handled {
     let mut shell = shell.clone();
     shell.viewer = Some(viewer);
@@ -260,7 +260,7 @@ pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &
     }
 }
 
-/// `POST /logout`
+/// Serves `POST /logout`: ends the session, also in the state.
 pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     page.authenticator.sessions.end(token);
     let kept = keep(page).await;
@@ -277,7 +277,7 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     Ok(response)
 }
 
-/// `GET /language/ru?back=/calls`
+/// Serves `GET /language/ru?back=/calls`: sets the language cookie, and goes back.
 pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body> {
     let back = local_path(asked.query.get("back").unwrap_or("/"));
     let mut response = see(back);

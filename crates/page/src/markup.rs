@@ -33,7 +33,7 @@ impl Markup {
         Self(format!("<bdi>{}</bdi>", escaped(&cut(text, VALUE_CHARS))))
     }
 
-    /// A sentence.
+    /// Escapes a sentence, cut at 1,500 characters.
     pub(crate) fn sentence(text: &str) -> Self {
         Self(format!(
             "<bdi>{}</bdi>",
@@ -53,7 +53,7 @@ impl Markup {
         Self(escaped(&shown))
     }
 
-    /// A telephone number, whole.
+    /// Escapes a telephone number, which is never masked here.
     pub(crate) fn number(phone: &str) -> Self {
         let shown = escaped(&cut(phone, VALUE_CHARS));
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
@@ -65,7 +65,8 @@ impl Markup {
     }
 }
 
-/// What is left of a number in a list.
+/// Returns a number for lists: its first 4 and last 2 characters, the rest as dots; of a short one
+/// less.
 pub(crate) fn masked(phone: &str) -> String {
     let chars: Vec<char> = phone.chars().take(VALUE_CHARS).collect();
     let (head, tail) = match chars.len() {

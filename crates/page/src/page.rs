@@ -47,7 +47,7 @@ pub(crate) struct AuthenticatedRequest<'a> {
     pub(crate) page: &'a Page,
     pub(crate) asked: &'a Asked,
     pub(crate) shell: PageShell,
-    /// Who acts, as it is signed.
+    /// The name by which the user's acts are signed.
     pub(crate) who: String,
     /// The hash of the session's token.
     pub(crate) session: String,

@@ -11,16 +11,15 @@ use subtle::ConstantTimeEq as _;
 
 /// People; more of them are no administrators' page.
 const PEOPLE_MAX: usize = 1000;
-/// Of a name.
+/// The longest name that a line may have, in characters.
 const NAME_CHARS_MAX: usize = 64;
 /// A password is not longer: what is longer is hashed for nothing.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// KiB that one hash may take: what is dearer starves the machine.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// Passes over that memory.
+/// Passes over that memory that one hash may take.
 const PASSES_MAX: u32 = 16;
 
-/// Somebody of the file.
 #[derive(Clone)]
 struct Person {
     name: String,
@@ -28,7 +27,7 @@ struct Person {
     hash: PasswordHash,
 }
 
-/// Everybody of the file.
+/// The people of the password file, with their roles and hashes.
 #[derive(Clone, Default)]
 pub struct Passwords(Vec<Person>);
 
@@ -39,10 +38,10 @@ impl fmt::Debug for Passwords {
     }
 }
 
-/// Why a password was not hashed.
+/// The reasons for which a password was not hashed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitPassword {
-    /// Too easily guessed.
+    /// Fewer than 10 characters, too easily guessed.
     #[error("a password of at least 10 characters is expected")]
     Short,
     /// Longer than what is ever read.
@@ -54,7 +53,7 @@ pub enum UnfitPassword {
          stands in a line of the file and beside what its owner did"
     )]
     Name,
-    /// The library's words.
+    /// The error of the hashing library, in its words.
     #[error("no hash can be made: {0}")]
     Library(String),
 }
@@ -111,7 +110,7 @@ impl Passwords {
         Ok(Self(people))
     }
 
-    /// Is nobody in it?
+    /// Returns `true` when the file names nobody, so that links alone let in.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -192,7 +191,7 @@ impl HashMemory {
         &mut self.blocks[..count]
     }
 
-    /// How often it was used.
+    /// Returns how often the memory was used, for a later `give_back`.
     pub(crate) const fn uses(&self) -> u64 {
         self.uses
     }

@@ -15,13 +15,13 @@ impl BrowserToken {
         Some(Self(hex(&bytes)))
     }
 
-    /// For the browser alone.
+    /// Returns the token itself, for the browser alone.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// What is kept of a token.
+/// Returns the SHA-256 of a token in hex: all that is kept of it.
 pub(crate) fn hash(token: &str) -> String {
     hex(digest(&SHA256, token.as_bytes()).as_ref())
 }
@@ -32,7 +32,7 @@ pub(crate) fn form_token(token: &str) -> String {
     hash(&format!("form {token}"))
 }
 
-/// `00ff`
+/// Returns the bytes in lower-case hex: `00ff`.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

@@ -34,7 +34,7 @@ impl FormFields {
         (!value.is_empty()).then_some(value)
     }
 
-    /// The same, owned.
+    /// Returns an owned copy of [`FormFields::get`].
     pub(crate) fn owned(&self, name: &str) -> Option<String> {
         self.get(name).map(str::to_owned)
     }
@@ -70,7 +70,7 @@ impl FormFields {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// `a=1&b=2`
+    /// Returns the fields in the encoding of forms: `a=1&b=2`.
     pub(crate) fn encoded(&self) -> String {
         let mut text = form_urlencoded::Serializer::new(String::new());
         text.extend_pairs(self.iter());
@@ -91,7 +91,7 @@ pub(crate) fn link(path: &str, query: &[(&str, Option<&str>)]) -> String {
     }
 }
 
-/// A request.
+/// A request with its query and form read.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
@@ -99,7 +99,7 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     pub(crate) query: FormFields,
     pub(crate) form: FormFields,
-    /// Whose tries are counted together.
+    /// The peer, or the client that a trusted proxy names; wrong passwords are counted by it.
     pub(crate) from: PeerGroup,
 }
 
@@ -138,7 +138,7 @@ impl Asked {
     }
 }
 
-/// Why a request is refused before it is looked at.
+/// The reasons for which a request is refused before it is routed or acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// The host is none of ours.

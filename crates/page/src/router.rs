@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 use subtle::ConstantTimeEq as _;
 
 impl Page {
-    /// Answers a request.
+    /// Routes a request through all checks to its view; problems become pages.
     pub(crate) async fn shown(&self, asked: &Asked) -> Response<Body> {
         // Before anything else: nobody may come by a name that is not ours.
         let shell = self.shell(asked);

@@ -15,13 +15,13 @@ const SESSIONS_MAX: usize = 1000;
 /// Of one person; the oldest of them makes room.
 const SESSIONS_OF_ONE_MAX: usize = 20;
 
-/// Who somebody is who is logged in.
+/// The session of somebody who is logged in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoggedIn {
     /// As what they do is signed.
     pub(crate) who: String,
     pub(crate) role: PageRole,
-    /// In epoch seconds.
+    /// Epoch seconds at which the session ends.
     until: i64,
     /// The line of the password file by which they came: when it changes the session ends. `None`
     /// of a link.
@@ -37,12 +37,12 @@ impl LoggedIn {
     }
 }
 
-/// How many are logged in, for whoever watches. Clones share it.
+/// The count of open sessions, for the metrics. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SessionCount(Arc<AtomicUsize>);
 
 impl SessionCount {
-    /// Sessions that are open.
+    /// Returns the sessions that are open, by the last change.
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -50,7 +50,7 @@ impl SessionCount {
 
 type ByHash = BTreeMap<String, LoggedIn>;
 
-/// All sessions.
+/// The open sessions, by the hash of their tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     open: Mutex<ByHash>,
@@ -122,14 +122,15 @@ impl Sessions {
         Some(token)
     }
 
-    /// Whose token it is.
+    /// Returns the open session of this token; `None` where it has ended or its password has
+    /// changed.
     pub(crate) fn find(&self, now: i64, token: &str, people: &Passwords) -> Option<LoggedIn> {
         let open = self.lock();
         let one = open.get(&random::hash(token))?;
         (one.until > now && one.stands(people)).then(|| one.clone())
     }
 
-    /// Ends one.
+    /// Ends the session of this token, where there is one.
     pub(crate) fn end(&self, token: &str) {
         let mut open = self.lock();
         open.remove(&random::hash(token));

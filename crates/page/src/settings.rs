@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What the page listens with. The certificate is kept fresh by whoever hands it over.
+/// The TLS configuration of the listener; its owner replaces the certificate when the files change.
 pub type Tls = watch::Receiver<Arc<ServerConfig>>;
 
 /// Everything the page is told.
@@ -17,12 +17,13 @@ pub struct Settings {
     pub(crate) address: SocketAddr,
     /// `None` over plain HTTP, from this machine alone (an SSH tunnel ends here, too).
     pub(crate) tls: Option<Tls>,
-    /// Those whose `X-Forwarded-For` is believed, beside loopback; `None` without a proxy.
+    /// Proxies whose `X-Forwarded-For` is believed, beside those on loopback; `None` without a
+    /// proxy.
     proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
     people: watch::Receiver<Passwords>,
     pub(crate) links: Links,
-    /// Where a lead is found in the CRM, with `{id}`.
+    /// The address of a lead in the CRM, with `{id}` in its place.
     pub(crate) lead_url: Option<Arc<str>>,
 }
 
@@ -74,7 +75,7 @@ impl Settings {
         self
     }
 
-    /// Those who may log in now.
+    /// Returns the people who may log in now.
     pub(crate) fn passwords(&self) -> Passwords {
         self.people.borrow().clone()
     }

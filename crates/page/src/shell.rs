@@ -18,12 +18,12 @@ use std::sync::Arc;
 /// Of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
 
-/// Who looks.
+/// The user who is logged in.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(crate) who: String,
     pub(crate) role: PageRole,
-    /// What the forms carry.
+    /// The token that each form of this session carries.
     pub(crate) form_token: String,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct LocalText {
     pub(crate) text: String,
 }
 
-/// What is said once, at the head of the next page.
+/// A message that is shown once, at the head of the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) words: String,
@@ -52,12 +52,12 @@ pub(crate) struct Badges {
     pub(crate) silent: Option<u64>,
 }
 
-/// What stands around the content of a page.
+/// The surroundings of a page's content, and the texts, times and values that templates ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct PageShell {
     pub(crate) language: Language,
     pub(crate) zone: Zone,
-    /// Epoch seconds.
+    /// Epoch seconds at which the request came; times on the page are relative to it.
     pub(crate) now: i64,
     pub(crate) viewer: Option<Viewer>,
     /// The path and query, to come back to.
@@ -65,7 +65,7 @@ pub(crate) struct PageShell {
     pub(crate) badges: Badges,
     /// The name of the PBX.
     pub(crate) pbx: String,
-    /// Where a lead is found in the CRM, with `{id}`.
+    /// The address of a lead in the CRM, with `{id}` in its place.
     pub(crate) lead_url: Option<Arc<str>>,
     pub(crate) notice: Option<Notice>,
 }
@@ -121,7 +121,7 @@ impl PageShell {
         self.language.counted(key, *count.borrow())
     }
 
-    /// `12,345`
+    /// Returns a count as the language writes it: `12,345`.
     pub(crate) fn count(&self, count: impl Borrow<u64>) -> String {
         self.language.number(*count.borrow())
     }
@@ -161,7 +161,7 @@ impl PageShell {
         filled
     }
 
-    /// Why a call is a letter.
+    /// Returns the reason for which a call is a letter.
     pub(crate) fn why(&self, letter: &Letter) -> LocalText {
         let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
         let extension = letter.extension().unwrap_or_default();
@@ -173,7 +173,7 @@ impl PageShell {
         )
     }
 
-    /// What a person can do about a letter, with the buttons of the page.
+    /// Returns the remedy for a letter, by the buttons of the page.
     pub(crate) fn remedy(&self, letter: &Letter) -> String {
         self.word(
             "remedy",
@@ -185,13 +185,13 @@ impl PageShell {
         )
     }
 
-    /// What waits for a person.
+    /// Returns the text of a finding that waits for a person.
     pub(crate) fn found(&self, todo: &Todo) -> LocalText {
         let Detail { code, values } = &todo.detail;
         self.local_text(&format!("detail.{code}"), values, &todo.what)
     }
 
-    /// What is wrong in the fleet.
+    /// Returns the text of a fleet member's trouble, its ages in words.
     pub(crate) fn wrong_there(&self, trouble: &FleetTrouble) -> LocalText {
         let Detail { code, values } = &trouble.detail;
         let age = |value: &String| match value.parse::<u64>() {
@@ -246,7 +246,7 @@ impl PageShell {
         }
     }
 
-    /// Who is responsible for a lead: her name in the CRM, else her number there.
+    /// Returns the employee responsible for a lead: the name in the CRM, else the number there.
     pub(crate) fn responsible(&self, profile: &LeadProfile) -> Option<String> {
         let number = || profile.responsible.map(|id| id.to_string());
         profile.responsible_name.clone().or_else(number)
@@ -268,17 +268,17 @@ impl PageShell {
         ))
     }
 
-    /// A sentence from outside.
+    /// Escapes a sentence from outside, cut at 1,500 characters.
     pub(crate) fn said(&self, text: &str) -> Markup {
         Markup::sentence(text)
     }
 
-    /// Lines from outside, whole.
+    /// Escapes lines from outside, which are shown whole.
     pub(crate) fn lines(&self, text: &str) -> Markup {
         Markup::lines(text)
     }
 
-    /// A telephone number, whole.
+    /// Returns a telephone number, whole; `None` reads as hidden.
     pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
         phone.map_or_else(|| self.hidden(), Markup::number)
     }
@@ -360,7 +360,7 @@ impl PageShell {
         self.part(*at, "%H")
     }
 
-    /// What stands behind times: `+05`.
+    /// Returns the zone's abbreviation, which stands behind times: `+05`.
     pub(crate) fn zone_name(&self) -> String {
         self.part(self.now, "%Z")
     }
@@ -371,7 +371,7 @@ impl PageShell {
         at.strftime(form).to_string()
     }
 
-    /// How long: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
+    /// Returns a length of time in two units: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
     pub(crate) fn span(&self, seconds: impl Borrow<u64>) -> String {
         let seconds = *seconds.borrow();
         let (m, s) = (seconds / 60, seconds % 60);
@@ -398,7 +398,7 @@ impl PageShell {
         Markup::made(escaped(&words))
     }
 
-    /// How long ago; beyond ten minutes without seconds; 0 for what is to come.
+    /// Returns the time since `at`, beyond ten minutes without seconds; 0 for a time to come.
     pub(crate) fn ago(&self, at: &i64) -> String {
         match u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0) {
             short @ ..600 => self.span(short),
@@ -406,7 +406,7 @@ impl PageShell {
         }
     }
 
-    /// May whoever looks act?
+    /// Returns `true` when the user's role may change something.
     pub(crate) fn may_act(&self) -> bool {
         self.viewer.as_ref().is_some_and(|it| it.role.may_act())
     }
@@ -420,7 +420,7 @@ impl PageShell {
         ))
     }
 
-    /// The navigation.
+    /// Returns the entries of the navigation; the fleet is left out of a process without a stream.
     pub(crate) fn nav(&self) -> Vec<NavEntry> {
         let path = self.target.split('?').next().unwrap_or("/");
         let here = |view: &str| match view {
@@ -477,7 +477,7 @@ impl PageShell {
         days.map(|calls| (day(&calls[0]), calls)).collect()
     }
 
-    /// Which way a call went, and whether they talked.
+    /// Returns a drawing of the call's direction, and of whether it was answered.
     pub(crate) fn direction(&self, call: &CallRecord) -> Markup {
         let (icon, look) = match (call.direction, call.answered) {
             (Direction::Outbound, _) => ("outbound", "out"),
@@ -496,7 +496,7 @@ impl PageShell {
         Markup::number(phone)
     }
 
-    /// How a source is doing, in a word.
+    /// Returns the text for the state of a source.
     pub(crate) fn source_state(&self, state: &SourceState) -> &'static str {
         let key = match state {
             SourceState::Up => "source.up",
@@ -519,7 +519,7 @@ impl PageShell {
     }
 }
 
-/// In epoch seconds.
+/// Returns the epoch second of the wall clock.
 pub(crate) fn now_seconds() -> i64 {
     clock::now().wall.micros() / 1_000_000
 }

@@ -14,14 +14,14 @@ const WRONG_OF_ALL_MAX: usize = 60;
 /// The first wait; each further wrong one doubles it.
 const WAIT_FIRST: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(4);
-/// Where the sum alone is over its limit.
+/// The wait where the sum alone is over its limit.
 const WAIT_OF_ALL: Duration = Duration::from_secs(1);
 /// Tries that are remembered of one address or name: with so many the wait is the longest.
 const TRIES_MAX: usize = 16;
 /// Addresses, and names, that are remembered: where more come, those that are silent longest are
 /// forgotten.
 const KEYS_MAX: usize = 10_000;
-/// Of a name.
+/// Characters of a typed name that are remembered.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Tries in time since boot. A try counts as wrong from its beginning, so that many at once are no
@@ -33,7 +33,7 @@ pub(crate) struct LoginThrottle {
     all: Tries,
 }
 
-/// Who tries, and when.
+/// One try to log in, to be forgiven when its password is right.
 #[derive(Clone, Debug)]
 pub(crate) struct LoginTry {
     began: Duration,
@@ -61,7 +61,7 @@ impl LoginThrottle {
         (LoginTry { began, from, name }, wait)
     }
 
-    /// The try was right.
+    /// Takes a try that was right out of the counts.
     pub(crate) fn forgive(&mut self, right: &LoginTry) {
         self.addresses.forgive(right.began, &right.from);
         self.names.forgive(right.began, &right.name);
@@ -77,12 +77,12 @@ fn wait_after(count: usize) -> Duration {
     }
 }
 
-/// When tries began that are not known to be right, the oldest first.
+/// The beginnings of tries that are not known to be right, the oldest first.
 #[derive(Debug, Default)]
 struct Tries(VecDeque<Duration>);
 
 impl Tries {
-    /// How many there are with this one, of which `most` are remembered.
+    /// Returns the count of tries with this one, of which `most` are remembered.
     fn enter(&mut self, now: Duration, most: usize) -> usize {
         while self.0.len() >= most || self.0.front().is_some_and(|at| *at + WINDOW <= now) {
             self.0.pop_front();

@@ -64,7 +64,7 @@ pub enum What {
     News(WebhookEvent),
     /// A call that another provider has journaled.
     Foreign(ForeignCall),
-    /// Nothing for us.
+    /// An event that changes nothing here, with the reason.
     Nothing(Why),
 }
 

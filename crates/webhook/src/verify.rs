@@ -12,7 +12,7 @@ use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
 pub enum Verified {
     /// The delivery is to be stored.
     Keep {
-        /// What is kept of it.
+        /// Content to store, without the body itself.
         delivery: Box<Delivery>,
         /// The installation is our own connection, which was not known: the secret of that has
         /// proved the delivery. The header alone says which it is, so only what is new may bind.

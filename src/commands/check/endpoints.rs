@@ -17,14 +17,14 @@ const NAMES_MAX: usize = 10;
 /// A name with more letters of its own is another one, and not misspelt.
 const LETTERS_APART_MAX: usize = 2;
 
-/// What one PBX has told.
+/// The endpoints and rights that one PBX has shown to its manager account.
 pub(crate) struct PbxEndpoints<'a> {
     /// The source that was asked.
     pub flag: &'a SourceConfig,
     pub account: Account,
 }
 
-/// Everything that is found.
+/// Returns the findings of all trunks and of endpoints that no trunk takes.
 pub(crate) fn judge(
     config: &Config,
     shown: &[PbxEndpoints<'_>],
@@ -168,7 +168,7 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
     ))
 }
 
-/// It is named by a number, or some employee sits there.
+/// Returns `true` for an endpoint named by a number, or at which an employee of the lists sits.
 fn is_telephone(
     config: &Config,
     shown: &PbxEndpoints<'_>,
@@ -192,7 +192,8 @@ fn technology(endpoint: &str) -> &str {
     endpoint.split_once('/').map_or(endpoint, |(tech, _)| tech)
 }
 
-/// How far a trunk's endpoint is from this one, whatever the case of its letters.
+/// Returns the count of letters in which a trunk's endpoint and this one differ, whatever their
+/// case.
 fn apart(trunk: &Trunk, endpoint: &str) -> usize {
     let (one, other) = (trunk.endpoint.to_lowercase(), endpoint.to_lowercase());
     letters_apart(&one, &other)

@@ -10,7 +10,8 @@ use callbridge_model::status::LeadFields;
 const TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where it \
                     takes no text its kind: ID:number, ID:boolean or ID:date";
 
-/// What the answer to `crm-field` says of each, and what the CRM refused of it.
+/// Judges each field of `--lead-field` by the answer to `crm-field` and by what the CRM has refused
+/// of it.
 pub(crate) fn judge(
     fields: &Fields,
     answer: &ApiResult,
@@ -41,7 +42,7 @@ pub(crate) fn judge(
     each.collect()
 }
 
-/// What a running daemon says of each.
+/// Turns a running daemon's judgement of the fields into findings.
 pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if let Some(why) = &fields.why {

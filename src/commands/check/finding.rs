@@ -4,7 +4,7 @@ use callbridge_model::{Code, safe, safe_json};
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
-/// What does not fit into words: a table.
+/// The part of a finding that does not fit into words: a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// Fields beside those of every finding.
@@ -15,22 +15,22 @@ pub(crate) struct Extra {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckFinding {
-    /// What was looked at: `source ami://…`, `token`.
+    /// The subject of the check: `source ami://…`, `token`.
     pub name: String,
     pub what: String,
-    /// What to do; empty when nothing.
+    /// The remedy in words; empty where there is nothing to do.
     pub todo: String,
     /// The exit code it asks for; `None` when it is well.
     pub fault: Option<Code>,
     pub extra: Option<Box<Extra>>,
 }
 
-/// It is right.
+/// Returns a finding of a part that is right.
 pub(crate) fn well(name: impl Into<String>, what: impl Display) -> CheckFinding {
     advice(name, what, "")
 }
 
-/// It can stay, and might be better.
+/// Returns a finding of a part that can stay, and might be better.
 pub(crate) fn advice(
     name: impl Into<String>,
     what: impl Display,
@@ -45,7 +45,7 @@ pub(crate) fn advice(
     }
 }
 
-/// It is wrong, and `check` ends with this code or a higher one.
+/// Returns a finding of a part that is wrong: `check` ends with this code or a higher one.
 pub(crate) fn fault(
     code: Code,
     name: impl Into<String>,

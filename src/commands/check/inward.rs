@@ -25,8 +25,8 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What was tried, as a finding: an error with its advice, and the code that it asks for; without
-/// one it is no fault.
+/// Makes a finding of a trial: an error with its advice, and the code that it asks for; without a
+/// code it is no fault.
 fn tried<E: Display>(
     name: String,
     tried: Result<(), E>,
@@ -87,7 +87,7 @@ pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
     }))
 }
 
-/// Whether a sender may tell the stream what became of its calls.
+/// Tries whether a sender may write the outcomes of its calls to the stream.
 pub(crate) async fn outcomes(flag: &SourceConfig) -> Option<CheckFinding> {
     let name = format!("outcomes {}", flag.url.public());
     let probed = outward::outcomes(flag)?.probe().await;
@@ -96,8 +96,8 @@ pub(crate) async fn outcomes(flag: &SourceConfig) -> Option<CheckFinding> {
     }))
 }
 
-/// Whether the broker of a stream refuses what is longer than is read. Where that cannot be tried,
-/// `outcomes` says why.
+/// Tries whether the broker of a stream refuses messages that are too long to be read. Where that
+/// cannot be tried, `outcomes` says why.
 pub(crate) async fn lengths(flag: &SourceConfig) -> Option<CheckFinding> {
     let name = format!("messages {}", flag.url.public());
     let refuses = outward::outcomes(flag)?.probe_length().await.ok()?;

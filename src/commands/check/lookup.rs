@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 /// A PBX waits no longer.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Of an answer.
+/// Bytes of an answer that are read.
 const BYTES_MAX: u64 = 16 * 1024;
 /// Employees that a finding names.
 const NAMED_MAX: usize = 3;
@@ -86,7 +86,8 @@ impl<'a> Desks<'a> {
         }
     }
 
-    /// Whose customers this trunk's dialplan cannot put through, those with the most leads first.
+    /// Returns, in words, the responsible employees without an extension on this trunk, those with
+    /// the most leads first; `None` where each has one.
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
         let all = self.responsible.iter();
         let without: Vec<_> = all
@@ -162,7 +163,7 @@ fn unanswered(at: SocketAddr, answered: io::Result<(u16, Value, Duration)>) -> C
     }
 }
 
-/// Where this machine reaches it.
+/// Returns the address at which this machine reaches the listener: loopback for an unspecified one.
 fn reached(at: SocketAddr) -> SocketAddr {
     let ip = match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

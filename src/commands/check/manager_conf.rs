@@ -5,7 +5,7 @@ use callbridge_setup::local_conf;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where Asterisk keeps it.
+/// The paths at which Asterisk keeps the file.
 const PLACES: [&str; 2] = [
     "/etc/asterisk/manager.conf",
     "/usr/local/etc/asterisk/manager.conf",
@@ -14,17 +14,17 @@ const DEPTH_MAX: usize = 8;
 /// More than any such file has.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What it says of one account.
+/// The settings that `manager.conf` has for one account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ManagerConf {
     pub path: PathBuf,
     /// `read`: event classes, in small letters.
     pub read: BTreeSet<String>,
-    /// `eventfilter`, each line.
+    /// The lines of `eventfilter`, in their order.
     pub filters: Vec<String>,
-    /// `timestampevents`
+    /// The value of `timestampevents`: whether events carry their time.
     pub timed: bool,
-    /// `channelvars`
+    /// The names in `channelvars`, of the last line that sets it.
     pub variables: BTreeSet<String>,
 }
 

@@ -155,7 +155,7 @@ fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     files.into_iter().map(advice).collect()
 }
 
-/// What is likely to be a mistake, or can be read by others.
+/// Returns flags that are likely to be a mistake, as advice.
 fn doubts(config: &Config) -> Vec<CheckFinding> {
     let doubts = cli::doubts::of(config).into_iter();
     doubts

@@ -19,18 +19,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What stands in the state folder.
+/// The state folder as the check can use it.
 pub(crate) enum State {
     /// The running daemon answers for it.
     Daemon(Box<Status>),
     /// Nobody has it: opened here. Where there is none yet, a trial's.
     Ours(Handle, Guard, Option<Trial>),
-    /// It cannot be used.
+    /// The folder cannot be used; a finding says why.
     Unusable,
 }
 
 impl State {
-    /// A daemon has it.
     pub(crate) const fn is_daemon(&self) -> bool {
         matches!(self, Self::Daemon(_))
     }
@@ -67,7 +66,7 @@ pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> Che
     }
 }
 
-/// Why nothing can listen at the address that this flag gives.
+/// Returns the fault where nothing can listen at the address that this flag gives.
 pub(crate) async fn unusable_address(
     flag: &str,
     addr: SocketAddr,

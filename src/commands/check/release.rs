@@ -16,7 +16,7 @@ use serde_json::{Map, Value as Json, json};
 struct Setting {
     file: &'static str,
     line: String,
-    /// What is lost without it.
+    /// The information that is lost without the line.
     why: &'static str,
 }
 
@@ -159,9 +159,9 @@ pub(crate) fn short(flag: &SourceConfig) -> String {
 pub(crate) enum Generation {
     /// Asterisk 1.8, and what is near it.
     UpToTen,
-    /// Asterisk 11.
+    /// Asterisk 11 alone, by its manager 1.3 and later.
     Eleven,
-    /// Asterisk 12 and later.
+    /// Asterisk 12 and later, by their manager 2 and later.
     Twelve,
 }
 
@@ -173,10 +173,10 @@ pub(crate) enum Teller {
     Cdr,
 }
 
-/// What is to be known of a call, in the order in which it is shown: how long the customer talked
-/// with somebody, whether anybody answered, who talked and in which order, who rang, the number,
-/// what happened in a queue, three and more in one talk, transfers with pickup and parking, the
-/// lead that the PBX knows.
+/// The facts of a call, in the order in which they are shown: how long the customer talked with
+/// somebody, whether anybody answered, who talked and in which order, who rang, the number, what
+/// happened in a queue, three and more in one talk, transfers with pickup and parking, the lead
+/// that the PBX knows.
 const VALUES: [&str; 9] = [
     "talk",
     "answered",
@@ -189,7 +189,7 @@ const VALUES: [&str; 9] = [
     "lead",
 ];
 
-/// How it is told: exactly.
+/// The source reports the fact exactly.
 const EXACT: &str = "exact";
 /// Exactly but for what stands beside it.
 const PARTLY: &str = "partly";
@@ -198,11 +198,11 @@ const ESTIMATE: &str = "estimate";
 /// Nothing tells it: such calls are `incomplete`.
 const NOT_GIVEN: &str = "no";
 
-/// How one value is told.
+/// The quality of one fact from one source, with its exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub how: &'static str,
-    /// What is to be known of that; may be empty.
+    /// The exception or the way of the estimate; may be empty.
     pub but: &'static str,
 }
 
@@ -271,7 +271,7 @@ impl Generation {
         }
     }
 
-    /// As people say it.
+    /// The releases of the generation, as people name them.
     #[cfg(test)]
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -286,7 +286,7 @@ impl Generation {
         !matches!(self, Self::Twelve)
     }
 
-    /// How all is told that is not listed, and what is.
+    /// Returns the quality of all facts that are not listed, and the listed exceptions.
     const fn reported(self, teller: Teller) -> (&'static str, &'static [But]) {
         match (teller, self) {
             (Teller::Ami, Self::Twelve) => (EXACT, &[]),
@@ -306,7 +306,7 @@ impl Generation {
         }
     }
 
-    /// How this value is told.
+    /// Returns the quality of this fact from this source.
     pub(crate) fn cell(self, teller: Teller, value: &str) -> Cell {
         let (how, buts) = self.reported(teller);
         let listed = buts.iter().find(|(of, ..)| *of == value);
@@ -355,10 +355,9 @@ impl Generation {
 }
 
 impl Teller {
-    /// All, the best first.
+    /// The sources, the most exact one first.
     pub(crate) const ALL: [Self; 3] = [Self::Ami, Self::Cel, Self::Cdr];
 
-    /// As people say it.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Ami => "AMI",

@@ -23,7 +23,7 @@ use std::path::Path;
 /// Without it nothing can be journaled.
 const SAVE: Grant = Grant::CallSave;
 
-/// Everything about the CRM.
+/// Returns the findings on the CRM; none where no CRM is given.
 pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     let Some(crm) = &config.crm else {
         return Vec::new();
@@ -83,7 +83,7 @@ fn of_sender(sender: &FleetMember) -> CheckFinding {
     }
 }
 
-/// What the state knows of the journal; without a state that was there, nothing.
+/// Judges the journal by what the state has stored of it; a state made for this check has nothing.
 async fn kept(spool: &Handle, dir: &Path) -> Vec<CheckFinding> {
     let (at, state) = (
         clock::now().wall.floor_seconds().get(),
@@ -165,7 +165,7 @@ async fn all(
     Ok(found)
 }
 
-/// Why nothing was asked.
+/// Returns the fault of a request that could not be made.
 fn unasked(why: &Unasked) -> CheckFinding {
     let (code, what) = (Code::Unreachable, "crm");
     match why {
@@ -187,7 +187,7 @@ fn unasked(why: &Unasked) -> CheckFinding {
     }
 }
 
-/// What the answer to `token/info` says.
+/// Judges the answer to `token/info`: address, token, company and grant.
 pub(crate) fn judge(
     address: &Address,
     answer: ApiResult,
@@ -335,7 +335,7 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     found
 }
 
-/// What `status` says of it, and how many calls it was compared by where all is well.
+/// Returns the status's findings on the journal, or where all is well the number of calls compared.
 pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
     let found = status.todo.iter().filter_map(|todo| {
         let cure = match todo.kind {

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// What there is to say of where it comes from, and the token where it can be used.
+/// Reads the token; returns the findings on its source, and the token where it can be used.
 pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";

@@ -139,7 +139,8 @@ fn names(own: &CertificateDer<'_>) -> Vec<String> {
     }
 }
 
-/// `DnsName("crm.example.com")` → `crm.example.com`
+/// Returns the name within a presented identifier: `DnsName("crm.example.com")` →
+/// `crm.example.com`.
 fn bare(name: &str) -> String {
     let inner = name.split('"').nth(1);
     inner.unwrap_or(name).to_owned()
@@ -158,8 +159,8 @@ fn date(at: UnixTime) -> String {
     read.map_or_else(|_| "the end of time".to_owned(), |at| at.to_string())
 }
 
-/// Why the certificate would be refused at that moment. Nobody's roots are asked: that it is
-/// unknown to them comes after its times were looked at.
+/// Returns the reason for which the certificate would be refused at that moment. No roots are
+/// given: that it is unknown to them comes after its times were checked.
 fn refused_at(
     own: &CertificateDer<'_>,
     above: &[CertificateDer<'_>],

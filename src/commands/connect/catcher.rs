@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
     ..Limits::FEW
 };
 
-/// Listens for the redirect.
+/// The listeners at the redirect's addresses on this machine.
 #[derive(Debug)]
 pub(crate) struct Catcher {
     listeners: Vec<TcpListener>,

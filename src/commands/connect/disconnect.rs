@@ -11,7 +11,7 @@ use callbridge_oauth::{revoke, shown_once};
 use callbridge_spool as spool;
 use std::path::Path;
 
-/// Disconnects.
+/// Runs `disconnect`: revokes each known token, then removes the connection.
 ///
 /// # Errors
 /// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
@@ -79,7 +79,7 @@ async fn books(dir: &Path) -> Option<Books> {
     books
 }
 
-/// What is left to do for another connection.
+/// Returns, in words, the calls that wait for another connection.
 fn remains(books: &Books) -> String {
     let waiting = books.ready + books.sending + books.submitted;
     format!(

@@ -52,7 +52,7 @@ const STORE_AGAIN: Duration = Duration::from_secs(2);
 /// Tries to store what was given.
 const STORE_TRIES_MAX: u32 = 30;
 
-/// Connects.
+/// Runs `connect`, from the consent to the stored connection.
 ///
 /// # Errors
 /// 77 when the consent was declined, did not come, is another company's, or is narrower than the
@@ -125,7 +125,7 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
 }
 
 impl Connect {
-    /// How its OAuth host is.
+    /// Returns the exchange with the OAuth host, through the CRM's proxy and roots.
     fn auth(&self) -> Exchange {
         Exchange::new(Setup {
             address: self.auth.clone(),

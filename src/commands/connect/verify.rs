@@ -33,7 +33,7 @@ pub(super) enum TokenOwner {
     Ours(String, Option<String>),
     /// Another company's or application's than the state is bound to, or than is wanted.
     Another(String),
-    /// It could not be asked.
+    /// The owner could not be asked for, with the reason in words.
     Unknown(String),
 }
 
@@ -114,7 +114,8 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
     TokenOwner::Unknown(fault.map(|it| it.what).unwrap_or_default())
 }
 
-/// Whose it is; bound to it where the state was bound to nobody.
+/// Compares the token's company with the state's, and binds an unbound state once that is agreed
+/// to.
 async fn bound(
     spool: &Handle,
     info: &TokenInfo,
@@ -173,7 +174,7 @@ async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
     TokenOwner::Unknown("the daemon has not asked yet".to_owned())
 }
 
-/// What the daemon says of the token; `None` before it knows.
+/// Returns the owner by the daemon's status; `None` before the daemon knows.
 fn shown(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
     let cure = || status.pause.as_ref().map(|it| it.cure.clone());
@@ -193,12 +194,12 @@ fn shown(status: &Status) -> Option<TokenOwner> {
     }
 }
 
-/// Whether a state may be bound to a company.
+/// The person's agreement to bind a state to its first company.
 #[derive(Debug)]
 pub(crate) struct Consent<'a> {
-    /// What was said beforehand.
+    /// The flags that answer beforehand.
     pub wanted: Wanted,
-    /// What a person types.
+    /// The lines that a person types, for the question.
     pub typed: &'a mut StdinLines,
     /// So long an answer is waited for.
     pub within: Duration,

@@ -31,7 +31,7 @@ fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, colour: bool) -
     }
 }
 
-/// `calls`. `shutdown` ends `--follow`.
+/// Runs `calls`. `shutdown` ends `--follow`.
 ///
 /// # Errors
 /// 64 for a date or number that is none, 69 without daemon and state.

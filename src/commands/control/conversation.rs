@@ -245,7 +245,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Until the daemon ends.
+/// Prints the items of one daemon, until it ends.
 async fn follow_daemon(
     mut replies: Replies,
     at: &Asking,

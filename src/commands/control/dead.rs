@@ -31,7 +31,7 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
     }
 }
 
-/// `dead list`
+/// Runs `dead list`: a head, then a line a letter.
 pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let width = width().unwrap_or(usize::MAX);
     let mut first = true;
@@ -63,7 +63,7 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failu
     Ok(())
 }
 
-/// What became of a letter.
+/// Returns the line for a letter's outcome.
 fn changed(item: &Value, result: &str) -> String {
     let id = plain(item, "id");
     let lead = match item["leadId"].as_i64() {
@@ -85,7 +85,7 @@ fn plain(item: &Value, name: &str) -> String {
     item.get(name).map(Value::to_string).unwrap_or_default()
 }
 
-/// `dead export` as CSV
+/// Runs `dead export` as CSV, without formulas in its cells.
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     print(csv_line(text::CSV_COLUMNS)?)?;
     let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);

@@ -12,7 +12,7 @@ use callbridge_model::{Code, LeadId, Zone, safe};
 use callbridge_spool::MissedCustomer;
 use serde_json::Value;
 
-/// `lead missing`
+/// Runs `lead missing`: numbers that called and have no lead.
 ///
 /// # Errors
 /// 69 without daemon and state.
@@ -49,7 +49,7 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
     list_items(at, ControlRequest::LeadMissing, none, show).await
 }
 
-/// `lead list`
+/// Runs `lead list`: the numbers of the directory with their leads.
 ///
 /// # Errors
 /// 69 without daemon and state.
@@ -182,10 +182,10 @@ pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Resul
     ask_daemon(at, ask, nobody, each).await
 }
 
-/// The columns of `--csv`.
+/// The columns of `missed --csv`, in their order.
 const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
 
-/// `missed`
+/// Runs `missed`: customers who wait for a call back.
 ///
 /// # Errors
 /// 69 without daemon and state.

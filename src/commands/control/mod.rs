@@ -61,7 +61,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Hands the PBX over.
+/// Runs `fleet owner`: hands the PBX over to another user of the broker.
 ///
 /// # Errors
 /// 69 without daemon and state.

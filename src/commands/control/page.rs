@@ -15,7 +15,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 /// Bytes read of a password from a pipe.
 const PIPE_BYTES_MAX: u64 = 16 << 10;
 
-/// `page`
+/// Runs `page`: prints a link that opens the page once.
 ///
 /// # Errors
 /// 69 without a daemon, or where it shows no page.
@@ -38,7 +38,7 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<(), Failure
     ask_daemon(at, ask, nobody, each).await
 }
 
-/// `page password`
+/// Runs `page password`: reads a password, and prints its line of the file.
 ///
 /// # Errors
 /// 64 for a password or name that will not do, 65 where none is given.

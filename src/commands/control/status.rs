@@ -22,7 +22,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// A daemon that takes longer to say how it is does not work.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
 
-/// `status`. `shutdown` ends `--watch`.
+/// Runs `status` in one of its modes. `shutdown` ends `--watch`.
 ///
 /// # Errors
 /// 69 without daemon and state; with `--exit-code` 1 and 2, by the verdict; 64 for `--watch` where
@@ -151,7 +151,7 @@ const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// Without a size of its own.
 const ROWS: usize = 24;
-/// What ends it, beside Ctrl-C: Ctrl-D, too, as people try it.
+/// The keys that end `--watch`, beside Ctrl-C: Ctrl-D, too, as people try it.
 const KEYS_THAT_END: [u8; 3] = [b'q', b'Q', 4];
 
 /// Given back when it is dropped.
@@ -177,7 +177,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// This text in place of the last one, as much of it as there is room for.
+    /// Draws this text in place of the last one, as much of it as there is room for.
     pub(super) fn draw(&mut self, text: &str) -> Result<(), Failure> {
         let size = tcgetwinsize(io::stdout()).ok();
         let rows = size.map(|size| usize::from(size.ws_row));

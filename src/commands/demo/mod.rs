@@ -31,12 +31,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// It ends by itself after this long at the latest.
+/// The longest time that the calls may take to settle.
 const ENDS_WITHIN: Duration = Duration::from_secs(55);
 const CHECK_EVERY: Duration = Duration::from_millis(150);
 /// Customer calls among the recordings.
 const CALLS: u64 = 7;
-/// Calls shown at most.
+/// Calls that the table shows.
 const SHOWN_MAX: usize = 50;
 /// The leads the demo's CRM has: 4005, whom a recording calls, is gone.
 const LEADS: &str = "4001-4004";
@@ -166,7 +166,7 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status,
     }
 }
 
-/// What came of it, against the CRM's own journal.
+/// Compares the books with the CRM's own journal, and prints the result.
 async fn finish(
     status: &Status,
     crm: &sandbox::server::Server,
@@ -224,7 +224,7 @@ async fn finish(
     }
 }
 
-/// How to show it.
+/// The form in which the demo is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A table drawn anew, with colour.
@@ -235,7 +235,7 @@ pub(crate) enum Form {
     Json,
 }
 
-/// Remembers what was shown.
+/// The output, with what was shown last.
 pub(crate) struct View {
     form: Form,
     shown: BTreeMap<RowId, State>,

@@ -44,7 +44,7 @@ async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {
 /// The password, which is nobody's secret: it is the demo's own, on loopback, for a minute.
 pub(crate) const PASSWORD: &str = "demo";
 
-/// What a client asks for behind its subscription: which channels there are.
+/// The command that a client sends behind its subscription: it lists the channels.
 const LIST: &str = "api show channels as json";
 
 /// Serves the first client that comes: lets it in, and from its first list of channels on tells all

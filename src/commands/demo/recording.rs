@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one a line.
 pub(crate) struct Recording {
-    /// Its story, in a few words.
+    /// The call in a few words, for the demo's list.
     pub story: &'static str,
     asterisk: &'static str,
     freeswitch: &'static str,
@@ -26,7 +26,7 @@ macro_rules! recordings {
     };
 }
 
-/// What the demo plays.
+/// The recordings that the demo plays, side by side.
 pub(crate) const RECORDINGS: &[Recording] = recordings! {
     "inbound_answered": "a customer calls, 101 answers",
     "blind_transfer": "101 transfers the customer to 102",

@@ -13,14 +13,14 @@ const NAMED_MAX: usize = 20;
 /// Calls of one id that are kept: several PBXs, or several customers in one conference.
 const KEPT_MAX: usize = 64;
 
-/// How well an id fits a call; the best wins.
+/// The kind of match between an id and a call, the weakest first; the best wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdMatch {
     /// No id was given: it fits as well as any other.
     Any,
     /// Few digits, which its number ends with.
     Ending,
-    /// Its uuid begins so.
+    /// The beginning of its uuid, at least `PREFIX_MIN` long.
     Beginning,
     Number,
     /// One of its channels, or a linkedid it once had.
@@ -35,7 +35,7 @@ pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
     best: Option<IdMatch>,
-    /// Those that fit best; of a number the newest first.
+    /// The calls that fit best; of a number the newest first.
     kept: Vec<(ReportedCall, Judged)>,
     /// With those that are not kept.
     fitting: usize,
@@ -61,7 +61,7 @@ impl Choice {
         }
     }
 
-    /// Looks at a call.
+    /// Compares a call with the id, and keeps it where no other fits better.
     pub(crate) fn offer(&mut self, reported: ReportedCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => fit(id, &reported.call, &judged).max(self.fits_number(&judged)),
@@ -163,7 +163,7 @@ fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
     }
 }
 
-/// `1795163537.6  inbound, journal, +998…`
+/// Returns the line that names a call: `1795163537.6  inbound, journal, +998…`.
 fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();

@@ -156,7 +156,7 @@ fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// How the recording is read by these flags.
+/// Returns the rules by which these flags read a recording.
 pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     let trunks = &config.rules.trunks;
     let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
@@ -208,7 +208,7 @@ pub(crate) fn read(
     }
 }
 
-/// What is printed of each call.
+/// The output of `explain`, with what must wait for the recording's end.
 struct Printing<'a> {
     rules: &'a Rules,
     people: &'a People,
@@ -384,7 +384,8 @@ fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Resu
     held.write(file, &svg).or_fail_at(Code::CannotWrite, what)
 }
 
-/// Why nothing could be read; `None` if some of it is written in the format, and no other.
+/// Returns the reason for which nothing could be read; `None` if some of it is written in the
+/// format, and no other.
 pub(crate) fn unreadable(path: &Path, format: Format, partly: bool) -> Option<String> {
     let mut beginning = Vec::new();
     let looked =
@@ -407,7 +408,7 @@ pub(crate) fn unreadable(path: &Path, format: Format, partly: bool) -> Option<St
     }
 }
 
-/// What a file of another format is, and which flag to give.
+/// Returns words on a file of another format, with the flag to give.
 fn instead(path: &Path, format: Format, like: &Likeness) -> String {
     let shown = path.display();
     let like = like.with_advice("--format ");

@@ -12,7 +12,8 @@ const NAMED_MAX: usize = 12;
 /// Endpoints that are counted at most.
 const KNOWN_MAX: usize = 4096;
 
-/// What channels were called, without their suffixes: one of these is the trunk that is missing.
+/// The names of channels without their suffixes, with their counts: one of these is the trunk that
+/// is missing.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints(BTreeMap<String, u64>);
 
@@ -44,7 +45,7 @@ impl Endpoints {
     }
 }
 
-/// What is said of a recording that was read to its end.
+/// Returns the summary of a recording that was read to its end.
 pub(super) fn of(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
     let MessageCounts {
         read,

@@ -18,7 +18,6 @@ use tempfile::TempPath;
 /// Telephones that are named in the file.
 const TELEPHONES_MAX: usize = 100;
 
-/// One file.
 struct PlannedFile {
     path: PathBuf,
     text: Secret,
@@ -29,7 +28,7 @@ struct PlannedFile {
 /// All that will be written.
 pub(crate) struct Planned {
     pub name: String,
-    /// Where the flags will stand.
+    /// The path at which the flags will stand.
     pub flags: PathBuf,
     /// The command that asks for the company's consent, where there is no token.
     pub connect: Option<String>,
@@ -151,7 +150,7 @@ impl Planned {
         self.flags.parent() == Some(Path::new(ETC))
     }
 
-    /// The files by name.
+    /// Returns the paths of all files, in one line.
     pub(crate) fn listed(&self) -> String {
         let names = self.files.iter().map(|it| it.path.display().to_string());
         names.collect::<Vec<_>>().join(", ")

@@ -41,14 +41,14 @@ const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or 
 const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
                          CRM) or a FILE; empty for none: ";
 
-/// What is known so far.
+/// The answers so far: flags, and secrets that were typed.
 pub(crate) struct Answers<'a> {
     pub init: Init,
     pub environment: &'a Environment,
     /// Typed, not given by a file or a variable.
     pub ami_secret: Option<Secret>,
     pub token: Option<Secret>,
-    /// Who is told of troubles, as typed.
+    /// The messenger for notices of problems, as typed.
     pub messenger: Option<notify::Messenger>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn run(
     }
 }
 
-/// A person has gone.
+/// Returns the failure of a person who has left (130).
 pub(crate) fn left() -> Failure {
     Failure::new(Code::Left, "left before the end: nothing was written")
 }
@@ -164,7 +164,8 @@ async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Fai
     Ok(())
 }
 
-/// Who sits where. None is an answer, and said; what says it already is not asked again.
+/// Asks for the employees at the extensions. None is an answer, and repeated to the person; flags
+/// that name them already are not asked for again.
 async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
     let flags = &answers.init.flags.trunks;
     let known =
@@ -181,7 +182,8 @@ async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(),
     Ok(())
 }
 
-/// Whether the dialplan may ask who calls; only where leads are found by the caller's number.
+/// Asks whether the dialplan may look callers up; only where leads are found by the caller's
+/// number.
 async fn lookup(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
     let Ok(config) = answers.config() else {
         return Ok(());
@@ -293,7 +295,7 @@ pub(crate) fn written(flags: &Flags) -> Vec<callbridge_setup::flags_file::Writte
     all
 }
 
-/// Who answers.
+/// The person at the terminal, if any, who answers.
 pub(crate) struct Person {
     lines: Option<StdinLines>,
 }
@@ -304,7 +306,7 @@ impl Person {
         Self { lines }
     }
 
-    /// Somebody can be asked.
+    /// Returns `true` where somebody can be asked.
     pub(crate) const fn asks(&self) -> bool {
         self.lines.is_some()
     }

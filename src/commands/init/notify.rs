@@ -16,9 +16,9 @@ const WAITS: &str = "30m";
 pub(crate) struct Messenger {
     /// The configuration of curl, with the token or password.
     pub curl: Secret,
-    /// Where it will stand.
+    /// The path at which the file will stand.
     pub path: PathBuf,
-    /// Of `deploy/notify`.
+    /// The script of `deploy/notify` that the command runs.
     script: PathBuf,
 }
 
@@ -63,7 +63,8 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
     Ok(())
 }
 
-/// Where the package, or the tree that this program was built in, has them.
+/// Returns the folder in which the package, or the tree that this program was built in, has the
+/// scripts.
 fn scripts() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let of_package = program.ancestors().nth(2)?.join("share/callbridge/notify");

@@ -13,22 +13,22 @@ use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet, switch};
 use callbridge_source::{StreamReading, Transport};
 
-/// What the PBX has shown.
+/// The PBX as its accounts and files have shown it.
 #[derive(Default)]
 pub(crate) struct ShownPbx {
-    /// What each manager account may see; none of sources that are none.
+    /// The rights and endpoints that each manager account has shown; empty without any such source.
     pub accounts: Vec<Account>,
     /// The name of the first of them.
     pub user: String,
     /// The PBX runs on this machine.
     pub local: bool,
-    /// What is proposed of a FreeSWITCH.
+    /// The endpoints proposed of a FreeSWITCH.
     pub switch: Vec<ProposedEndpoint>,
-    /// Its endpoints, from the accounts and, on this machine, from its files.
+    /// The endpoints from the manager accounts and, on this machine, from the PBX's files.
     pub endpoints: EndpointList,
 }
 
-/// What the files of a PBX on this machine are called, and who reads them.
+/// The reader of one of the files of a PBX on this machine.
 type ReadConf = fn(&[String], &mut EndpointList);
 const FILES: [(&str, ReadConf); 3] = [
     ("pjsip.conf", local_conf::pjsip),
@@ -165,7 +165,7 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
     }
 }
 
-/// What its manager accounts show now, once more.
+/// Adds the endpoints that the manager accounts show now.
 pub(crate) async fn refresh_endpoints(answers: &Answers<'_>, shown: &mut EndpointList) {
     let Ok(config) = config(answers) else { return };
     let accounts = |flag: &&SourceConfig| matches!(flag.url.transport, Transport::Ami { .. });
@@ -186,7 +186,7 @@ pub(crate) fn snippet(answers: &Answers<'_>, shown: &ShownPbx) -> String {
     snippet::missing(&shown.user, account, &variables.unwrap_or_default())
 }
 
-/// What is wrong, where, and what to do.
+/// Returns the failure of a fault: its place, and the remedy.
 pub(crate) fn failure(fault: &CheckFinding) -> Failure {
     let words = format!(
         "{}: {}\n  to do: {}\nnothing was written",

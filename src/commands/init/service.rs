@@ -63,7 +63,7 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Fai
     Ok(true)
 }
 
-/// What the CRM says of the token; nothing where there is none, or a service has the state.
+/// Asks the CRM about the token; no findings where there is no token, or a service has the state.
 async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>, Failure> {
     let mut config = pbx::config(answers)?;
     let Some(crm) = &mut config.crm else {

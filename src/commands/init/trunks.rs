@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 /// Telephones that are named; of more their number is told.
 const TELEPHONES_MAX: usize = 20;
-/// How long channels are watched, if wanted.
+/// The longest time that channels are watched.
 const WATCH: Duration = Duration::from_secs(180);
 /// Between two looks at them.
 const CHECK_EVERY: Duration = Duration::from_secs(3);

@@ -14,37 +14,37 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-/// What was said of the company beforehand.
+/// The flags that agree to a company beforehand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// `--company`: this one alone.
+    /// The value of `--company`: this company alone may be bound.
     pub company: Option<i64>,
-    /// `--yes`: whichever it is.
+    /// The flag `--yes`: any company may be bound.
     pub yes: bool,
 }
 
-/// `connect`, checked.
+/// The flags of `connect`, checked as one.
 #[derive(Debug)]
 pub struct Connect {
-    /// `--crm-url`, `--crm-ca-file`, `--crm-proxy`
+    /// The CRM of `--crm-url`, with `--crm-ca-file` and `--crm-proxy`.
     pub setup: Setup,
-    /// `--auth-url`
+    /// The OAuth host of `--auth-url`.
     pub auth: Address,
-    /// `--consent-url`
+    /// The consent page of `--consent-url`, with its query.
     pub consent: Url,
-    /// `--redirect-uri`
+    /// The address of `--redirect-uri`, letter by letter as it is registered.
     pub redirect: Redirect,
-    /// `--client-id`
+    /// The application of `--client-id`: `svc_app_…`.
     pub client_id: String,
-    /// Where its secret is: `--client-secret-file`, the credential, the variable.
+    /// The place of the application's secret: `--client-secret-file`, the credential, the variable.
     pub secret: SecretPlace,
-    /// `--scope`
+    /// The grants of `--scope`, or the usual ones.
     pub scope: String,
-    /// `--state`
+    /// The state folder of `--state`, in which the connection is kept.
     pub state: PathBuf,
     /// `--within`: so long the consent is waited for.
     pub within: Duration,
-    /// `--company`, `--yes`
+    /// The company by `--company` and `--yes`.
     pub wanted: Wanted,
     pub(crate) held: Held,
 }
@@ -144,7 +144,7 @@ fn page(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// How it is used.
+/// The example at the end of `connect --help`.
 pub(crate) const EXAMPLE: &str = "\
 Example:
   callbridge connect --crm-url https://crm.example --auth-url https://auth.crm.example \\
@@ -152,7 +152,7 @@ Example:
     --client-secret-file /etc/callbridge/client.secret \\
     --redirect-uri http://127.0.0.1:8765/back --state /var/lib/callbridge";
 
-/// `connect`
+/// The flags of `connect`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConnectFlags {
     /// The API's address; http:// on this machine alone
@@ -201,7 +201,7 @@ pub(crate) struct ConnectFlags {
     pub crm_proxy: Option<String>,
 }
 
-/// `disconnect`
+/// The flags of `disconnect`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DisconnectFlags {
     /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]

@@ -169,12 +169,12 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Where the token comes from.
+/// The source of the token, of which there is one.
 #[derive(Clone, Debug)]
 pub enum TokenFrom {
     /// A file, a credential or a variable.
     Place(SecretPlace),
-    /// `--token-command`
+    /// The command of `--token-command`, for `/bin/sh`.
     Command(String),
     /// The connection in the state folder.
     Connection,

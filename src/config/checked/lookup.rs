@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 /// The look-up, as it was asked for.
 #[derive(Clone, Debug)]
 pub struct LookupConfig {
-    /// `--lookup`
+    /// The address of `--lookup`, at which dialplans ask.
     pub listen: SocketAddr,
     /// `--lookup-allow`; none for everybody on this machine.
     pub allow: Vec<Network>,
-    /// Where the password is, if one is wanted.
+    /// The place of the password that dialplans give; `None` without one.
     pub secret: Option<SecretPlace>,
 }
 
@@ -59,7 +59,7 @@ fn networks(text: &str) -> Result<Vec<Network>, String> {
     networks.collect()
 }
 
-/// Who calls, asked by a dialplan.
+/// The flags of the look-up at ring time, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Look-up")]
 pub struct LookupFlags {

@@ -51,51 +51,53 @@ pub(crate) use typed::{Checking, STATES, logging, state_folder, state_of_daemon}
 pub struct Config {
     /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
     pub sources: Vec<SourceConfig>,
-    /// `--pbx-id`
+    /// The value of `--pbx-id`, the PBX of sources that name none.
     pub pbx_id: Option<String>,
     /// The id of the PBX that nothing names, in a state that has none yet, or why there is none;
     /// `None` where every source's PBX is named.
     pub derived_pbx: Option<Result<String, Unknown>>,
-    /// `--pbx-timezone`
+    /// The value of `--pbx-timezone`: the zone of times that are written without one.
     pub pbx_timezone: Option<TimeZone>,
-    /// `--columns`
+    /// The columns of CEL in CSV, by `--columns`.
     pub cel_columns: Option<Columns>,
-    /// Trunks, `--not-before`, `--require-employee`.
+    /// The trunks, `--not-before` and `--require-employee`, by which calls are judged.
     pub rules: Rules,
-    /// `--lead-directory`
+    /// The flag `--lead-directory`: the CRM's leads are read for the rule `directory`.
     pub lead_directory: bool,
-    /// Where calls are journaled; `None` in `explain` and dry runs without `--crm-url`.
+    /// The CRM that calls are sent to; `None` in `explain` and dry runs without `--crm-url`, and
+    /// with `--forward`.
     pub crm: Option<Crm>,
-    /// Where events of the CRM are taken; `None` without `--webhook-listen`.
+    /// The receiver of the CRM's events; `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
-    /// Where the page is shown; `None` without `--page`.
+    /// The administrator's page; `None` without `--page`.
     pub page: Option<PageConfig>,
-    /// Where a dialplan asks who calls; `None` without `--lookup`.
+    /// The look-up that dialplans ask at ring time; `None` without `--lookup`.
     pub lookup: Option<LookupConfig>,
-    /// How calls are told apart, for the trunks of no PBX yet.
+    /// The assembler's settings, for the trunks of no PBX yet.
     pub calls: callbridge_call::Settings,
     /// The state folder; `None` only where it was not asked for and has no default.
     pub state: Option<PathBuf>,
-    /// Where health and metrics are served.
+    /// The address of `--listen`, at which health and metrics are served.
     pub listen: Option<SocketAddr>,
-    /// `--notify-command`, `--notify-missed`
+    /// The command of `--notify-command`, with the wait of `--notify-missed`.
     pub notify: Option<callbridge_ops::notify::Settings>,
-    /// Where dead letters are published.
+    /// The queue of `--dead-letter-queue`, to which dead letters are published.
     pub dead_letters: Option<BrokerTarget>,
-    /// Where calls are published in place of a CRM.
+    /// The stream of `--forward`, to which calls are published in place of a CRM.
     pub forward: Option<BrokerTarget>,
     /// `--standby`: the lease that decides who sends.
     pub standby: Option<String>,
-    /// `--stream-from`, `--stream-skip`
+    /// The first place and the passed-over messages of streams: `--stream-from`, `--stream-skip`.
     pub streams: StreamReading,
-    /// `--pbx-owner`
+    /// The broker's user of each PBX that `--pbx-owner` names.
     pub pbx_owners: BTreeMap<String, String>,
     pub log: Logging,
-    /// `--rebind`
+    /// The flag `--rebind`: the state moves to another address of the CRM, or another company.
     pub rebind: bool,
-    /// `--until-idle`
+    /// The flag `--until-idle`: the daemon ends when every file is read, other sources are quiet
+    /// for 5 s, and the books are settled.
     pub until_idle: bool,
-    /// `--dry-run`
+    /// The flag `--dry-run`: nothing is sent.
     pub dry_run: bool,
     /// Variables that are called as ours are, and that nothing reads.
     pub unread_variables: Vec<String>,
@@ -112,24 +114,24 @@ impl Config {
 /// A source and its secret.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// `--source`
+    /// The URL of `--source`, or of `--catch-up`.
     pub url: SourceUrl,
     /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and
     /// trunks.
     pub pbx: Option<String>,
-    /// Where its secret is; `None` where it needs none.
+    /// The place of its secret; `None` where its transport needs none.
     pub secret: Option<SecretPlace>,
     /// `--catch-up`: a second account of what another source tells.
     pub catch_up: bool,
 }
 
 impl SourceConfig {
-    /// Its messages are calls, and name their PBXs.
     pub(crate) fn carries_whole_calls(&self) -> bool {
         self.url.format().carries_whole_calls()
     }
 
-    /// Its calls may come over this trunk.
+    /// Returns `true` where calls of this source may come over this trunk: neither names another
+    /// PBX.
     pub(crate) fn serves(&self, trunk: &Trunk) -> bool {
         trunk.pbx.is_none() || self.pbx.is_none() || trunk.pbx == self.pbx
     }
@@ -137,33 +139,33 @@ impl SourceConfig {
 
 #[derive(Clone, Debug)]
 pub struct Crm {
-    /// `--crm-url`, `--crm-ca-file`, `--crm-proxy`
+    /// The address of `--crm-url`, with `--crm-ca-file` and `--crm-proxy`.
     pub setup: Setup,
-    /// `--auth-url`
+    /// The OAuth host of `--auth-url`, in place of the stored connection's.
     pub auth: Option<Address>,
-    /// Where the token comes from; `None` only in a dry run.
+    /// The source of the token; `None` only in a dry run or a command that needs none.
     pub token: Option<TokenFrom>,
-    /// `--rate`
+    /// The requests that `--rate` allows, within the budget of the token.
     pub rate: Rate,
-    /// `--field`
+    /// The names of request fields that `--field` sets.
     pub fields: FieldNames,
-    /// `--lead-field`
+    /// The fields of `--lead-field`, which show a lead's calls in the CRM.
     pub lead_fields: lead_field::Fields,
-    /// `--field-list-wrapper`
+    /// The key of `--field-list-wrapper`, under which the CRM wants a list of fields.
     pub field_list_wrapper: Option<String>,
-    /// `--failed-employee drop`
+    /// The flag `--failed-employee drop`: a call that failed is tried again without its employee.
     pub drop_employee: bool,
 }
 
-/// Where events of the CRM are taken, and what proves them.
+/// The receiver of the CRM's events, and the secrets that prove them.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
-    /// `--webhook-listen`
+    /// The address of `--webhook-listen`, for the CRM or its proxy.
     pub listen: SocketAddr,
     /// `--webhook-cert` and `--webhook-key`; `None` for plain HTTP.
     pub tls: Option<Certificate>,
     pub application: Option<SecretPlace>,
-    /// `--installation-secret`: by installation.
+    /// The secrets of `--installation-secret`, by installation.
     pub installations: BTreeMap<String, SecretPlace>,
 }
 
@@ -171,12 +173,12 @@ pub struct Webhooks {
 #[derive(Clone, Debug)]
 pub struct BrokerTarget {
     pub url: BrokerUrl,
-    /// Where its secret is.
+    /// The place of the broker's password.
     pub secret: SecretPlace,
 }
 
 impl Config {
-    /// Where its secrets are, each by what it is for.
+    /// Returns the places of all secrets, each with the part that uses it, for messages.
     pub fn places(&self) -> Vec<(String, &SecretPlace)> {
         let sources = self.sources.iter();
         let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
@@ -202,7 +204,7 @@ impl Config {
         all
     }
 
-    /// What a daemon with these flags works with.
+    /// Returns the folder, secrets and addresses of a daemon with these flags.
     pub(crate) fn needs(&mut self) -> Needs<'_> {
         let addresses = [
             self.listen,

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 
-/// The administrator's page.
+/// The flags of the administrator's page, as typed.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Page")]
 pub struct PageFlags {
@@ -45,17 +45,17 @@ pub struct PageFlags {
 /// The page, as it was asked for.
 #[derive(Clone, Debug)]
 pub struct PageConfig {
-    /// `--page`
+    /// The address of `--page`, at which the page is served.
     pub listen: SocketAddr,
-    /// `--page-cert` and `--page-key`
+    /// The certificate of `--page-cert` with `--page-key`; `None` for plain HTTP.
     pub tls: Option<Certificate>,
-    /// `--page-name`
+    /// The host names of `--page-name`, beside the address and this machine's own.
     pub names: Vec<String>,
-    /// `--lead-url`
+    /// The address of `--lead-url`, with one `{id}`.
     pub lead_url: Option<String>,
     /// `--page-behind-proxy`: the proxies beside those on loopback.
     pub behind_proxy: Option<Vec<IpAddr>>,
-    /// Where those stand who may log in with a password.
+    /// The place of the password file; `None` where links alone let in.
     pub passwords: Option<SecretPlace>,
 }
 

@@ -88,14 +88,14 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
     }
 }
 
-/// `--columns`
+/// Reads the value of `--columns`; its error names the columns that are missing.
 pub(super) fn columns(text: &str) -> Result<Columns, String> {
     text.parse().map_err(|missing| {
         format!("{missing}; name every column of the file in its order, `-` for what has no name")
     })
 }
 
-/// What a source of this kind is asked for; `None` where it needs no secret.
+/// Returns the kind of secret that a source of this transport needs; `None` where it needs none.
 const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
     match transport {
         Transport::Ami { .. } => Some(SecretKind::Ami),
@@ -134,7 +134,7 @@ pub(super) fn catch_up(
     files
 }
 
-/// Why this is no file of calls.
+/// Returns the reason for which this URL cannot be a catch-up file.
 fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
@@ -177,7 +177,7 @@ fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     ))
 }
 
-/// What the name of a PBX is made of, for messages.
+/// The rule for names of PBXs, for messages.
 pub(super) const NAMES: &str =
     "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
 

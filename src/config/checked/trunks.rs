@@ -40,7 +40,7 @@ fn check(
     (trunks.unwrap_or_default(), defaults)
 }
 
-/// Which calls come as messages, that name their trunks.
+/// The share of sources whose calls come as messages, which name their trunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Messages {
     None,
@@ -49,7 +49,8 @@ enum Messages {
 }
 
 impl Messages {
-    /// What `explain` reads may be messages, whatever the sources beside it are.
+    /// Counts the sources of messages. The recording of `explain` may be of messages, whatever the
+    /// sources beside it are.
     fn of(sources: &[SourceConfig], needs: bool) -> Self {
         let of_calls = sources.iter().filter(|it| it.carries_whole_calls()).count();
         match of_calls {
@@ -61,7 +62,7 @@ impl Messages {
     }
 }
 
-/// What the flags about trunks say of all calls.
+/// Returns the rules by which all calls are judged, without `--not-before`.
 pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
     let messages = Messages::of(sources, checking.needs);
     let (trunks, without_trunk) = check(&flags.trunks, messages, checking);
@@ -77,7 +78,8 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
     }
 }
 
-/// Whose the CRM's numbers are where they name no country.
+/// Returns the country of the CRM's numbers that name none: `--country`, else the one that all
+/// trunks share.
 fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
     let of_all = flags.country.as_deref().and_then(Country::parse);
     let mut each = trunks.iter().filter_map(|trunk| trunk.country);

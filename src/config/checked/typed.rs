@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::Level;
 
-/// What flags are checked with: where a value may stand beside them, which must be there, and what
-/// was wrong so far.
+/// The surroundings of a check of flags: the environment in which secrets may stand, and the faults
+/// so far.
 pub(crate) struct Checking<'a> {
     pub environment: &'a Environment,
     pub faults: Faults,
-    /// What `run` needs must be there: sources, trunks and, unless it is a dry run, a CRM and its
-    /// token. A recording is judged by what is known.
+    /// The needs of `run` are checked, too: sources, trunks and, unless it is a dry run, a CRM and
+    /// its token. A recording is judged by what is known.
     pub needs: bool,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Checking<'a> {
         Self { needs, ..self }
     }
 
-    /// What was found for this flag. That there is none is a fault where it is needed.
+    /// Takes the value found for this flag; its absence is a fault where it is needed.
     pub(super) fn needed<T>(&mut self, flag: &str, found: Result<T, String>) -> Option<T> {
         match found {
             Err(words) if self.needs => self.faults.take(flag, Err(words)),
@@ -64,7 +64,7 @@ impl<'a> Checking<'a> {
         Some(BrokerTarget { url, secret })
     }
 
-    /// Flags as typed, checked.
+    /// Checks the flags as typed; returns the configuration, or all faults at once.
     pub(crate) fn config(mut self, flags: Flags) -> Result<Config, Faults> {
         let it = &mut self;
         let sources = sources::check(&flags.sources, it);
@@ -158,7 +158,7 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops:
     })
 }
 
-/// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`
+/// Reads `--settle`, `--cdr-wait`, `--max-call` and `--max-open-calls`.
 fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     const CDR_WAIT: Duration = Duration::from_secs(10);
     let usual = callbridge_call::Settings::new(Default::default());
@@ -177,7 +177,7 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     }
 }
 
-/// Where services keep their states, a folder each.
+/// The folder in which services keep their states, a folder each.
 pub(crate) const STATES: &str = "/var/lib/callbridge";
 
 /// The folder of whoever is asked: where no daemon runs on the usual one, that of the only service
@@ -224,7 +224,7 @@ pub(crate) fn state_folder(
     Ok(home.join(".local/state/callbridge"))
 }
 
-/// `--stream-from`, `--stream-skip`
+/// Reads `--stream-from` and `--stream-skip`, dates in this zone.
 fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamReading {
     let from = |text: &str| values::stream_from(text, zone);
     let from = faults.read("--stream-from", &flags.stream_from, from);
@@ -236,7 +236,7 @@ fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamR
     }
 }
 
-/// `--pbx-owner`
+/// Reads `--pbx-owner`; a PBX that is given to two users is a fault.
 fn pbx_owners(flags: &SourceFlags, faults: &mut Faults) -> BTreeMap<String, String> {
     let mut owners = BTreeMap::new();
     for text in &flags.pbx_owner {

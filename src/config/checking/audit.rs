@@ -46,7 +46,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
     })))
 }
 
-/// How it is used.
+/// The examples at the end of `audit --help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   callbridge audit --cdr /var/log/asterisk/cdr-csv/Master.csv @/etc/callbridge/flags
@@ -54,7 +54,7 @@ Examples:
     --to 2026-11-20 --take-in @/etc/callbridge/flags
 Exit: 0 each call of the file is explained, 1 some are not.";
 
-/// `audit`
+/// The flags of `audit`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AuditFlags {
     /// The PBX's file of call detail records, or FreeSWITCH's folder of them: a call is known by
@@ -81,7 +81,6 @@ pub(crate) struct AuditFlags {
     /// One JSON object
     #[arg(long)]
     pub json: bool,
-    /// Those of run.
     #[command(flatten)]
     pub flags: Flags,
 }

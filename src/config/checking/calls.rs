@@ -79,7 +79,7 @@ impl Checking<'_> {
     }
 }
 
-/// How it is used.
+/// The examples at the end of `calls --help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   callbridge calls --today
@@ -87,7 +87,7 @@ Examples:
   callbridge calls --state parked --json
   callbridge calls --follow";
 
-/// `calls`
+/// The flags of `calls`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CallsFlags {
     /// Those that began today, in the zone of the PBX

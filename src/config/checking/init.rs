@@ -11,10 +11,10 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-/// What a service is called where nothing else is said.
+/// The usual name of a service, without `--name`.
 const NAME: &str = "pbx1";
 
-/// `init`, checked.
+/// Checks the flags of `init`; those of `run` only as far as they are given.
 pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Command, Faults> {
     let name = flags.name.unwrap_or_else(|| NAME.to_owned());
     if !is_name(&name) {
@@ -100,7 +100,7 @@ fn has_token(flags: &Flags, environment: &Environment) -> bool {
     given || flags.crm.token_command.is_some() || state.is_some_and(callbridge_oauth::store::exists)
 }
 
-/// How it is used.
+/// The examples at the end of `init --help`.
 pub(crate) const EXAMPLES: &str = "\
 On a terminal it asks; without one every answer is a flag, and those that are missing are named:
   callbridge init
@@ -113,7 +113,7 @@ It writes DIR/NAME.flags, and the secrets as credentials of the service callbrid
 Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM not there, 73 not to be written,
 77 refused by PBX or CRM, 78 trunks not clear or the CRM's address wrong, 130 left (Ctrl-C).";
 
-/// `init`
+/// The flags of `init`, as typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct InitFlags {
     /// The name of the service's instance and, without --pbx-id, of the PBX [default: pbx1]
@@ -125,7 +125,6 @@ pub(crate) struct InitFlags {
     /// Take what is proposed, and write over files that are there
     #[arg(long)]
     pub yes: bool,
-    /// The flags of run.
     #[command(flatten)]
     pub flags: Flags,
 }

@@ -39,18 +39,18 @@ pub(crate) struct DaemonBackend {
     pub(in crate::daemon) observer: Arc<Observer>,
     pub(in crate::daemon) handler: Arc<CommandHandler>,
     pub(in crate::daemon) intake: IntakeSettings,
-    /// That of the PBX, where one is known.
+    /// The zone of the PBX, else this machine's.
     pub(in crate::daemon) zone: Zone,
-    /// Names of request fields.
+    /// The names of request fields, for the body that a call's page shows.
     pub(in crate::daemon) fields: FieldNames,
-    /// It parts the cookies of two pages on one host.
+    /// The name that parts the cookies of two pages on one host.
     pub(in crate::daemon) instance: String,
     pub(in crate::daemon) week: Mutex<Week>,
     pub(in crate::daemon) changes: watch::Sender<u64>,
 }
 
 impl DaemonBackend {
-    /// What the spool says, or why it says nothing.
+    /// Reads from the spool; a failure becomes a refusal.
     async fn read<R: Send + 'static>(
         &self,
         query: impl FnOnce(&Store) -> Result<R, spool::Error> + Send + 'static,

@@ -77,7 +77,8 @@ fn door(links: Links, origin: String) -> PageDoor {
     Arc::new(move |who, role| Some(format!("{origin}{}", links.issue(who, role)?)))
 }
 
-/// How a browser comes to the page: by its address, or by a name where it listens at all.
+/// Returns the origin at which a browser reaches the page: its address, or a name where other
+/// machines reach it.
 fn origin(page: &PageConfig, addr: SocketAddr, scheme: &str) -> String {
     let named = page.names.first().filter(|_| !addr.ip().is_loopback());
     match (named, page.behind_proxy.is_some()) {
@@ -97,7 +98,7 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
     read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
 }
 
-/// What parts the cookies of two instances on one host: the port would not.
+/// Returns the name that parts the cookies of two instances on one host: the port would not.
 pub(crate) fn instance(config: &Config) -> String {
     let state = config.state.as_deref().unwrap_or(Path::new(""));
     let name = state.file_name().unwrap_or_default().to_string_lossy();

@@ -14,7 +14,7 @@ const SAME_CLOCK: Duration = Duration::from_secs(600);
 /// A gap takes in calls that began so long before it: they ended in it.
 const BEGAN_BEFORE: i64 = 3600;
 
-/// When nobody listened.
+/// The times of which a PBX's calls may be missing: before it was first connected, and in gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     /// Since when each PBX has been listened to, where what was before is lost.
@@ -25,7 +25,7 @@ pub struct Listening {
     /// Other PBXs that calls came from lately.
     #[serde(default)]
     pub known: BTreeSet<String>,
-    /// The last gaps.
+    /// The newest gaps of all sources, at most the 50 that the gap log keeps.
     pub gaps: Vec<SourceGap>,
 }
 
@@ -39,7 +39,8 @@ impl Listening {
     }
 }
 
-/// It is journaled here, and the CRM's journal does not have it.
+/// Returns the cause for a call that is journaled here since `since`, while the CRM's journal does
+/// not have it.
 pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
     let when = match since {
         Some(since) => format!("at {}", zone.second(since.floor_seconds().get())),
@@ -113,8 +114,8 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
     }
 }
 
-/// How many seconds the call's time is after the epoch in its id, where they cannot be of one
-/// clock.
+/// Returns the seconds by which the call's time is after the epoch in its id; `None` where both can
+/// be of one clock.
 fn other_clock(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
     let epoch = i64::try_from(id.age().0).ok().filter(|epoch| *epoch > 0)?;

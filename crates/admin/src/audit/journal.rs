@@ -40,21 +40,22 @@ const PAGES_MAX: u32 = 3600;
 /// Failures in a row after which the journal is left alone.
 const FAILURES_MAX: u32 = 4;
 
-/// What is seen of the CRM's journal, for the report.
+/// The outcome of the search in the CRM's journal, as the report shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalReading {
-    /// It was read, so that `missing` says something.
+    /// The search came to its end, so that `missing` is a finding.
     pub read: bool,
     /// Calls that were to be looked for in it.
     pub asked: u64,
-    /// Those that it does not have.
+    /// Calls of `asked` that no page of the journal shows.
     pub missing: u64,
-    /// Those that were journaled so lately that it may not show them yet: not looked for.
+    /// Calls that were journaled so lately that the journal may not show them yet, and are not
+    /// looked for.
     pub too_new: u64,
-    /// Requests that this took.
+    /// Requests to the CRM that the search took.
     pub requests: u32,
-    /// Why it was not read.
+    /// The reason, in words, for which the journal was not read.
     pub why: Option<String>,
 }
 
@@ -73,27 +74,27 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum FieldValue {
-    /// `leadId`, `durationSec`
+    /// The value of `leadId` or `durationSec`, in whole seconds.
     Number(i64),
-    /// `answered`
+    /// The value of `answered`, of either side.
     Flag(bool),
-    /// `direction`
+    /// The value of `direction`, of either side.
     Word(Direction),
 }
 
-/// What the search came to; calls by their place in the file.
+/// The findings of the search; calls are named by their place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalFindings {
-    /// For the report.
+    /// The figures that the report takes over.
     pub reading: JournalReading,
     /// The CRM's journal does not have them.
     pub missing: BTreeMap<usize, JournaledCall>,
-    /// It has them with other values.
+    /// Calls that the journal shows with other values than were sent.
     pub changed: BTreeMap<usize, Vec<Difference>>,
 }
 
 impl JournalFindings {
-    /// It was not read.
+    /// Returns the findings of a search that read nothing, for this reason.
     pub fn unread(why: impl Into<String>) -> Self {
         let mut findings = Self::default();
         findings.reading.why = Some(why.into());
@@ -101,7 +102,7 @@ impl JournalFindings {
     }
 }
 
-/// What is asked now.
+/// The kind of page that is asked for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchStage {
     Pass,
@@ -114,17 +115,18 @@ enum SearchStage {
     Over,
 }
 
-/// The search.
+/// The search for journaled calls in the pages of the CRM's journal; the pages are asked for by its
+/// owner.
 #[derive(Debug)]
 pub struct JournalSearch {
-    /// Those that no page has shown.
+    /// Calls that no page has shown so far, with their place in the file.
     missing: BTreeMap<CallUuid, (usize, JournaledCall)>,
     findings: JournalFindings,
     stage: SearchStage,
     /// The look is the second one, or was the last one before the proof.
     is_second: bool,
     pass: JournalPass,
-    /// Where the range of the look begins: all its pages are of one range.
+    /// The beginning of the range, the same for all pages of a pass; `None` asks without a range.
     since: Option<EpochSeconds>,
     size: PageSize,
     ranged: bool,
@@ -183,7 +185,8 @@ impl JournalSearch {
         })
     }
 
-    /// How long to wait before it is asked: longer after each failure.
+    /// Returns the time to wait before the next request: 2, 4, 8, then 16 s after failures in a
+    /// row.
     pub fn rest(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
@@ -197,7 +200,7 @@ impl JournalSearch {
         Some((total.saturating_sub(self.pass.page - 1), total))
     }
 
-    /// An answer came.
+    /// Takes in the answer to the page of [`JournalSearch::next`].
     pub fn on_answer(&mut self, answer: JournalAnswer) {
         if !matches!(answer, JournalAnswer::Barred { asked: false, .. }) {
             self.findings.reading.requests += 1;
@@ -232,7 +235,7 @@ impl JournalSearch {
         }
     }
 
-    /// What it came to.
+    /// Returns the findings, complete once [`JournalSearch::next`] is `None`.
     pub fn findings(self) -> JournalFindings {
         self.findings
     }
@@ -379,8 +382,8 @@ impl JournalSearch {
     }
 }
 
-/// How far a search has come, for people, and how long it takes where that is known: pages take
-/// half of the budget, and less while calls wait.
+/// Returns, for people, how many pages are left and the time that they take where the budget is
+/// known: pages take half of the budget, and less while calls wait.
 pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
     let time = budget.map(|budget| {
         let seconds = u64::from(left) * budget.window_sec / u64::from(budget.limit / 2).max(1);
@@ -393,7 +396,8 @@ pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
     format!("the CRM's journal: {left} of {all} pages left{time}; calls go before")
 }
 
-/// What a row shows otherwise than it was sent; what it does not show is as it was.
+/// Returns the values that a row shows otherwise than they were sent; a value that it does not show
+/// counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut differs = |field, here, there: Option<FieldValue>| {

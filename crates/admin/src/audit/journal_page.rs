@@ -3,35 +3,36 @@
 use callbridge_crm::{ApiError, Page};
 use serde::{Deserialize, Serialize};
 
-/// What came of it.
+/// The answer to [`ControlRequest::JournalPage`](crate::ControlRequest::JournalPage), as the daemon
+/// judges the CRM's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalAnswer {
-    /// It came.
+    /// The CRM sent the page.
     Page {
-        /// The page.
+        /// The page as the CRM sent it.
         page: Page,
-        /// How many of its calls are journaled here.
+        /// Calls on it that this state has as journaled.
         ours: u32,
     },
     /// A page is to have fewer records (`MAX`, §7.5).
     TooLarge {
-        /// The service's words.
+        /// The reason in the service's words.
         why: String,
     },
-    /// It was refused for what it asks.
+    /// The CRM refused the request for its parameters, such as the range.
     Refused {
-        /// The service's words.
+        /// The reason in the service's words.
         why: String,
     },
-    /// It did not come; it may if it is asked for again.
+    /// The page did not come; the same request may succeed later.
     Failed {
         /// The words of the service, or of whoever is in the way.
         why: String,
     },
-    /// It will not come.
+    /// The page cannot be had, and asking again does not help.
     Barred {
-        /// Why, and what to do.
+        /// The reason, and the remedy for a person.
         why: String,
         /// The CRM itself said so.
         asked: bool,

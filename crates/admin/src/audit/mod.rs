@@ -33,17 +33,17 @@ use callbridge_spool::{AuditedCall, CallFate, State};
 /// A call that the file tells of, as today's flags judge it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileCall {
-    /// Its ids and its PBX.
+    /// The ids and the PBX by which the state is asked for its fate.
     pub asked: AuditedCall,
-    /// Its own id.
+    /// The linkedid that the file gives the call.
     pub linkedid: String,
-    /// When it began.
+    /// The time at which its first channel began.
     pub started: EventTime,
     /// The customer's number: E.164, or as the PBX wrote it.
     pub phone: Option<String>,
-    /// What would become of it by today's flags.
+    /// The outcome that today's flags give the call.
     pub outcome: Outcome,
-    /// What carried an outside number and belongs to no trunk: `PJSIP/citty`.
+    /// Prefixes of channels that carried an outside number and belong to no trunk: `PJSIP/citty`.
     pub unmatched: Vec<String>,
     /// The file does not tell its end, and it may go on.
     pub is_open: bool,

@@ -53,7 +53,8 @@ pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLi
     }))
 }
 
-/// How a file of `--cdr` is written: by what it looks like, else as `usual`.
+/// Returns the format of a file of `--cdr`: by the likeness of its first bytes where they are of
+/// CDRs, else `usual`.
 pub fn format_of(path: &Path, usual: Format) -> Format {
     let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
     let beginning = is_file.then(|| beginning(path).ok()).flatten();
@@ -116,7 +117,8 @@ fn record(path: &Path) -> io::Result<Vec<u8>> {
     plain_file::read(path, most).map_err(|error| named(path, &error))
 }
 
-/// When the channel of a record was over, in microseconds, where it says so.
+/// Returns the microsecond at which the channel of a record ended; `None` where the record does not
+/// say.
 fn ended(record: &[u8]) -> Option<i64> {
     let mut places = record.windows(ENDED.len());
     let from = places.position(|it| it == ENDED)? + ENDED.len();

@@ -14,27 +14,27 @@ const SHOWN_MAX: usize = 50;
 pub struct Report {
     /// Calls that the file tells of.
     pub file: u64,
-    /// They stand in the CRM's journal.
+    /// Calls that stand in the CRM's journal.
     pub journaled: u64,
-    /// They were published to a stream, for another callbridge to send.
+    /// Calls that were published to a stream, for another callbridge to send.
     pub forwarded: u64,
-    /// They wait for a person, as letters.
+    /// Calls that wait for a person, as dead letters.
     pub dead: u64,
-    /// They wait for a lead or an employee.
+    /// Calls that wait for a lead or an employee.
     pub parked: u64,
     /// A person gave them up.
     pub discarded: u64,
-    /// They go on, or are on their way.
+    /// Calls that still go on, or are on their way to the CRM.
     pub under_way: u64,
-    /// Between extensions.
+    /// Calls between extensions, which are not journaled.
     pub internal: u64,
     /// Left out by a flag.
     pub skipped: u64,
-    /// Nothing explains them.
+    /// Calls that nothing explains, each with its likeliest cause.
     pub unexplained: Vec<Unexplained>,
-    /// They are journaled, and the CRM's journal has them with other values.
+    /// Calls that are journaled, and that the CRM's journal has with other values.
     pub changed: Vec<ChangedCall>,
-    /// Whether the CRM's journal was read, and what that showed.
+    /// The figures of the search in the CRM's journal, or why it was not read.
     pub journal: JournalReading,
 }
 
@@ -42,13 +42,13 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedCall {
-    /// Its own id.
+    /// The linkedid that the file gives the call.
     pub linkedid: String,
-    /// Epoch seconds.
+    /// Epoch seconds at which the call began.
     pub started_at: i64,
     /// The customer's number, where it is known.
     pub phone: Option<String>,
-    /// Which, and how.
+    /// The fields that differ, with both values.
     pub differs: Vec<Difference>,
 }
 
@@ -56,13 +56,13 @@ pub struct ChangedCall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unexplained {
-    /// Its own id.
+    /// The linkedid that the file gives the call.
     pub linkedid: String,
-    /// Epoch seconds.
+    /// Epoch seconds at which the call began.
     pub started_at: i64,
     /// The customer's number, where it is known.
     pub phone: Option<String>,
-    /// The likeliest cause.
+    /// The likeliest cause, in words, with what to do.
     pub cause: String,
 }
 

@@ -34,7 +34,8 @@ pub(super) async fn fates(
     line.items(fates).await
 }
 
-/// What the CRM's journal should show of the calls that are journaled here.
+/// Answers, for each call, with what the CRM's journal should show of it; null where it is not
+/// journaled here.
 pub(super) async fn journaled(
     handler: &CommandHandler,
     calls: Vec<AuditedCall>,
@@ -77,7 +78,7 @@ pub(super) async fn journal_page(
     line.item(answer).await
 }
 
-/// Why there is nobody to ask the CRM, in words.
+/// Returns the reason, in words, for which no CRM can be asked.
 async fn nobody_asks(handler: &CommandHandler) -> Result<String, Error> {
     let status = (handler.status)().await?;
     let no_daemon = |pause: &Pause| pause.reason == findings::NO_DAEMON;
@@ -184,7 +185,7 @@ pub(super) async fn audited(handler: &CommandHandler, unexplained: u64) -> Resul
     Ok(handler.spool.keep_meta(UNEXPLAINED_KEY, value).await?)
 }
 
-/// When nobody listened to the PBXs of these calls.
+/// Reads the times in which the PBXs of these calls were not connected.
 fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
     let pbxes: BTreeSet<&str> = calls.iter().map(|call| call.pbx.as_str()).collect();
     let mut listening = Listening::default();

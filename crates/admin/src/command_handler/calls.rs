@@ -19,7 +19,7 @@ const UNDER_WAY_MAX: usize = 10_000;
 const OTHERS_MAX: usize = 20;
 /// Reads a date in a zone.
 type ReadDate = fn(&str, &jiff::tz::TimeZone) -> Result<EventTime, String>;
-/// What is said to one who reads too slowly.
+/// The error of `calls --follow` when calls moved faster than they were read.
 const TOO_MANY: &str =
     "more happened than was read: see `callbridge calls --today`, then follow again";
 
@@ -221,7 +221,7 @@ impl CommandHandler {
     }
 }
 
-/// What a number looks like.
+/// The form in which a number can be typed, for errors of `--phone`.
 const NUMBER: &str = "give it in full, or its last four digits or more";
 
 /// The beginning of the day in that zone.

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
 /// And so is one that lacks a field, unless it was read just now.
 const CATALOGUE_NEW: Duration = Duration::from_secs(60);
-/// How long the outcome is waited for.
+/// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks whether it is written: seconds, the last one again and again.
 const LOOKS: [u64; 4] = [1, 2, 3, 5];

@@ -268,7 +268,7 @@ fn no_number(trunk: Option<&str>) -> Value {
     json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "why": why})
 }
 
-/// What the directory knows of a number.
+/// Returns, as JSON, the leads that have or had a number, as the directory knows them.
 fn holders(found: &Finding) -> Vec<Value> {
     let one = |holder: &Holder| {
         let (state, until) = match holder.standing {

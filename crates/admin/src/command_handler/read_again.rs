@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// Letters of a newer version that are looked at together.
 const PAGE: usize = 100;
 
-/// What becomes of a message that is read once more, or why nothing does.
+/// Decodes a stored message once more, and stores its call; returns the outcome in a word, or why
+/// nothing was done.
 pub(super) async fn read_again(
     handler: &CommandHandler,
     id: RowId,

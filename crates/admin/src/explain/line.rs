@@ -5,7 +5,7 @@ use callbridge_model::{ByHand, CallRecord, LeadId, Phone, Reason, safe};
 use callbridge_spool::State;
 use serde::Deserialize;
 
-/// What of a call stands in its line; also read from a call in the shape of `calls --json`.
+/// The values of a call that its line shows; also read from a call in the shape of `calls --json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OneLine {
@@ -22,7 +22,7 @@ pub struct OneLine {
 }
 
 impl OneLine {
-    /// Of a stored call.
+    /// Returns the line of a stored call.
     pub fn of(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
         Self {
             direction: record.direction,

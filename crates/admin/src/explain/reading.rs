@@ -9,24 +9,24 @@ use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frame
 use callbridge_mapping::Trunks;
 use std::collections::BTreeMap;
 
-/// How a recording is read.
+/// The rules by which a recording is read.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// How it is written.
+    /// The format in which the recording is written.
     pub format: Format,
     /// The PBX that it is of.
     pub pbx: String,
     /// The trunks, whose variables alone are kept.
     pub trunks: Trunks,
-    /// Its calls are told apart by these (the endpoints are taken from the trunks).
+    /// The settings of the assembler; its endpoints are taken from the trunks instead.
     pub settings: Settings,
-    /// `--pbx-timezone`
+    /// The value of `--pbx-timezone`: the zone of times that are written without one.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// `--columns`
+    /// The value of `--columns`, for CEL in CSV.
     pub cel_columns: Option<callbridge_asterisk::Columns>,
 }
 
-/// What became of its messages.
+/// The counts of a recording's messages, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
     /// Events a call can depend on.
@@ -53,11 +53,11 @@ impl MessageCounts {
     }
 }
 
-/// What is told of a recording, in its order: a call with its PBX (`--pbx-id`, or a `server_name`
-/// below it where one recording tells of several), or a message that is no call that can be.
+/// One entry that a recording yields, in its order: a call with its PBX (`--pbx-id`, or a
+/// `server_name` below it where one recording has several), or a message that cannot be a call.
 pub type ReadCall = Result<ReportedCall, WrongCall>;
 
-/// A recording being read.
+/// A recording that is read piece by piece: bytes in, finished calls out.
 pub struct Reading {
     rules: Rules,
     framer: Framer,
@@ -148,12 +148,12 @@ impl Reading {
         self.decoding.finished().into_iter().flatten().collect()
     }
 
-    /// What became of its messages so far.
+    /// Returns the counts of the messages read so far.
     pub fn counts(&self) -> MessageCounts {
         self.decoding.counts
     }
 
-    /// Its calls come whole, and name their trunks.
+    /// Returns `true` for a format whose messages are whole calls and name their trunks.
     pub fn is_of_messages(&self) -> bool {
         self.rules.format.carries_whole_calls()
     }

@@ -18,12 +18,12 @@ pub struct Other {
     pub linkedid: String,
     /// `None` for what is not journaled.
     pub uuid: Option<CallUuid>,
-    /// When it began.
+    /// The time at which the call began, by the PBX's clock.
     pub started_at: EpochSeconds,
 }
 
 impl Other {
-    /// What names a call among others of its number.
+    /// Returns the entry by which a call is named among others of its number.
     pub fn of(record: &CallRecord) -> Self {
         Self {
             linkedid: record.linkedid.clone(),
@@ -32,7 +32,7 @@ impl Other {
         }
     }
 
-    /// `1795151317.146  2026-11-20 10:08:37 +05`
+    /// Returns the entry as people read it: `1795151317.146  2026-11-20 10:08:37 +05`.
     fn words(&self, zone: &Zone) -> String {
         let at = zone.second(self.started_at.get());
         format!("{}  {at}", safe(&self.linkedid))

@@ -40,12 +40,12 @@ impl Times {
         self.zone.moment(at)
     }
 
-    /// `2026-11-20`
+    /// Returns the date alone: `2026-11-20`; empty where the time is of no year that can be.
     pub fn day(&self, at: EventTime) -> String {
         self.format(at, "%Y-%m-%d").unwrap_or_default()
     }
 
-    /// `11:48:37.833`
+    /// Returns the time of day, to the millisecond: `11:48:37.833`.
     pub fn clock(&self, at: EventTime) -> String {
         let clock = self.format(at, "%H:%M:%S%.3f");
         clock.unwrap_or_else(|| at.to_string())
@@ -97,7 +97,7 @@ pub fn label(number: usize) -> String {
     }
 }
 
-/// Whose the channel is and how it came to be: `customer on city, came in`.
+/// Returns the owner of the channel and how the channel came to be: `customer on city, came in`.
 pub fn party(channel: &Channel) -> String {
     let whose = match &channel.party {
         Role::Customer(Some(trunk)) => format!("customer on {}", safe(trunk)),
@@ -114,7 +114,8 @@ pub fn party(channel: &Channel) -> String {
     }
 }
 
-/// Its unique id, where that was told: of a CDR's destination the name alone is known.
+/// Returns the channel's unique id where one was reported: of a CDR's destination the name alone is
+/// known.
 pub fn unique_id(channel: &Channel) -> Option<&str> {
     let id = channel.id.as_str();
     (id != channel.name).then_some(id)
@@ -398,15 +399,15 @@ pub fn short(text: &str, most: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// How it is painted.
+/// The use of terminal colours in a text; off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paint {
-    /// Whether the terminal shows colours.
+    /// Escape sequences for colours are written.
     pub colour: bool,
 }
 
 impl Paint {
-    /// In this colour (SGR).
+    /// Returns the text in this colour (SGR code), or as it is without colours.
     pub fn on(self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")

@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 
 /// One value: its name, itself, and where it comes from.
 pub struct ValueRow {
-    /// As in `explain --json`.
+    /// The key that the value has in `explain --json`, or a name for people.
     pub name: &'static str,
     /// The value, as it is sent.
     pub value: String,
     /// The event that decided it: when, and on which channel.
     pub by: Option<(EventTime, String)>,
-    /// Why it is so.
+    /// The reason for the value, in words.
     pub words: String,
 }
 
@@ -31,12 +31,12 @@ impl ValueRow {
     }
 }
 
-/// How much is told of a call.
+/// The amount of detail shown of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The values alone.
+    /// The values alone, a line each.
     Values,
-    /// What happened, then its values.
+    /// The events of the call by time, then the values.
     Story,
 }
 
@@ -98,7 +98,7 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     text
 }
 
-/// What became of a call: `journal`, `dead letter failed`, `parked no_lead`.
+/// Returns the outcome of a call: `journal`, `dead letter failed`, `parked no_lead`.
 pub fn outcome(judged: &Judged) -> String {
     match judged.outcome {
         Outcome::Journal => "journal".to_owned(),
@@ -138,23 +138,23 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
     text
 }
 
-/// A call being explained.
+/// A call with all that explains its values.
 #[derive(Clone, Copy)]
 pub struct Explained<'a> {
-    /// What became of it.
+    /// The outcome of the call, with its record.
     pub judged: &'a Judged,
-    /// Where the spool has it; `None` of a recording.
+    /// The state of the call in the spool; `None` for a call of a recording.
     pub state: Option<State>,
     /// As the PBX told it.
     pub call: &'a FinishedCall,
-    /// It was judged by these.
+    /// The flags by which the call was judged.
     pub rules: &'a Rules,
     /// Lists of leads and employees.
     pub people: &'a People,
 }
 
 impl Explained<'_> {
-    /// Its values, each with its reason.
+    /// Returns the values of the call, each with the reason for it.
     pub fn rows(&self) -> Vec<ValueRow> {
         let record = &self.judged.record;
         let answered = if record.answered { "yes" } else { "no" };
@@ -277,7 +277,7 @@ fn plain(name: &'static str, value: &str, words: &str) -> ValueRow {
     }
 }
 
-/// What the uuid is made with.
+/// Returns the reason for the uuid: the PBX's id that it is made with.
 fn of_pbx(pbx: &str) -> String {
     if pbx == super::PBX {
         return "run makes its own: give --pbx-id as there".to_owned();

@@ -5,8 +5,8 @@ use callbridge_mapping::{EmployeeWish, People, Rules, Wish, journal};
 use callbridge_model::{CallRecord, LeadId, Outcome, Reason};
 use callbridge_spool::{Error, Row, State, Step};
 
-/// How it is sent, or why it cannot be. With another lead than before, where it may have been
-/// written all the same, the journal is looked through first.
+/// Returns the step that sends the letter again. With another lead than before, where the call may
+/// have been written all the same, the journal is searched first.
 ///
 /// # Errors
 /// In words, with what to do.
@@ -45,7 +45,7 @@ pub fn plan(
     Ok(Step::Retry { record, by_itself })
 }
 
-/// The record to send.
+/// Returns the record to send, mapped anew where trunks are known.
 fn record(
     row: &Row,
     asked: Wish,
@@ -80,7 +80,7 @@ fn as_kept(row: &Row, asked: Wish) -> Result<CallRecord, String> {
     }
 }
 
-/// Whether a letter of this reason may have been written all the same.
+/// Returns `true` for reasons with which the CRM may have written the call all the same.
 const fn may_be_written(reason: Option<Reason>) -> bool {
     matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed))
 }

@@ -5,19 +5,19 @@ use callbridge_model::Reason;
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId, tables};
 use serde::{Deserialize, Serialize};
 
-/// Which dead letters.
+/// The dead letters that a command is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
     /// By id; empty for all that the other rules let through.
     pub ids: Vec<String>,
-    /// By reason.
+    /// Letters of this reason alone.
     pub reason: Option<Reason>,
     /// Without any other rule: all of them. A change to letters asks for one of the three.
     pub all: bool,
 }
 
 impl Selection {
-    /// Everything.
+    /// Returns the selection of all letters.
     pub fn everything() -> Self {
         Self {
             all: true,
@@ -31,7 +31,7 @@ impl Selection {
     }
 }
 
-/// Where ids stand.
+/// The source of letter ids, for errors of a wrong one.
 const IDS: &str = "ids are numbers, see `callbridge dead list`";
 
 /// Letters read from the spool at a time.

@@ -103,14 +103,14 @@ fn employee(letter: &Value) -> String {
     }
 }
 
-/// What a person has said of the call.
+/// Returns, in words, the values of the call that a person gave; `None` without any.
 fn by_hand(letter: &Value) -> Option<String> {
     let call = letter.get("call")?.clone();
     let call: CallRecord = serde_json::from_value(call).ok()?;
     call.by_hand_words()
 }
 
-/// Where values begin.
+/// The column at which values begin.
 const INDENT: usize = 15;
 
 /// A value of several lines, none wider than the terminal, below one another.

@@ -19,7 +19,7 @@ const OURS: [&str; 5] = [
     "LISTEN_",
 ];
 
-/// Runs it once for all of these, [`WITHIN`] its time. It ends with whoever waits for it.
+/// Runs the command once for all of these, for at most [`WITHIN`]. It ends with the caller.
 ///
 /// # Errors
 /// Why nobody may have heard of it.

@@ -33,7 +33,7 @@ struct JobSheet<'a> {
     job: Job,
 }
 
-/// `POST /letters/act`
+/// Serves `POST /letters/act`: changes the chosen letters, or asks to confirm a discard.
 pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let (form, backend) = (&visit.asked.form, &visit.page.backend);
     let change = match change(&visit.shell, form) {
@@ -71,7 +71,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     Ok(see(&format!("/jobs/{id}")))
 }
 
-/// What a form asks to be done.
+/// Reads the change that a form asks for; the error is the fault in words.
 fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> {
     match form.get("action") {
         Some("discard") => Ok(LetterChange::Discard),
@@ -113,7 +113,8 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeWis
         .ok_or_else(|| shell.with("wrong.employee", typed))
 }
 
-/// Whether it was answered, and the seconds of talk as they are typed.
+/// Reads the fields for letters `incomplete`: whether the call was answered, and its seconds of
+/// talk.
 fn said(
     shell: &PageShell,
     answered: Option<&str>,
@@ -149,7 +150,7 @@ async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handle
     answer::html(&sheet)
 }
 
-/// `GET /jobs/N`
+/// Serves `GET /jobs/N`: the progress of a job.
 pub(crate) async fn job(mut visit: AuthenticatedRequest<'_>, id: u64) -> Handled {
     visit.refresh_badges().await;
     let Some(job) = visit.page.jobs.find(id) else {
@@ -176,7 +177,7 @@ impl JobSheet<'_> {
         matches!(self.job.change, LetterChange::Retry { dry_run: true, .. })
     }
 
-    /// What was chosen for the letters: lead and employee.
+    /// Returns the lead and the employee that were typed for the letters.
     fn chosen(&self) -> (Option<String>, Option<String>) {
         let LetterChange::Retry { wish, .. } = self.job.change else {
             return (None, None);
@@ -188,7 +189,7 @@ impl JobSheet<'_> {
         (wish.lead.map(|lead| lead.to_string()), employee)
     }
 
-    /// How it ended.
+    /// Returns the look and the words of an ended job; `None` while it works.
     fn end(&self) -> Option<(&'static str, String)> {
         match &self.job.state {
             JobState::Working => None,

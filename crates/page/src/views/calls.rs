@@ -39,7 +39,7 @@ struct CallsSheet<'a> {
     page: CallPage,
     query: CallQuery,
     trunks: Vec<String>,
-    /// What was looked for and cannot be.
+    /// The fault of the query, in words; the list is empty then.
     wrong: Option<String>,
     newest: String,
     csv: String,
@@ -55,7 +55,7 @@ struct CallSheet<'a> {
     lead: &'a LeadProfile,
 }
 
-/// `GET /calls`
+/// Serves `GET /calls`: calls under way, then a page of kept ones.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
     let query = query(&visit);
@@ -161,7 +161,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
 }
 
 impl CallSheet<'_> {
-    /// Who called whom, and whether they talked.
+    /// Returns a sentence: the two parties, the trunk, and how long they talked.
     fn summary(&self) -> String {
         let (c, call) = (self.c, &self.line.record);
         let none = || c.t("none").to_owned();
@@ -182,7 +182,7 @@ impl CallSheet<'_> {
         format!("{} {then}", c.with2(called, phone, trunk))
     }
 
-    /// What became of it.
+    /// Returns a sentence on the state of the call, and since when it has it.
     fn outcome(&self) -> String {
         let (c, call) = (self.c, self.call);
         let since = c.moment(call.since);
@@ -210,7 +210,7 @@ impl CallSheet<'_> {
     }
 }
 
-/// `GET /calls/UUID/picture.svg`
+/// Serves `GET /calls/UUID/picture.svg`: the picture of a call.
 pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     let call = visit.page.backend.call(uuid.to_owned()).await;
     let picture = call?.map(|call| call.picture);
@@ -220,7 +220,7 @@ pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Hand
     Ok(answer::svg(picture))
 }
 
-/// `GET /calls/UUID`
+/// Serves `GET /calls/UUID`: one call with all that is known.
 pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     visit.refresh_badges().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;

@@ -17,14 +17,14 @@ struct CheckSheet<'a> {
     last: LastCheck,
 }
 
-/// `POST /check`
+/// Serves `POST /check`: begins a run, and goes to its page.
 pub(crate) fn begin(visit: &AuthenticatedRequest<'_>) -> Response<Body> {
     let backend = Arc::clone(&visit.page.backend);
     visit.page.checks.begin(backend);
     see("/check")
 }
 
-/// `GET /check`
+/// Serves `GET /check`: the findings of the last run, failed ones first.
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
     let mut last = visit.page.checks.last();

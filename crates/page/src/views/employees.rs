@@ -19,7 +19,7 @@ struct EmployeesSheet<'a> {
     most: u64,
 }
 
-/// `GET /employees`
+/// Serves `GET /employees`: the table of today or of the week.
 pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
     let span = span(&visit);
@@ -51,7 +51,7 @@ fn span(visit: &AuthenticatedRequest<'_>) -> Span {
 }
 
 impl EmployeesSheet<'_> {
-    /// Of a hundred.
+    /// Returns the length of a bar, in hundredths of the longest.
     fn width(&self, calls: &u64) -> u64 {
         calls.saturating_mul(100) / self.most
     }
@@ -75,7 +75,7 @@ fn tenths(seconds: Option<f64>) -> String {
     cell(&seconds.map(|it| format!("{it:.1}")))
 }
 
-/// `GET /employees.csv`
+/// Serves `GET /employees.csv`: the table as a file.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let span = span(visit);
     let rows = visit.page.backend.employees(span).await?;

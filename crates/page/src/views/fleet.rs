@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 200;
 #[template(path = "fleet.html")]
 struct FleetSheet<'a> {
     c: &'a PageShell,
-    /// How this process is doing; `None` without a stream.
+    /// The fleet's status as this process sees it; `None` without a stream.
     fleet: Option<&'a FleetStatus>,
     /// Everybody; `None` of a collector, which reads no words, and before they are read.
     table: Option<&'a FleetTable>,
@@ -23,7 +23,7 @@ struct FleetSheet<'a> {
     more: u64,
 }
 
-/// `GET /fleet`
+/// Serves `GET /fleet`: the members, those with trouble first.
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
     let status = visit.page.backend.status().await?;

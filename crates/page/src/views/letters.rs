@@ -28,7 +28,7 @@ struct LettersSheet<'a> {
     page: LetterPage,
     query: LetterQuery,
     causes: Vec<CauseGroup>,
-    /// What was typed into the form below, and what is wrong with it.
+    /// The fields typed into the form below, kept when `wrong` refuses them.
     form: &'a FormFields,
     wrong: Option<String>,
     jobs: Vec<(u64, Job)>,
@@ -43,7 +43,7 @@ struct LetterSheet<'a> {
     cause: Cause,
     /// Letters of its cause, itself included.
     same: u64,
-    /// What was typed into the form below, and what is wrong with it.
+    /// The fields typed into the form below, kept when `wrong` refuses them.
     form: &'a FormFields,
     wrong: Option<String>,
 }
@@ -216,11 +216,11 @@ async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusa
     Ok(page.letters.into_iter().find(|letter| letter.id == id))
 }
 
-/// Where an export stands.
+/// The letters that an export has still to write.
 enum Export {
     /// All letters of a query.
     All(LetterQuery),
-    /// These, from the last.
+    /// The letters of these ids, from the last id.
     Chosen(Vec<RowId>),
     End,
 }

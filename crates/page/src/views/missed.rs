@@ -22,7 +22,7 @@ struct MissedSheet<'a> {
     all: u64,
 }
 
-/// `GET /missed`
+/// Serves `GET /missed`: the customers who wait for a call back.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
     let mut missed = visit.page.backend.missed().await?;
@@ -38,7 +38,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     answer::html(&sheet)
 }
 
-/// Whose leads they are.
+/// Reads the profiles of the customers' leads.
 async fn profiles(
     visit: &AuthenticatedRequest<'_>,
     missed: &[WaitingCustomer],
@@ -85,7 +85,7 @@ const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
     ("responsible", |(_, lead), c| cell(&c.responsible(lead))),
 ];
 
-/// `GET /missed.csv`
+/// Serves `GET /missed.csv`: the customers as a file.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let missed = visit.page.backend.missed().await?;
     let profiles = profiles(visit, &missed).await?;

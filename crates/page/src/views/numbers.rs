@@ -61,13 +61,13 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
 }
 
 impl NumbersSheet<'_> {
-    /// What was typed for this number.
+    /// Returns the fields typed for this number; empty where nothing was.
     fn typed(&self, phone: &str) -> TypedLead {
         let typed = self.typed.iter().find(|it| it.phone == phone);
         typed.cloned().unwrap_or_default()
     }
 
-    /// What was wrong for numbers that are not listed: typed ones, or such as have left.
+    /// Returns the faults for numbers that are not listed: typed ones, or such as have left.
     fn unlisted_faults(&self) -> Vec<(&TypedLead, &String)> {
         let listed = |phone: &str| self.numbers.iter().any(|it| it.phone.as_str() == phone);
         let typed = self.typed.iter().filter(|it| !listed(&it.phone));
@@ -157,7 +157,7 @@ fn leads_of(csv: &str) -> Option<(Vec<(String, String)>, u64)> {
     Some((rows, about.bad as u64))
 }
 
-/// `POST /numbers/give`
+/// Serves `POST /numbers/give`: gives each typed number its lead, and shows the faults of the rest.
 pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let (mut all, lacking) = typed(&visit.shell, &visit.asked.form);
     let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
@@ -221,7 +221,7 @@ async fn give_one(
     }
 }
 
-/// `POST /numbers/take`
+/// Serves `POST /numbers/take`: takes a given lead from its number.
 pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
     let backend = &visit.page.backend;

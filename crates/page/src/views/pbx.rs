@@ -24,11 +24,11 @@ struct PbxSheet<'a> {
     silent: Vec<&'a TrunkView>,
     /// Channels that belong to no trunk.
     channels: Vec<&'a str>,
-    /// Extensions without an employee.
+    /// Extensions with calls that no list of employees has.
     extensions: Vec<&'a Unlisted>,
 }
 
-/// `GET /pbx`
+/// Serves `GET /pbx`: sources, gaps, trunks, channels and extensions.
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
     let backend = &visit.page.backend;

@@ -11,7 +11,7 @@ use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, Sou
 use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
 
-/// Calls that are shown.
+/// Newest calls that are shown.
 const CALLS: usize = 8;
 
 #[derive(Template)]
@@ -24,7 +24,7 @@ struct TodaySheet<'a> {
     hours: Chart,
     days: Chart,
     books: Vec<Book>,
-    /// The last calls.
+    /// The newest kept calls, at most `CALLS`.
     newest: Vec<Listed>,
 }
 
@@ -33,7 +33,7 @@ struct Lead {
     state: &'static str,
     sentence: String,
     since: Option<i64>,
-    /// What waits for a person, worst first.
+    /// Things that wait for a person, worst first.
     waits: Vec<Waiting>,
 }
 
@@ -43,7 +43,7 @@ struct Waiting {
     what: LocalText,
     cure: String,
     command: String,
-    /// Where on the page it is cured.
+    /// The path of the page's view in which it is cured; `None` where a command does it.
     link: Option<&'static str>,
 }
 
@@ -51,13 +51,13 @@ struct Waiting {
 struct Book {
     name: &'static str,
     calls: u64,
-    /// Of a thousand.
+    /// The width of the book's bar in thousandths of the finished calls, at least 6.
     share: u64,
-    /// Where its drawing begins.
+    /// The left end of the bar, in the same unit.
     from: u64,
 }
 
-/// `GET /`
+/// Serves `GET /`: the verdict, the figures of today, and the newest calls.
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let backend = &visit.page.backend;
     let figures = backend.today().await?;
@@ -140,7 +140,8 @@ fn waiting(shell: &PageShell, todo: &Todo, link: Option<&'static str>) -> Waitin
     }
 }
 
-/// Where on the page it is cured, and since when it is so, where `status` tells.
+/// Returns the view in which a finding is cured, and the time since which it holds, where `status`
+/// has it.
 fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i64>) {
     use FindingKind as F;
     let (sources, gaps) = (status.sources.iter(), status.gaps.iter());
@@ -222,7 +223,7 @@ fn books(status: &Status) -> Vec<Book> {
 }
 
 impl TodaySheet<'_> {
-    /// Whether requests leave from here, and since or until when.
+    /// Returns a sentence on the lease: whether this process sends, and since or until when.
     fn lease(&self, lease: &Lease) -> String {
         let (key, at) = match lease.state {
             LeasePhase::Holding => ("lease.holding", lease.since),
@@ -232,7 +233,7 @@ impl TodaySheet<'_> {
         self.c.with(key, self.c.moment(at))
     }
 
-    /// What is counted and is no customer's call.
+    /// Returns the counts that are no customer's calls, in words.
     fn beside(&self) -> Vec<String> {
         let books = &self.status.books;
         let all = [

@@ -12,7 +12,7 @@ use callbridge_model::{TypedNumber, clock};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
-/// Calls of one page.
+/// Calls of one page of the list.
 const PAGE: usize = 50;
 /// Pages of the spool walked over for one of ours: what is rare is found by going on.
 const WALKS_MAX: usize = 20;
@@ -23,7 +23,7 @@ const COUNT_WALKS: usize = 6;
 /// Calls that go on and are shown.
 const OPEN_MAX: usize = 200;
 
-/// What a person searches for.
+/// The reading of a search: one call by its id, or a filter.
 enum CallSearch {
     One(Box<Row>),
     Filter(Box<CallFilter>),
@@ -147,8 +147,8 @@ impl DaemonBackend {
         }
     }
 
-    /// What left for the CRM, or would. That a call is about to leave is put down before its first
-    /// byte: what was not sent after all has neither an id nor an attempt.
+    /// Returns the request that left for the CRM, or would. A call about to leave is stored so
+    /// before its first byte: one that was not sent after all has neither an id nor an attempt.
     fn request(&self, row: &Row) -> RequestView {
         let left =
             row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
@@ -197,7 +197,7 @@ impl DaemonBackend {
     }
 }
 
-/// When somebody answered.
+/// Returns the time of the event that shows the call as answered; `None` where nobody answered.
 fn answered_at(call: &FinishedCall) -> Option<EventTime> {
     let answered = call.why.iter().find(|it| it.value == "answered");
     answered.filter(|_| call.answered).map(|it| it.at)

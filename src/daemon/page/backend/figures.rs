@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Hours of the first picture.
 const HOURS: usize = 24;
-/// Days of the second.
+/// Days of the second picture, today included.
 const DAYS: usize = 7;
 /// Days that are over are counted again after so long: their letters may have left meanwhile.
 const DAYS_EVERY: Duration = Duration::from_secs(300);
@@ -21,7 +21,7 @@ const DAYS_EVERY: Duration = Duration::from_secs(300);
 /// The bars of the days before today.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct Week {
-    /// When they were counted, since boot.
+    /// The time since boot at which the days were counted; `None` before the first count.
     at: Option<Duration>,
     bars: Vec<Bar>,
 }
@@ -40,7 +40,7 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     all
 }
 
-/// Where each of these bars begins, and where the last one ends.
+/// The beginnings of the bars, and the end of the last one, in epoch seconds.
 struct Bounds {
     hours: Vec<i64>,
     days: Vec<i64>,
@@ -111,7 +111,7 @@ impl DaemonBackend {
         Some(at.to_zoned(self.zone.as_time_zone().clone()))
     }
 
-    /// When the day began in the PBX's zone, so many days before this moment.
+    /// Returns the epoch second at which the day began in the PBX's zone, `before` days ago.
     pub(super) fn day_begun(&self, now: EventTime, before: i64) -> i64 {
         let begun = |at: Zoned| at.checked_sub(before.days()).ok()?.start_of_day().ok();
         let day = self.zoned(now).and_then(begun);

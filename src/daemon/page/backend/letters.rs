@@ -6,7 +6,7 @@ use callbridge_model::Reason;
 use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
 use callbridge_spool::{Letter, LetterFilter, ParkedPhone, RowId, tables};
 
-/// Letters of one page.
+/// Letters of one page of the list.
 const PAGE: usize = 50;
 /// Pages walked over for one of ours, where letters of one cause are asked for.
 const WALKS_MAX: usize = 100;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// It is given up after so long.
+/// The longest time that a run of `check` may take.
 const WITHIN: Duration = Duration::from_secs(90);
 /// Flags of `run` that `check` does not try, for they would end it or change the state.
 const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
@@ -50,7 +50,7 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
     Ok(found)
 }
 
-/// What `check` takes of what stood behind `run`.
+/// Returns the arguments behind `run`, without the flags that `check` does not try.
 fn tried(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let behind = arguments.skip_while(|it| it != "run").skip(1);
     behind.filter(|it| !NOT_TRIED.iter().any(|flag| it == flag))

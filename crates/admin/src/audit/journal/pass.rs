@@ -3,21 +3,22 @@
 use callbridge_crm::Page;
 use callbridge_model::CallUuid;
 
-/// Where the document leaves the largest page to the endpoint, it is no smaller than this (§4.7).
+/// Rows of the smallest page size that an endpoint may have where the document leaves the largest
+/// one to it (§4.7).
 const SMALLEST_PAGE: u32 = 30;
 
-/// How far a look has come, and what its pages were like.
+/// The progress of one pass over the pages, with the shape of those read so far.
 #[derive(Clone, Debug)]
 pub(super) struct JournalPass {
     /// The page to ask for.
     pub(super) page: u32,
-    /// Pages read so far.
+    /// Pages that this pass has read.
     pub(super) read: u32,
     /// Pages in all, as the last one said.
     pub(super) total: Option<u32>,
     /// Rows of the first page: all others but the last have as many.
     rows: Option<u32>,
-    /// What the last page showed.
+    /// The uuids on the page read last, by which a repeated page is recognised.
     last: Vec<CallUuid>,
 }
 
@@ -34,7 +35,7 @@ impl Default for JournalPass {
 }
 
 impl JournalPass {
-    /// What cannot be right about this page, in words.
+    /// Returns, in words, why this page cannot be right; `None` where nothing contradicts it.
     pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
         let (number, rows) = (self.page, page.rows);
         if let Some(current) = page.current.filter(|current| *current != number) {

@@ -3,7 +3,7 @@
 use callbridge_model::safe;
 use std::fmt::Write as _;
 
-/// The elements so far.
+/// The elements written so far, without the `svg` element around them.
 #[derive(Debug, Default)]
 pub(super) struct Canvas {
     out: String,
@@ -61,7 +61,7 @@ impl Canvas {
         self.strokes(class, &[points]);
     }
 
-    /// Where a channel hangs up.
+    /// Draws a cross at the place where a channel hangs up.
     pub(super) fn cross(&mut self, x: f64, y: f64) {
         let falls = [(x - 4.0, y - 4.0), (x + 4.0, y + 4.0)];
         let rises = [(x - 4.0, y + 4.0), (x + 4.0, y - 4.0)];
@@ -77,7 +77,7 @@ impl Canvas {
         self.out.push_str("\"/>\n");
     }
 
-    /// What a pointer that rests on the element before shows.
+    /// Writes the text that a pointer resting on the element just opened shows.
     pub(super) fn title(&mut self, text: &str) {
         let _ = writeln!(self.out, "<title>{}</title>", escaped(text));
     }
@@ -103,7 +103,7 @@ impl Canvas {
     }
 }
 
-/// `12.5`, `12`
+/// Returns the number to a tenth, without a zero behind the point: `12.5`, `12`.
 fn tenth(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

@@ -12,7 +12,7 @@ const HEIGHTS: (f64, f64) = (40.0, 32.0);
 /// So many channels are many.
 const MANY: usize = 14;
 const BAR: f64 = 16.0;
-/// What is shorter is still seen.
+/// The least width of a span, in pixels, so that the shortest one is still seen.
 const LEAST: f64 = 2.5;
 /// Colours of bridges in the style.
 const COLOURS: u16 = 8;
@@ -39,7 +39,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Below the last lane.
+    /// Returns the lower edge of the last lane.
     pub(super) fn bottom(&self) -> f64 {
         self.top + self.height * self.timeline.channels.len() as f64
     }

@@ -19,12 +19,12 @@ use lanes::Lanes;
 use scale::Scale;
 
 const WIDTH: f64 = 1280.0;
-/// Where the axis begins; names stand before it.
+/// The left end of the axis; names stand before it.
 const AXIS_LEFT: f64 = 330.0;
 const AXIS_RIGHT: f64 = WIDTH - 40.0;
 /// Between the page's edge and anything on it.
 const MARGIN: f64 = 24.0;
-/// Where the first lane begins.
+/// The upper edge of the first lane.
 const LANES_TOP: f64 = 112.0;
 
 /// Classes rather than variables: not every viewer knows those.
@@ -114,7 +114,7 @@ fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
 /// A sign is as wide.
 const SIGN: f64 = 22.0;
 
-/// What the signs stand for, those that are used: a line of them.
+/// Draws one line that explains the signs, those alone that the picture uses.
 fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     let mut x = AXIS_LEFT;
     let mut sign = |words: &str, draw: &dyn Fn(&mut Canvas, f64)| {

@@ -13,9 +13,9 @@ const SHORT_CALL: f64 = 90.0;
 const LONG_PART: f64 = 1.0 / 20.0;
 /// Seconds at both ends of such a stretch that are not.
 const AROUND: f64 = 2.0;
-/// It is cut short where all else would fill less than this part of the axis.
+/// The part of the axis below which all else is crowded, so that long stretches are cut short.
 const CROWDED: f64 = 0.05;
-/// What all else fills then.
+/// The part of the axis that all else fills once long stretches are cut short.
 const CLEARED: f64 = 0.4;
 /// Between two labels of the axis, in pixels.
 const LABEL_GAP: f64 = 86.0;
@@ -52,7 +52,7 @@ pub(super) struct Tick {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
     pub x: f64,
-    /// How long it is.
+    /// The stretch's real length in time.
     pub lasts: Duration,
 }
 
