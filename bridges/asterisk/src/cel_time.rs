@@ -36,7 +36,7 @@ pub(crate) struct CelClock {
     server: String,
 }
 
-/// What is known of one PBX's clock on the wall.
+/// The distance of one PBX's local time from UTC, as far as its rows have shown it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wall {
     /// Learned from the last row of a channel that started.

@@ -3,7 +3,7 @@
 /// More PBXs than any one stream tells of; past it the last one's place is taken.
 const PBXES_MAX: usize = 64;
 
-/// What is known of each PBX's clock, and whose record is at hand.
+/// Facts on each PBX's clock, and the PBX that the record at hand is of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WallClocks<T> {
     known: Vec<WallClock<T>>,
@@ -34,7 +34,7 @@ impl<T: Default> WallClocks<T> {
         });
     }
 
-    /// What is known of the one at hand; `None` before the first.
+    /// Returns the facts of the PBX at hand; `None` before the first record.
     pub(crate) fn at_hand(&mut self) -> Option<&mut T> {
         self.known
             .get_mut(self.at_hand)

@@ -98,8 +98,8 @@ impl Intake {
         gaps
     }
 
-    /// How long the file that tells of this source's gaps may take; `None` without one, and for a
-    /// stream of calls: those are other daemons' calls, which no file of this PBX holds.
+    /// Returns how long the file that tells of this source's gaps may take; `None` without one, and
+    /// for a stream of calls: those are other daemons' calls, which no file of this PBX holds.
     fn patience_of(&self, shown: &str) -> Option<Duration> {
         let mut sources = self.sources.iter().map(|it| &it.settings);
         let source = sources.find(|it| it.shown == shown && !it.is_stream_of_calls())?;

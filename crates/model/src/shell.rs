@@ -11,14 +11,14 @@ use tokio::process::Command;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// How a command ended, and the beginnings of what it wrote.
+/// The end of a command, and the beginnings of its output.
 #[derive(Debug)]
 pub struct ShellOutput {
-    /// What it wrote on stdout; nothing where that is not a pipe.
+    /// Text written on stdout, empty where that is not a pipe.
     pub stdout: String,
-    /// What it wrote on stderr.
+    /// Text written on stderr, cut at the limit.
     pub stderr: String,
-    /// How it ended.
+    /// Exit code or signal of the shell.
     pub status: ExitStatus,
 }
 
@@ -33,7 +33,8 @@ impl Drop for CommandGroup {
     }
 }
 
-/// This command: it can be given lines on stdin, and what it writes on stderr is read.
+/// Prepares `/bin/sh -c` with this text: lines can be given on stdin, stderr is read, and stdout is
+/// thrown away.
 pub fn command(text: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command

@@ -66,7 +66,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     found
 }
 
-/// Who sits where, and who is responsible for leads.
+/// Employees by extension, and those responsible for leads.
 struct Desks<'a> {
     people: &'a People,
     /// With how many leads; nobody where there is no directory yet.
@@ -112,7 +112,7 @@ impl<'a> Desks<'a> {
     }
 }
 
-/// What a trunk's callers get, and what they lack.
+/// Says of a trunk which callers get an answer, and which parts of one are missing.
 fn ready(trunk: &Trunk, desks: &Desks<'_>, answered: Option<(&Value, Duration)>) -> CheckFinding {
     let name = format!("lookup {}", trunk.name);
     let by_number = trunk.leads.iter().any(LeadRule::is_by_number);

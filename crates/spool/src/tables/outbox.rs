@@ -75,7 +75,7 @@ fn queue_left(
     add_notice(db, &message_id, &body, at)
 }
 
-/// What goes around the body is what it says itself.
+/// Queues a notice; its headers (reason, state, trunk) are taken from the body.
 fn add_notice(
     db: &Db,
     message_id: &str,
