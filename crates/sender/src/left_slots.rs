@@ -49,7 +49,7 @@ impl LeftSlots {
     }
 
     fn write(&self, slots: &[SlotRow]) -> io::Result<()> {
-        // What a check that was killed has left must be in nobody's way: numbers of processes come again.
+        // What a killed check has left must be in nobody's way: process ids come again.
         let new = self.0.with_extension(uuid::Uuid::new_v4().to_string());
         let mut how = OpenOptions::new();
         let mut file = how.create_new(true).write(true).mode(0o644).open(&new)?;

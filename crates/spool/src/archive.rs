@@ -101,7 +101,7 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn make(dir: &Path, name: &str) -> Result<(Self, File), Error> {
-        // What one that was killed has left must be in nobody's way: numbers of processes come again.
+        // What a killed export has left must be in nobody's way: process ids come again.
         let path = dir.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
         let how = how.create_new(true).write(true).mode(0o600);

@@ -210,7 +210,9 @@ impl Trial {
         };
         let place = standing(state).map_err(wrong)?;
         let left = LeftSlots::of(state, place).map_err(wrong)?;
-        let folder = place.join(format!(".callbridge-check-{}", std::process::id()));
+        // What a killed check has left must be in nobody's way: process ids come again.
+        let name = format!(".callbridge-check-{}", uuid::Uuid::new_v4().simple());
+        let folder = place.join(name);
         let folder = ScratchFolder::make(folder).map_err(wrong)?;
         Ok(Self { folder, left })
     }
@@ -237,6 +239,15 @@ fn standing(state: &Path) -> io::Result<&Path> {
 mod tests {
     use super::*;
     use tokio::net::TcpListener;
+
+    #[test]
+    fn what_a_check_that_was_killed_has_left_is_in_nobodys_way() {
+        let place = tempfile::tempdir().expect("a folder");
+        let left = format!(".callbridge-check-{}", std::process::id());
+        std::fs::create_dir(place.path().join(left)).expect("made");
+        let trial = Trial::begin(&place.path().join("state")).expect("a trial");
+        assert!(trial.folder.0.is_dir());
+    }
 
     #[test]
     fn a_clock_before_the_build_is_a_fault_and_one_after_it_is_not() {
