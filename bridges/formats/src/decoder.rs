@@ -1,7 +1,6 @@
 //! One entry for the formats of all PBXs: a framed message in, what it tells out.
 
 use crate::format::Format;
-use crate::message::Publisher;
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
 use callbridge_call::Decoded;
 
@@ -45,7 +44,7 @@ impl Decoder {
             Reader::Freeswitch(decoder) => decoder.decode(message),
             Reader::FreeswitchCdr(decoder) => decoder.decode_cdr(message),
             Reader::Calls => {
-                let call = crate::message::read(message, Publisher::default());
+                let call = crate::message::read(message, None);
                 Decoded::Call(call.map(Box::new).map_err(Box::new))
             }
         }

@@ -82,7 +82,7 @@ pub fn properties(row: &Row, user: &str) -> BasicProperties {
 mod tests {
     use super::*;
     use callbridge_call::EpochSeconds;
-    use callbridge_formats::message::{Publisher, read};
+    use callbridge_formats::message::read;
     use callbridge_mapping::journal::figures::uuid;
     use callbridge_mapping::trunk::parse;
     use callbridge_mapping::{People, Rules, Trunk, Trunks, judge};
@@ -146,7 +146,7 @@ mod tests {
     /// The record that a sender without any list makes of the message.
     fn sent(row: &Row) -> CallRecord {
         let body = body(row);
-        let sent = read(body.as_bytes(), Publisher::default()).expect(&body);
+        let sent = read(body.as_bytes(), None).expect(&body);
         let now = sent.call.ended;
         let rules = rules("city=,pbx=another");
         let judged = judge(&sent.call, &sent.pbx, &rules, &People::default(), now);

@@ -48,10 +48,8 @@ pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
             message.length
         ));
     }
-    let by = callbridge_formats::message::Publisher {
-        content_type: message.by.content_type.as_deref(),
-    };
-    read(&message.bytes, by).map_err(|wrong| wrong.words)
+    let content_type = message.by.content_type.as_deref();
+    read(&message.bytes, content_type).map_err(|wrong| wrong.words)
 }
 
 /// Checks that its publisher may report calls of its PBX. A message that an older version has kept

@@ -29,6 +29,6 @@ pub mod write;
 pub use field::MessageField;
 pub use kind::MessageKind;
 pub use outcomes::Outcomes;
-pub use read::{Publisher, read};
+pub use read::read;
 pub use webhook::WebhookMessage;
 pub use write::{ResolvedIds, write};

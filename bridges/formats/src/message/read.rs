@@ -14,20 +14,13 @@ use std::time::Duration;
 /// So many faults of a message are told; who sends more mends these first.
 const FAULTS_MAX: usize = 5;
 
-/// Properties that a broker's publisher set beside the message's bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Publisher<'a> {
-    /// AMQP property `content_type`, where there is one.
-    pub content_type: Option<&'a str>,
-}
-
-/// Reads one message of a finished call.
+/// Reads one message. `content_type`: as its publisher wrote it, where a broker carried it.
 ///
 /// # Errors
 /// Each field that is wrong, and what it may be.
-pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ReportedCall, WrongCall> {
+pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, WrongCall> {
     let fault = |it| MessageKind::Call.version_fault(it);
-    if let Some(words) = by.content_type.and_then(fault) {
+    if let Some(words) = content_type.and_then(fault) {
         return Err(unnamed(words));
     }
     let fields = fields(bytes).map_err(|broken| unnamed(broken_words(&broken)))?;

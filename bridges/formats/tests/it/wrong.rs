@@ -1,6 +1,6 @@
 //! What is wrong with a message is told by the name of its field, and with what it may be.
 
-use callbridge_formats::message::{Publisher, read};
+use callbridge_formats::message::read;
 use serde_json::{Value, json};
 
 /// A message that nothing is wrong with.
@@ -15,7 +15,7 @@ fn good() -> Value {
 }
 
 fn refused(message: &str) -> String {
-    let refused = read(message.as_bytes(), Publisher::default());
+    let refused = read(message.as_bytes(), None);
     refused.expect_err(message).words
 }
 
@@ -37,7 +37,7 @@ fn without(fields: &[&str]) -> String {
 
 #[test]
 fn the_message_that_all_others_are_made_of_is_read() {
-    read(good().to_string().as_bytes(), Publisher::default()).expect("a good message");
+    read(good().to_string().as_bytes(), None).expect("a good message");
 }
 
 /// Of the call, its customer and its beginning.
@@ -166,13 +166,13 @@ fn a_customer_without_a_number_needs_a_lead_and_a_hidden_number_is_null() {
     );
     let mut hidden = good();
     (hidden["phone"], hidden["leadId"]) = (json!(null), json!(null));
-    let told = read(hidden.to_string().as_bytes(), Publisher::default()).expect("hidden");
+    let told = read(hidden.to_string().as_bytes(), None).expect("hidden");
     assert_eq!(told.call.number, None);
     let mut inside = good();
     inside["direction"] = json!("INTERNAL");
     let object = inside.as_object_mut().expect("an object");
     object.retain(|name, _| name != "phone" && name != "leadId");
-    read(inside.to_string().as_bytes(), Publisher::default()).expect("between extensions");
+    read(inside.to_string().as_bytes(), None).expect("between extensions");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn what_is_no_json_names_the_field_at_which_it_breaks_off() {
 fn all_that_is_wrong_is_told_at_once_and_what_names_the_call_is_kept() {
     let mut message = good();
     (message["durationSec"], message["answered"]) = (json!(-1), json!("yes"));
-    let wrong = read(message.to_string().as_bytes(), Publisher::default()).expect_err("wrong");
+    let wrong = read(message.to_string().as_bytes(), None).expect_err("wrong");
     assert_eq!(wrong.pbx.as_deref(), Some("tashkent-1"));
     assert_eq!(wrong.id.as_deref(), Some("1795151317.208"));
     assert_eq!(
@@ -248,10 +248,7 @@ fn newer_versions_are_refused_by_name() {
          callbridge, or publish version 1"
     );
     let typed = |content_type| {
-        let publisher = Publisher {
-            content_type: Some(content_type),
-        };
-        read(good().to_string().as_bytes(), publisher).map_err(|wrong| wrong.words)
+        read(good().to_string().as_bytes(), Some(content_type)).map_err(|wrong| wrong.words)
     };
     for good in [
         "application/vnd.callbridge.call+json; version=1",
