@@ -13,6 +13,20 @@ pub const ENTRIES_MAX: usize = 1024;
 /// Bytes of a name or dial string in a timeline at most.
 pub const TEXT_BYTES_MAX: usize = 120;
 
+/// Those of the channels for which there is room, and how many are left out: the customer's first,
+/// then other real parties', then plumbing. `is` says of one whether it is the customer's, and
+/// whether it is a real party's.
+pub(crate) fn kept(
+    mut channels: Vec<usize>,
+    is: impl Fn(usize) -> (bool, bool),
+) -> (Vec<usize>, u32) {
+    let left_out = channels.len().saturating_sub(CHANNELS_MAX);
+    channels.sort_by_key(|&i| (std::cmp::Reverse(is(i)), i));
+    channels.truncate(CHANNELS_MAX);
+    channels.sort_unstable();
+    (channels, u32::try_from(left_out).unwrap_or(u32::MAX))
+}
+
 /// The channels of one call and what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {

@@ -3,14 +3,15 @@
 use super::parties::Channel as Known;
 use super::plan::CallPlan;
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, Way,
+    Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, Way, kept,
 };
 use crate::units::{EventTime, UniqueId, clip};
 use std::collections::BTreeMap;
 
 /// The timeline of one plan.
 pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline {
-    let (kept, left_out) = kept(channels, plan);
+    let is = |i: usize| (plan.customers.contains(&i), channels[i].party.is_real());
+    let (kept, left_out) = kept(shown(channels, plan), is);
     let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
     let by_name: BTreeMap<&str, u16> = number
         .iter()
@@ -31,32 +32,19 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline 
     }
 }
 
-/// The customer's channels, whoever talked with the customer, and those of the call's own records,
-/// as many as there is room for.
-fn kept(channels: &[Known<'_>], plan: &CallPlan<'_>) -> (Vec<usize>, u32) {
+/// The customer's channels, whoever talked with the customer, and those of the call's own records.
+fn shown(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Vec<usize> {
     let own = |name: &str| {
         let mut own = plan.own.iter();
         own.any(|record| record.channel == name || record.dest == name)
     };
-    let all = (0..channels.len()).filter(|i| {
+    let shown = (0..channels.len()).filter(|i| {
         let known = &channels[*i];
         let talks = plan.talk.spans.iter().any(|span| span.2 == *i);
         let part = plan.customers.contains(i) || talks || own(known.name);
         part && known.records().next().is_some()
     });
-    let mut kept: Vec<usize> = all.collect();
-    let shown = kept.len();
-    kept.sort_by_key(|i| {
-        (
-            !plan.customers.contains(i),
-            !channels[*i].party.is_real(),
-            *i,
-        )
-    });
-    kept.truncate(CHANNELS_MAX);
-    kept.sort_unstable();
-    let left_out = u32::try_from(shown - kept.len()).unwrap_or(u32::MAX);
-    (kept, left_out)
+    shown.collect()
 }
 
 fn channel(

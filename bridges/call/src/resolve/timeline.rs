@@ -5,15 +5,15 @@ use super::view::View;
 use crate::event::ChannelState;
 use crate::facts::fact::{FactKind, Note};
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline,
+    Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, kept,
 };
 use crate::units::clip;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The timeline of one plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
-    let shown = shown(legs, plan);
-    let kept = kept(legs, plan, &shown);
+    let is = |i: usize| (plan.customers.contains(&i), legs[i].party.is_real());
+    let (kept, left_out) = kept(shown(legs, plan), is);
     let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
     let by_id: BTreeMap<&str, u16> = number
         .iter()
@@ -22,7 +22,7 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     let mut drawing = Drawing {
         bridges: bridges(legs, &kept),
         room: ENTRIES_MAX,
-        left_out: u32::try_from(shown.len() - kept.len()).unwrap_or(u32::MAX),
+        left_out,
     };
     let talk = drawing.fitting(plan.talk.drawn(&number));
     let channels = kept
@@ -52,16 +52,6 @@ fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
     (0..legs.len())
         .filter(|&i| own.contains(&i) || met(i))
         .collect()
-}
-
-/// Chooses as many channels as there is room for: the customer's first, then other real parties',
-/// then plumbing.
-fn kept(legs: &[&View<'_>], plan: &Plan, shown: &[usize]) -> Vec<usize> {
-    let mut ranked = shown.to_vec();
-    ranked.sort_by_key(|i| (!plan.customers.contains(i), !legs[*i].party.is_real(), *i));
-    ranked.truncate(CHANNELS_MAX);
-    ranked.sort_unstable();
-    ranked
 }
 
 /// The bridges of these channels, in the order they were entered.
