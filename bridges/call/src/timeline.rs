@@ -13,9 +13,9 @@ pub const ENTRIES_MAX: usize = 1024;
 /// Bytes of a name or dial string in a timeline at most.
 pub const TEXT_BYTES_MAX: usize = 120;
 
-/// Those of the channels for which there is room, and how many are left out: the customer's first,
-/// then other real parties', then plumbing. `is` says of one whether it is the customer's, and
-/// whether it is a real party's.
+/// Returns the channels for which there is room, and how many are left out: the customer's first,
+/// then other real parties', then plumbing. `is` says of a channel whether it is the customer's,
+/// and whether it is a real party's.
 pub(crate) fn kept(
     mut channels: Vec<usize>,
     is: impl Fn(usize) -> (bool, bool),

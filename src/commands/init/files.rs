@@ -257,7 +257,7 @@ impl PlannedFile {
             .mode(of_folder)
             .create(folder)?;
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let beside = folder.join(format!(".{name}.{}", std::process::id()));
+        let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
         let how = how.create_new(true).write(true).mode(of_file);
         let mut file = how.open(&beside)?;

@@ -88,7 +88,7 @@ async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<Check
         return Ok(Vec::new());
     }
     person.say("\nasking the CRM …")?;
-    let name = format!("callbridge-init-{}", std::process::id());
+    let name = format!("callbridge-init-{}", uuid::Uuid::new_v4().simple());
     let folder = std::env::temp_dir().join(name);
     let what = format_args!("{}: cannot be made", folder.display());
     let scratch = ScratchFolder::make(folder.clone());

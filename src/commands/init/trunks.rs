@@ -29,7 +29,8 @@ pub(crate) async fn find(
         return Ok(());
     }
     let mut endpoints = shown.endpoints.clone();
-    let mut all = [shown.switch.clone(), propose(&endpoints)].concat();
+    let proposals = |of: &EndpointList| [shown.switch.clone(), propose(of)].concat();
+    let mut all = proposals(&endpoints);
     show(person, &all)?;
     let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
     let unclear = all.iter().any(is_unknown) || all.is_empty();
@@ -37,7 +38,7 @@ pub(crate) async fn find(
         let words = "Watch the PBX's channels for some minutes? Place a call over each trunk then.";
         if person.agrees(words, false).await? {
             watch(answers, &mut endpoints, person).await?;
-            all = propose(&endpoints);
+            all = proposals(&endpoints);
             show(person, &all)?;
         }
     }
