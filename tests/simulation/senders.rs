@@ -35,7 +35,7 @@ pub struct WaitingSender {
     pub process: usize,
     disk: Disk,
     core: Core,
-    secret: Option<String>,
+    secrets: Vec<String>,
     unwritten: VecDeque<Vec<Op>>,
     trouble: bool,
     lives: u32,
@@ -48,7 +48,7 @@ impl World {
         swap(&mut self.process, &mut other.process);
         swap(&mut self.disk, &mut other.disk);
         swap(&mut self.core, &mut other.core);
-        swap(&mut self.secret, &mut other.secret);
+        swap(&mut self.secrets, &mut other.secrets);
         swap(&mut self.unwritten, &mut other.unwritten);
         swap(&mut self.trouble, &mut other.trouble);
         swap(&mut self.lives, &mut other.lives);
@@ -62,7 +62,7 @@ impl World {
             process,
             disk,
             core,
-            secret: None,
+            secrets: Vec::new(),
             unwritten: VecDeque::new(),
             trouble: false,
             lives: 0,

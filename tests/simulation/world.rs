@@ -63,7 +63,8 @@ pub struct World {
     /// Of the running boot; `None` where the kernel does not tell.
     pub boot_id: Option<String>,
     pub(crate) boots: u32,
-    pub(crate) secret: Option<String>,
+    /// The tokens that the sender has taken up: the current one, and the one before it.
+    pub(crate) secrets: Vec<String>,
     pub(crate) numbered: u64,
     pub(crate) events: BTreeMap<(EventTime, u64), Event>,
     pub(crate) waits: BTreeMap<u64, Waits>,
@@ -118,7 +119,7 @@ impl World {
             settings,
             boot_id: Some("boot-1".to_owned()),
             boots: 1,
-            secret: None,
+            secrets: Vec::new(),
             numbered: 0,
             events: BTreeMap::new(),
             waits: BTreeMap::new(),
@@ -201,7 +202,7 @@ impl World {
 
     /// Does all that can be done now; the moment since boot at which to look again.
     fn turn(&mut self) -> Option<Duration> {
-        loop {
+        for _ in 0..TURNS_MAX {
             self.take_in();
             if !self.write_back() {
                 return Some(self.now.boot + SPOOL_AGAIN);
@@ -248,6 +249,7 @@ impl World {
                 Decision::Idle => return None,
             }
         }
+        panic!("busy without end at {}", self.truth);
     }
 
     /// The slot and the step are committed before the request leaves.
@@ -423,8 +425,10 @@ impl World {
 
     /// The sender takes up the token that is there.
     pub fn use_token(&mut self) {
-        self.secret = (!self.token.is_empty()).then(|| self.token.clone());
-        let print = self.secret.as_deref().map(TokenFingerprint::of);
+        let older = self.older.iter().map(|(token, _)| token);
+        let current = Some(&self.token).filter(|token| !token.is_empty());
+        let print = current.map(|token| TokenFingerprint::of(token));
+        self.secrets = current.into_iter().chain(older).cloned().collect();
         self.log
             .event(self.truth, format_args!("takes up the token {print:?}"));
         self.witness.token_taken(&self.token);
@@ -438,10 +442,8 @@ impl World {
 
     /// The token of this print.
     fn secret_of(&self, print: &TokenFingerprint) -> Option<String> {
-        let older = self.older.as_ref().map(|(token, _)| token);
-        let mut both = self.secret.iter().chain(older);
-        both.find(|token| TokenFingerprint::of(token) == *print)
-            .cloned()
+        let is_meant = |token: &&String| TokenFingerprint::of(token) == *print;
+        self.secrets.iter().find(is_meant).cloned()
     }
 
     /// No window, wherever it opens, held more arrivals than the limit, and the CRM saw nothing
