@@ -98,12 +98,11 @@ const FULL: &str = "CALLBRIDGE_SIM_FLEET";
 
 #[test]
 fn a_burst_of_a_thousand_collectors_is_journaled_once_whoever_dies_at_whatever_step() {
-    let full = std::env::var_os(FULL).is_some();
-    let runs = match full {
-        true => [(14, 1_000, 10_000, 9_000)].to_vec(),
-        // The same deaths find fewer calls.
-        false => (14..18).map(|seed| (seed, 100, 500, 1_500)).collect(),
-    };
+    // Each path is met by the short runs, in which a death finds requests under way more often.
+    let mut runs: Vec<_> = (14..18).map(|seed| (seed, 100, 500, 1_500)).collect();
+    if std::env::var_os(FULL).is_some() {
+        runs.push((14, 1_000, 10_000, 9_000));
+    }
     let mut met = BTreeMap::new();
     for (seed, collectors, calls, troubled) in runs {
         let chain = campaign(seed, collectors, calls, troubled);
