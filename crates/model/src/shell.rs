@@ -11,8 +11,8 @@ use tokio::process::Command;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// The end of a command, and the beginnings of its output.
-#[derive(Debug)]
+/// The end of a command, and the beginnings of its output. It cannot be printed whole: the output
+/// may be a token.
 pub struct ShellOutput {
     /// Text written on stdout, empty where that is not a pipe.
     pub stdout: String,
