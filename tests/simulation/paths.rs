@@ -297,7 +297,7 @@ impl Path {
         let from = match self {
             Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
             Self::Hardship(_) | Self::Pause(_) => 100,
-            // one poll a sweep that missed much, and just that one struck
+            // one poll a page that missed much, and just that one struck
             Self::Verdict {
                 lane: Lane::Reconcile,
                 endpoint: Endpoint::Poll,
@@ -351,7 +351,7 @@ fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
 fn no_such_state(endpoint: Endpoint, state: Option<State>) -> Option<&'static str> {
     let (only, why) = match endpoint {
         Endpoint::TokenInfo => (None, "token/info is about no call"),
-        Endpoint::Filter => (None, "a sweep is about many calls"),
+        Endpoint::Filter => (None, "a page of the journal is about many calls"),
         Endpoint::Submit => (Some(State::Sending), "a call is `sending` until its answer"),
         Endpoint::Poll => (Some(State::Submitted), "only `submitted` calls are polled"),
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
@@ -370,20 +370,22 @@ fn no_such_verdict(endpoint: Endpoint, kind: Outcome) -> Option<&'static str> {
         }
         Outcome::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
         Outcome::Known => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
-        Outcome::Swept | Outcome::Unswept => only(&[Endpoint::Filter], "only sweeps give a page"),
+        Outcome::Swept | Outcome::Unswept => {
+            only(&[Endpoint::Filter], "only the journal gives a page")
+        }
         Outcome::Dead => only(
             &[Endpoint::Submit, Endpoint::Poll],
             "only submissions and polls are about one call",
         ),
         Outcome::NoGrant => only(
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
-            "a sweep that is not granted is no pause",
+            "a page that is not granted is no pause",
         ),
         Outcome::WrongAddress => only(
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
             "a service without the filter is no pause",
         ),
-        Outcome::LeadRequest => Some("only errands are judged so"),
+        Outcome::LeadRequest => Some("only requests about leads are judged so"),
         Outcome::Fault | Outcome::Unreached | Outcome::TokenRefused | Outcome::TooMany => None,
     }
 }
@@ -392,7 +394,7 @@ fn no_such_answer(endpoint: Endpoint, answer: &str) -> Option<&'static str> {
     let (only, why) = match answer {
         "accepted" => (Endpoint::Submit, "only writes give a requestId"),
         "success" | "failed" | "pending" => (Endpoint::Poll, "only polls tell an outcome"),
-        "page" => (Endpoint::Filter, "only sweeps give a page"),
+        "page" => (Endpoint::Filter, "only the journal gives a page"),
         "data" => return Some("only leads and fields are told so"),
         "token info" => (Endpoint::TokenInfo, "only token/info gives the record"),
         _ => return None,
@@ -409,6 +411,9 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
     match (state, step) {
         (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
         (_, "unsent") => Some("the sender has no use for it"),
+        (_, "send again") => {
+            Some("a person does so after an audit; the journal here loses nothing")
+        }
         (_, "forwarded") => Some("no sender runs where a broker stands in place of the CRM"),
         (_, "found" | "given up") => Some("no other sender has sent its calls"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
