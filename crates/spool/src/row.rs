@@ -84,8 +84,8 @@ pub struct Progress {
     pub started: EpochSeconds,
     /// The call goes before the backlog.
     pub live: bool,
-    /// Moment before which it is not sent, in microseconds since the epoch; 0 where nothing holds it
-    /// back, -1 until it was searched for in the journal.
+    /// Moment before which it is not sent, in microseconds since the epoch; 0 where nothing holds
+    /// it back, -1 until it was searched for in the journal.
     pub not_before: i64,
     /// An event or another sender settled the call: answers to requests that were under way for it
     /// count no more.
