@@ -234,7 +234,7 @@ fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncReadExt as _;
+    use std::io::Read as _;
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -286,14 +286,19 @@ mod tests {
         assert!(made.expect("mkfifo").success());
         let command = format!("(echo; exec sleep 1000) > '{}' & wait", pipe.display());
         let waiting = tokio::spawn(async move { run(&command).await.map(drop) });
-        let opened = tokio::task::spawn_blocking(move || std::fs::File::open(pipe));
-        let mut reader =
-            tokio::fs::File::from_std(opened.await.expect("a thread").expect("a pipe"));
-        reader.read_exact(&mut [0]).await.expect("a line");
+        // A thread that nobody waits for: a read that never ends fails the test and hangs nothing.
+        let (reads, mut read) = tokio::sync::mpsc::channel(2);
+        std::thread::spawn(move || {
+            let mut pipe = std::fs::File::open(pipe).expect("a pipe");
+            while let Ok(bytes) = pipe.read(&mut [0])
+                && reads.blocking_send(bytes).is_ok()
+                && bytes > 0
+            {}
+        });
+        let mut next = async || tokio::time::timeout(DEADLINE, read.recv()).await;
+        assert_eq!(next().await, Ok(Some(1)), "it has started");
         waiting.abort();
-        // It ends when everybody who could write is gone.
-        let ended = tokio::time::timeout(DEADLINE, reader.read(&mut [0])).await;
-        assert_eq!(ended.expect("in time").expect("an end"), 0);
+        assert_eq!(next().await, Ok(Some(0)), "nobody who could write is left");
     }
 
     #[tokio::test]
