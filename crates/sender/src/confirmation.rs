@@ -226,11 +226,9 @@ impl Confirmation {
         let times = call.absent.saturating_add(u32::from(counts));
         let unresolved = !around.tokens.reads(now, &call.token);
         let age = call.age(now.wall);
-        if unresolved && (findings.complete && findings.conclusive || times >= 2) {
-            let given_time = age >= self.page_strategy().persisting + PATIENCE;
-            if given_time {
-                return unresolved::absent(call, true);
-            }
+        let given_time = age >= self.page_strategy().persisting + PATIENCE;
+        if unresolved && given_time && (findings.complete && findings.conclusive || times >= 2) {
+            return unresolved::absent(call, true);
         }
         let barred = around.rights.polls_barred(now.boot);
         if barred && !unresolved && times >= 2 && age >= OLD_POLL {
@@ -244,6 +242,10 @@ impl Confirmation {
         let absent = Some(times);
         let next_check = if alone {
             now.wall
+        } else if unresolved && given_time && findings.conclusive {
+            // the journal is longer than what is read of it: sooner, its silence does not count
+            let counted = call.absent_at.filter(|at| !counts && !ahead(*at));
+            counted.unwrap_or(now.wall).plus(APART)
         } else {
             // where absence says nothing another range may show it soon
             let soon = !around.load.loaded || !findings.conclusive;

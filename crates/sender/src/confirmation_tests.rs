@@ -87,6 +87,13 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
         ..unresolved.clone()
     };
     assert_eq!(times(absent(&core, at(66), &missed, &conclusive(false))), 1);
+    // and not looked for meanwhile: each time would take all pages that are read at most
+    for (now, call) in [(7, &unresolved), (11, &missed), (66, &missed)] {
+        match absent(&core, at(now), call, &conclusive(false)) {
+            Step::NotYet { next_check, .. } => assert_eq!(next_check, at(67).wall),
+            other => panic!("{other:?}"),
+        }
+    }
     sent_again(absent(&core, at(67), &missed, &conclusive(false)));
     // never left to the polls, which cannot ask for it
     let young = Unconfirmed {

@@ -18,7 +18,7 @@ pub fn found(call: &Unconfirmed) -> Step {
 /// The journal does not show the unresolved call; `seen` is false where it could not be asked.
 pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
     let how = if seen {
-        "the journal does not show it"
+        "no page of the journal that was read shows it"
     } else {
         "the journal cannot be read"
     };

@@ -27,7 +27,8 @@ pub const WORTH: u32 = 3;
 /// Pages that one reconciliation reads at most.
 const PAGES_MAX: usize = 12;
 
-/// Pages that one reconciliation reads at most while they show none of ours.
+/// Pages that one reconciliation reads at most while they show none of ours, and polls can tell of
+/// all that it looks for.
 const FRUITLESS_MAX: usize = 4;
 
 /// Answers that are no page, in a row, after which reconciliations are left alone.
@@ -242,7 +243,7 @@ impl JournalReconciliation {
         let few = left < usize::try_from(WORTH).unwrap_or(3)
             || (loaded && is_oldest_first(&found) && left < self.size() / 3);
         let unresolved = self.only_way || confirmable().any(|it| it.unresolved);
-        let pages_max = if run.found == 0 {
+        let pages_max = if run.found == 0 && !unresolved {
             FRUITLESS_MAX
         } else {
             PAGES_MAX

@@ -285,6 +285,34 @@ fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
 }
 
 #[test]
+fn orphans_behind_many_pages_of_others_are_found() {
+    let unresolved = |call| Unconfirmed {
+        token: TokenFingerprint::none(),
+        ..call
+    };
+    let targets: Vec<_> = calls(4).into_iter().map(unresolved).collect();
+    let at = after(10).floor_seconds().get();
+    let mut journal = Journal::holding(&targets, registered_at_once);
+    let strangers = (0..200).map(|n| (at, uuid(5_000_000 + n)));
+    journal.records.extend(strangers);
+    let mut page_strategy = PageStrategy {
+        end: End::Last,
+        pages: 7,
+        proven: true,
+        ..PageStrategy::default()
+    };
+    while page_strategy.size.get() > 30 {
+        page_strategy.smaller(T0);
+    }
+    let mut reconciliation = JournalReconciliation::new(page_strategy);
+    let (findings, pages) = sweep(&mut reconciliation, &journal, &targets);
+    assert_eq!(
+        (findings.found.len(), findings.absent.len(), pages),
+        (4, 0, 7)
+    );
+}
+
+#[test]
 fn under_load_a_few_that_stand_further_on_wait_for_the_next_sweep() {
     let targets = calls(120);
     let journal = Journal::holding(&targets, registered_at_once);
