@@ -377,6 +377,12 @@ async fn another_companys_consent_is_taken_back() {
     let said = connecting.end().await;
     assert_eq!(said.code, Some(77), "{said:?}");
     assert_eq!(stage.stored().expect("stored"), before);
+    let other = stage.connect(&["--company=99"]).await;
+    other.answer("decision=approve").await;
+    let said = other.end().await;
+    assert_eq!(said.code, Some(77), "{said:?}");
+    assert!(said.err.contains("--company is 99"), "{said:?}");
+    assert_eq!(stage.stored().expect("stored"), before);
     program
         .until("its own company", |it| it.pause.is_none())
         .await;

@@ -187,8 +187,8 @@ impl Work {
                 let refused = self.core.is_refused();
                 let before = self.tokens.take().filter(|_| !refused).zip(self.end.take());
                 self.tokens = Some(Tokens {
-                    current: token,
                     previous: before.map(|(tokens, end)| (tokens.current, end)),
+                    ..Tokens::one(token)
                 });
                 self.core.ended(now, RefreshOutcome::Rotated(facts));
                 self.publish(None);

@@ -41,7 +41,7 @@ pub struct Connection {
     /// Signs embedded pages; shown once.
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
-    /// `company.id` of token/info, once it was asked.
+    /// The value of `--company`: the `company.id` that token/info must name.
     #[serde(rename = "companyId")]
     pub company: Option<i64>,
     /// A refresh was begun then, and its end is not known.
@@ -102,6 +102,7 @@ impl Connection {
         Tokens {
             current: self.access.clone(),
             previous: self.previous().filter(|(_, end)| *end > now),
+            company: self.company,
         }
     }
 

@@ -141,6 +141,11 @@ impl Core {
         self.tokens.set_before(before);
     }
 
+    /// The company that the token in use must be of; `None` for whichever it is.
+    pub fn company(&mut self, company: Option<i64>) {
+        self.tokens.company = company;
+    }
+
     /// The token in use; `None` when there is none. The same one again changes nothing.
     pub fn token(&mut self, token: Option<TokenFingerprint>) {
         let present = token.is_some();

@@ -440,6 +440,7 @@ impl Loop {
                     until: *until,
                 });
                 self.core.token(current);
+                self.core.company(token.as_ref().and_then(|it| it.company));
                 self.core.before(before);
                 self.tokens = token;
                 true

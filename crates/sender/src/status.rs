@@ -196,7 +196,7 @@ pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
                 .to_owned()
         }
         PauseCause::WrongCompany => format!(
-            "the token is not of the company this state is bound to{said}: put the right token \
+            "the token is not of this state's company{said}: put the right token \
              into {place}; or give --rebind or another --state"
         ),
         PauseCause::StopReason(StopReason::TokenRefused) => format!(
@@ -315,7 +315,7 @@ mod tests {
         insta::assert_snapshot!(wrapped(&shown.join("\n")), @r"
         token_missing: give a token with --token-file, the credential `token` or
          CALLBRIDGE_TOKEN; the file is read again by itself
-        wrong_company: the token is not of the company this state is bound to (it is of Uy (12)):
+        wrong_company: the token is not of this state's company (it is of Uy (12)):
          put the right token into --token-file, it is read again by itself; or give --rebind or
          another --state
         token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it

@@ -331,8 +331,8 @@ mod tests {
         assert_eq!(changed(&mut watch), None, "the same again");
         let end = callbridge_call::EpochSeconds::new(7);
         tell(Some(Tokens {
-            current: Secret::from("svc_at_two"),
             previous: Some((one.current, end)),
+            ..Tokens::one(Secret::from("svc_at_two"))
         }));
         assert_eq!(changed(&mut watch), Some(Some("svc_at_two".to_owned())));
         tell(None);

@@ -15,6 +15,8 @@ pub struct Tokens {
     pub current: Secret,
     /// The one before it, and when it ends: what it asked for can be read with it alone (§4.6).
     pub previous: Option<(Secret, EpochSeconds)>,
+    /// The company that they must be of (`connect --company`); `None` for whichever it is.
+    pub company: Option<i64>,
 }
 
 /// The prints of the token in use and of the one before it.
@@ -37,6 +39,7 @@ impl Tokens {
         Self {
             current,
             previous: None,
+            company: None,
         }
     }
 }
@@ -219,8 +222,8 @@ mod tests {
     #[test]
     fn no_token_shows_in_debug() {
         let tokens = Tokens {
-            current: Secret::from("svc_at_now"),
             previous: Some((Secret::from("svc_at_before"), EpochSeconds::new(1))),
+            ..Tokens::one(Secret::from("svc_at_now"))
         };
         let told = TokenUpdate {
             tokens: Some(tokens),

@@ -23,6 +23,8 @@ pub(super) struct KnownTokens {
     /// The record of the token in use.
     pub(super) info: Option<TokenInfo>,
     binding: Binding,
+    /// The company that the token in use must be of, beside what is bound.
+    pub(super) company: Option<i64>,
     /// The service warned that the token ends.
     pub(super) expires_in_days: Option<u32>,
     /// The last token there was, over restarts.
@@ -67,6 +69,7 @@ impl KnownTokens {
             ends_within: TOKEN_END,
             info: None,
             binding,
+            company: None,
             expires_in_days: None,
             last,
             refused: refused_at(refused, slots, now),
@@ -207,6 +210,7 @@ impl KnownTokens {
         let application = application.or_else(|| self.binding.application.clone());
         let application = application.unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
+        let named = self.company.filter(|it| *it != info.company);
         let may = info.may(Grant::CallSave);
         let whose = format!("it is of {} ({company})", info.company_name);
         let left = info
@@ -215,6 +219,9 @@ impl KnownTokens {
         self.ends_within = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
         self.info = Some(info);
         self.refused = None;
+        if let Some(named) = named {
+            return Standing::Foreign(format!("{whose}, and --company is {named}"));
+        }
         match fit {
             Fit::Other => {
                 let bound = self.binding.company.as_deref().unwrap_or("none");

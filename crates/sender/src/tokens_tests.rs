@@ -4,9 +4,10 @@ use super::tests::{at, due, lane, print, ready, submitted};
 use crate::Before;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
+use crate::tokens::{KnownTokens, Standing};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{Unconfirmed, WorkQueue};
+use callbridge_spool::{Binding, Op, Unconfirmed, WorkQueue};
 
 fn second() -> TokenFingerprint {
     TokenFingerprint::of("svc_at_two")
@@ -169,4 +170,18 @@ fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answe
     let heard = ApiResponse::from(Err(ApiError::TimedOut));
     core.answered(at(401), slot, heard).expect("under way");
     assert!(matches!(core.next(at(403), &over), Decision::Revive(_)));
+}
+
+#[test]
+fn a_token_of_another_company_than_was_named_is_foreign_and_nothing_is_bound() {
+    let own = super::tests::info();
+    for (named, foreign) in [(None, false), (Some(own.company), false), (Some(13), true)] {
+        let mut tokens = KnownTokens::new(Binding::default(), None, None, &[], at(0));
+        tokens.company = named;
+        let mut ops = Vec::new();
+        let standing = tokens.read(at(0), own.clone(), &mut ops);
+        assert_eq!(matches!(standing, Standing::Foreign(_)), foreign);
+        let binds = ops.iter().any(|op| matches!(op, Op::BindCompany { .. }));
+        assert_eq!(binds, !foreign, "{named:?}");
+    }
 }

@@ -83,7 +83,10 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
         let ask = Ask::Revoke(pair.access.clone());
         connect.auth().ask(&ask, &client).await;
     }
-    let new = connection(client, &connect.scope, pair, sent, (before.as_ref(), shown))?;
+    let new = Connection {
+        company: connect.wanted.company,
+        ..connection(client, &connect.scope, pair, sent, (before.as_ref(), shown))?
+    };
     if let Err(failure) = insist(&lock, &new).await {
         drop(revoke::all(&connect.auth(), &new).await);
         return Err(failure);
