@@ -8,13 +8,7 @@ mod gaps;
 pub(crate) mod index;
 mod names;
 mod processes;
-mod report;
-mod room;
-pub(crate) mod schedule;
-mod set_back;
 mod settling;
-
-pub use report::AssemblyCounts;
 
 use crate::call::FinishedCall;
 use crate::event::{Cdr, ChannelEvent, Kind, Origin, PbxEvent};
@@ -26,7 +20,8 @@ use crate::trunk::TrunkEndpoint;
 use crate::units::{EventTime, UniqueId};
 use calls::{CallOwner, OpenCalls, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
-use set_back::What;
+use index::Schedule;
+use processes::What;
 use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
@@ -42,7 +37,7 @@ pub struct Assembler {
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
     /// Calls that may be silent because their end was missed, and when each is given out.
-    overdue: schedule::Schedule<EventTime>,
+    overdue: Schedule<EventTime>,
     stream: Stream,
     /// Nothing is finished: our clock is wrong.
     wrong_clock: Option<gaps::WrongClock>,
@@ -50,6 +45,29 @@ pub struct Assembler {
     processes: processes::Processes,
     /// CEL has told of a bridge.
     cel_bridges: bool,
+}
+
+/// Counts of what was ignored or set right since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssemblyCounts {
+    /// Events told before in the same words, which changed nothing.
+    pub doubled: u64,
+    /// Events of calls that were finished already.
+    pub late: u64,
+    /// Event times put aside for the time of arrival, because they differed by more than 5 s.
+    pub clock_clamped: u64,
+    /// Events without a unique id.
+    pub unidentified: u64,
+    /// Facts beyond what one call may hold.
+    pub facts_dropped: u64,
+    /// Scraps of channels that were never seen to do anything: no call.
+    pub ghosts: u64,
+    /// Calls ended because they were open too long, or too many or too large ones were open.
+    pub forced: u64,
+    /// Calls among the `forced` ones that took more memory than there was for them.
+    pub oversized: u64,
+    /// CDRs of no call, or of one that is finished.
+    pub cdr_unmatched: u64,
 }
 
 /// Progress of the stream of events.

@@ -23,30 +23,26 @@
 //! |---|---|
 //! | `record` | what is kept of a record |
 //! | `group` | the records of one call, and what ties them |
-//! | `legs` | records that tell of one channel each |
 //! | `occupancies` | records that name a channel in another's place |
-//! | `parties` | the channels that the records name |
-//! | `talk` | when the customer was connected, and with whom |
-//! | `plan` | who the customer is, and how many calls the records are |
+//! | `plan` | the channels, who the customer is, how many calls the records are |
 //! | `finish` | the values of the finished call |
 //! | `timeline` | what happened, to be kept and drawn |
 
 mod finish;
 mod group;
-mod legs;
 mod occupancies;
-mod parties;
 mod plan;
 mod record;
-mod talk;
 mod timeline;
 
 use crate::assemble::index::FinishedIds;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
+use crate::facts::open::OpenCall;
+use crate::resolve::{EndReason, resolve};
 use crate::settings::Settings;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
-use crate::units::EventTime;
+use crate::units::{EventTime, UniqueId};
 use group::{Group, Groups, LIVE};
 use record::Record;
 use std::time::Duration;
@@ -208,7 +204,7 @@ impl Folder {
         };
         self.learn_batches(&group);
         occupancies::give_back(&mut group.records);
-        let of_legs = legs::calls(&group, &self.settings);
+        let of_legs = of_legs(&group, &self.settings);
         let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
         self.facts_dropped += u64::from(group.dropped);
         let journaled = calls
@@ -272,4 +268,30 @@ impl Folder {
     pub fn open_calls(&self) -> usize {
         self.groups.len()
     }
+}
+
+/// The finished calls of records that tell of one channel alone: what each tells, as events, put
+/// together as if the channels had told it themselves. It stays an estimate: a record keeps the
+/// last of what changed. `None` where they tell of paths.
+fn of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
+    let own = |id: &UniqueId| {
+        let mut firsts = group.records.iter().filter_map(|it| it.legs.first());
+        firsts.any(|leg| leg.id == *id)
+    };
+    let first = group.records.iter().filter_map(|it| it.legs.first());
+    let began = first.map(|leg| leg.first).min()?;
+    let mut call = OpenCall::new(began, group.arrived, group.is_live());
+    for record in &group.records {
+        for (at, leg) in record.legs.iter().enumerate() {
+            // Of a channel with a record of its own, that says all.
+            if at == 0 || !own(&leg.id) {
+                *call.legs.met(leg.id.clone(), leg.first) = leg.clone();
+            }
+        }
+    }
+    let mut calls = resolve(&call, settings, EndReason::HungUp, false);
+    for call in &mut calls {
+        call.estimate = true;
+    }
+    Some(calls)
 }

@@ -13,13 +13,13 @@
 //! | `customers` | who is the customer, and how many calls are these? |
 //! | `doubt` | may something of it have been missed? |
 //! | `talk` | when was the customer connected, and with whom? |
-//! | `number`, `variables`, `employee` | the values of the finished call |
+//! | `number` | which number is the customer's? |
+//! | `finish` | the values of the finished call |
 //! | `unobservable` | may the PBX leave out how it went? |
 //! | `timeline` | what happened, to be kept and drawn |
 
 mod customers;
 mod doubt;
-mod employee;
 mod finish;
 mod linked;
 mod masquerade;
@@ -29,7 +29,6 @@ mod talk;
 mod timeline;
 mod unnamed;
 mod unobservable;
-mod variables;
 mod view;
 
 use crate::call::FinishedCall;

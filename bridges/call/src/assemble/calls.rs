@@ -1,18 +1,24 @@
 //! The open calls, and what leads from an event to one of them.
+//!
+//! Whoever names channels, bridges and variables decides how long their texts are, so a call is
+//! weighed when it is written down, by the bytes that takes, after each batch. One that has grown too
+//! large is ended with the next event, and where all together are, the largest is: not the one longest
+//! silent, which may be anybody's.
 
-use super::index::{FinishedIds, Index};
-use super::schedule::{Schedule, in_order};
+use super::index::{FinishedIds, Index, Schedule, in_order};
+use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
 use crate::facts::fact::is_holding;
 use crate::facts::leg::Leg;
 use crate::facts::open::{OpenCall, Ties};
-
-use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
+
+/// Bytes of one call. As many facts as a call may hold take a third of it, told in usual texts.
+pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 
 /// The call that an event belongs to.
 pub(super) enum CallOwner {
@@ -409,6 +415,24 @@ impl OpenCalls {
             }
             self.silent.put(key, latest);
         }
+    }
+
+    /// Notes the bytes that the call took when it was written down.
+    pub(super) fn weigh(&mut self, key: u64, bytes: usize) {
+        let Some(call) = self.get_mut(key) else {
+            return;
+        };
+        let before = std::mem::replace(&mut call.size.bytes, bytes);
+        self.bytes = self.bytes.saturating_sub(before) + bytes;
+        if bytes > CALL_BYTES_MAX {
+            self.oversized.insert(key);
+        }
+    }
+
+    pub(super) fn largest(&self) -> Option<u64> {
+        let all = self.iter();
+        all.max_by_key(|(_, call)| call.size.bytes)
+            .map(|(key, _)| key)
     }
 }
 

@@ -1,8 +1,7 @@
 //! When an open call is over, and what becomes of it then.
 
 use super::Assembler;
-use super::calls::OpenCalls;
-use super::room::CALL_BYTES_MAX;
+use super::calls::{CALL_BYTES_MAX, OpenCalls};
 use super::settling::Deadline;
 use crate::call::{Direction, FinishedCall};
 use crate::facts::open::OpenCall;

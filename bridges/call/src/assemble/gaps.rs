@@ -9,11 +9,11 @@
 //! A touched call is complete only if it is plain that nothing of it was missed (`resolve::doubt`).
 
 use super::Assembler;
-use super::schedule::in_order;
-use super::set_back::What;
+use super::index::in_order;
+use super::processes::What;
 use crate::event::Mark;
-use crate::facts::gaps::Blind;
 use crate::facts::open::OpenCall;
+use crate::facts::times::Blind;
 use crate::resolve::{self, EndReason};
 use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::units::{EventTime, UniqueId};

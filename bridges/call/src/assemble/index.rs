@@ -1,5 +1,6 @@
-//! What leads from a text to something open, looked up and never walked: the order of its entries
-//! is by chance, so nothing that depends on it can be asked.
+//! What leads from a text to something open, and the open calls in the order of a moment of each: what
+//! is asked for is found without a look at the others. The entries of an [`Index`] are looked up and
+//! never walked: their order is by chance, so nothing that depends on it can be asked.
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
@@ -91,4 +92,49 @@ impl<V> FinishedIds<V> {
             self.known.remove(&oldest);
         }
     }
+}
+
+/// One moment a call, by call and in order.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule<T> {
+    at: BTreeMap<u64, T>,
+    order: BTreeSet<(T, u64)>,
+}
+
+impl<T: Copy + Ord> Schedule<T> {
+    pub(super) fn get(&self, key: u64) -> Option<T> {
+        self.at.get(&key).copied()
+    }
+
+    /// The earliest moment, and its call.
+    pub(crate) fn first(&self) -> Option<(T, u64)> {
+        self.order.first().copied()
+    }
+
+    pub(crate) fn put(&mut self, key: u64, at: T) {
+        if self.at.get(&key) != Some(&at) {
+            self.remove(key);
+            self.at.insert(key, at);
+            self.order.insert((at, key));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: u64) {
+        if let Some(at) = self.at.remove(&key) {
+            self.order.remove(&(at, key));
+        }
+    }
+
+    /// The calls whose moment has come, in the order of their moments.
+    pub(super) fn until(&self, now: T) -> impl Iterator<Item = u64> {
+        let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
+        due.map(|&(_, key)| key)
+    }
+}
+
+/// Calls in their own order.
+pub(super) fn in_order(calls: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut calls: Vec<u64> = calls.collect();
+    calls.sort_unstable();
+    calls
 }

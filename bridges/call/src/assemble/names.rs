@@ -4,7 +4,7 @@
 use super::calls::OpenCalls;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::facts::leg::{is_stand_in, unmarked};
-use crate::facts::renamings::Renamings;
+use crate::facts::open::Renamings;
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use smol_str::SmolStr;

@@ -1,7 +1,7 @@
 //! Calls all of whose channels have hung up, by when each is finished: what is due is found without
 //! a look at the others, however many they are.
 
-use super::schedule::{Schedule, in_order};
+use super::index::{Schedule, in_order};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::settings::Settings;

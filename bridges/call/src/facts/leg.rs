@@ -1,11 +1,10 @@
-//! One channel of an open call: the facts that a finished call can depend on, and no more.
+//! One channel of an open call: the facts that a finished call can depend on, and no more; with what a
+//! PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
 
-use super::applications::Applications;
 use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
-use super::traits::LegTraits;
 use crate::call::is_did;
-use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
-use crate::trunk::{self, Endpoints, Party, TrunkEndpoint};
+use crate::event::{ChannelEvent, ChannelRef, ChannelTraits, Kind, Origin};
+use crate::trunk::{self, Endpoints, LineTraits, Party, TrunkEndpoint};
 use crate::units::{EventTime, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -399,4 +398,156 @@ pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
 /// A name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
 pub(crate) fn unmarked(name: &str) -> &str {
     name.split_once('<').map_or(name, |(name, _)| name)
+}
+
+/// Each value as it was told first: destinations, numbers and profiles change with a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LegTraits {
+    /// Time of the earliest event that had traits of the channel.
+    at: EventTime,
+    #[serde(flatten)]
+    pub(crate) line: LineTraits,
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub(crate) dialled: SmolStr,
+    /// Set when the channel was met before anything of it could have been missed.
+    pub(crate) fresh: bool,
+    /// Set when the channel was linked with one other in all its life.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) sole: bool,
+    /// Set when the channel was up already when it was met.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) listed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<EventTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answered: Option<EventTime>,
+    /// Links that were told of after they had begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) linked: Vec<(EventTime, UniqueId)>,
+}
+
+impl LegTraits {
+    pub(super) fn new(at: EventTime) -> Self {
+        Self {
+            at,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in what an event of that time told; `true` if that changed anything.
+    pub(super) fn note(
+        &mut self,
+        at: EventTime,
+        reported: &ChannelTraits<'_>,
+        context: &str,
+    ) -> bool {
+        let before = self.clone();
+        let earlier = at < self.at;
+        let line = &mut self.line;
+        for (known, text) in [
+            (&mut line.gateway, reported.gateway.as_ref()),
+            (&mut line.profile, reported.profile.as_ref()),
+            (&mut line.context, context),
+            (&mut line.address, reported.address.as_ref()),
+            (&mut line.extension, reported.extension.as_ref()),
+            (&mut self.dialled, reported.dialled.as_ref()),
+        ] {
+            if !text.is_empty() && (earlier || known.is_empty()) && known != text {
+                *known = clip(text, TEXT_BYTES_MAX).into();
+            }
+        }
+        self.at = self.at.min(at);
+        self.line.inbound |= reported.inbound;
+        self.listed |= reported.listed && !self.fresh;
+        self.fresh |= reported.fresh;
+        self.sole |= reported.sole;
+        self.created = self.created.into_iter().chain(reported.created).min();
+        self.answered = self.answered.into_iter().chain(reported.answered).min();
+        let linked = reported.linked.as_ref();
+        let linked = linked.and_then(|(at, id)| Some((*at, UniqueId::new(id)?)));
+        if let Some(linked) = linked
+            && self.linked.len() < TEXTS_MAX
+            && !self.linked.contains(&linked)
+        {
+            self.linked.push(linked);
+        }
+        *self != before
+    }
+}
+
+/// Applications in which everybody in one room hears each other.
+const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
+
+/// A `Dial` that the channel ran, and when it was seen to run it first and last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeenDial {
+    pub(crate) data: SmolStr,
+    pub(crate) first: EventTime,
+    pub(crate) last: EventTime,
+}
+
+/// The applications that one channel ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Applications {
+    pub(crate) dials: Vec<SeenDial>,
+    /// Time at which the channel was first seen to run what only a dialled channel runs.
+    pub(crate) outgoing: Option<EventTime>,
+    /// Time at which the channel was first seen to run a conference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conference: Option<EventTime>,
+}
+
+impl Applications {
+    /// Takes in what the channel runs; `true` if that changed anything. A `Dial` has the number in
+    /// its data, and the other side of a `Dial`, `Queue` or originated call runs an application
+    /// that nobody can call.
+    pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
+        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
+            return earliest(&mut self.outgoing, at);
+        }
+        if ROOMS.contains(&name) {
+            return earliest(&mut self.conference, at);
+        }
+        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
+            let changed = at < known.first || at > known.last;
+            known.first = known.first.min(at);
+            known.last = known.last.max(at);
+            return changed;
+        }
+        let room = self.dials.len() < TEXTS_MAX;
+        if room {
+            let data = data.into();
+            self.dials.push(SeenDial {
+                data,
+                first: at,
+                last: at,
+            });
+        }
+        room
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        for dial in other.dials {
+            self.run(dial.first, "Dial", &dial.data);
+            self.run(dial.last, "Dial", &dial.data);
+        }
+        if let Some(at) = other.outgoing {
+            earliest(&mut self.outgoing, at);
+        }
+        if let Some(at) = other.conference {
+            earliest(&mut self.conference, at);
+        }
+    }
+}
+
+/// Keeps the earlier of the two; `true` if that is another than before.
+fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
+    let earlier = known.is_none_or(|known| at < known);
+    if earlier {
+        *known = Some(at);
+    }
+    earlier
 }

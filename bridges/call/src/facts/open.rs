@@ -1,17 +1,16 @@
 //! An open call: channels that belong together, as far as is known by now.
 
 use super::fact::FactKind;
-use super::gaps::{CallProcess, Gaps};
 use super::leg::{Effect, Leg, is_stand_in, unmarked};
-use super::legs::Legs;
-use super::renamings::Renamings;
 use super::texts::Texts;
-use super::times::Times;
+use super::times::{CallProcess, Gaps, Times};
 use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::trunk::{Endpoints, local_pair};
 use crate::units::{EventTime, UniqueId};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize, Serializer};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
@@ -437,5 +436,123 @@ mod stored {
         let mut seen = [false; KINDS];
         facts.for_each(|fact| seen[kind(&fact.what)] = true);
         assert_eq!(seen, [true; KINDS]);
+    }
+}
+
+/// The channels in the order of their unique ids. Each stands in memory of its own: a call has two
+/// or three of them, and room for a dozen whole ones would be kept free otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "BTreeMap<UniqueId, Box<Leg>>")]
+pub(crate) struct Legs(SmallVec<[(UniqueId, Box<Leg>); 2]>);
+
+impl Legs {
+    fn find(&self, id: &UniqueId) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(id))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, id: &UniqueId) -> Option<&Leg> {
+        self.find(id).ok().map(|place| self.0[place].1.as_ref())
+    }
+
+    pub(crate) fn get_mut(&mut self, id: &UniqueId) -> Option<&mut Leg> {
+        self.find(id).ok().map(|place| self.0[place].1.as_mut())
+    }
+
+    pub(crate) fn contains_key(&self, id: &UniqueId) -> bool {
+        self.find(id).is_ok()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &UniqueId> {
+        self.0.iter().map(|(id, _)| id)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Leg> {
+        self.0.iter().map(|(_, leg)| leg.as_ref())
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Leg> {
+        self.0.iter_mut().map(|(_, leg)| leg.as_mut())
+    }
+
+    /// The channel, first heard of at `at` if it was not yet.
+    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime) -> &mut Leg {
+        let place = self.find(&id).unwrap_or_else(|place| {
+            let leg = Box::new(Leg::new(id.clone(), at));
+            self.0.insert(place, (id, leg));
+            place
+        });
+        &mut self.0[place].1
+    }
+
+    pub(crate) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {
+        let place = self.find(id).ok()?;
+        Some(*self.0.remove(place).1)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&UniqueId, &Leg) -> bool) {
+        self.0.retain(|(id, leg)| keep(id, leg));
+    }
+
+    /// Takes over the channels of another call. One channel is in one call only; a merge that
+    /// finds it in both keeps what is known.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        for (id, leg) in other.0 {
+            if let Err(place) = self.find(&id) {
+                self.0.insert(place, (id, leg));
+            }
+        }
+    }
+}
+
+impl From<BTreeMap<UniqueId, Box<Leg>>> for Legs {
+    fn from(legs: BTreeMap<UniqueId, Box<Leg>>) -> Self {
+        Self(legs.into_iter().collect())
+    }
+}
+
+impl Serialize for Legs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, leg)| (id, leg)))
+    }
+}
+
+/// Number of times that one name may go from channel to channel.
+const CHANGES_MAX: usize = 64;
+
+/// The channels that had each name, by time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Renamings {
+    /// Names that its channels took on later.
+    #[serde(default)]
+    pub(crate) renamed_to: BTreeSet<SmolStr>,
+    /// The channels that had each of these names, with the time from which on, in the order of
+    /// time; without the one that was met with it first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) named: BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>,
+}
+
+impl Renamings {
+    /// A channel has this name from then on; who has it by now.
+    pub(crate) fn take_on(&mut self, name: &str, at: EventTime, id: &UniqueId) -> UniqueId {
+        let changes = self.named.entry(name.into()).or_default();
+        let after = changes.partition_point(|(from, _)| *from <= at);
+        let known = after.checked_sub(1).is_some_and(|i| changes[i].1 == *id);
+        if !known && changes.len() < CHANGES_MAX {
+            changes.insert(after, (at, id.clone()));
+        }
+        changes.last().map_or(id, |(_, id)| id).clone()
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.renamed_to.extend(other.renamed_to);
+        for (name, changes) in other.named {
+            let own = self.named.entry(name).or_default();
+            own.extend(changes);
+            own.sort();
+        }
     }
 }

@@ -1,7 +1,10 @@
-//! When an open call was heard of, by the clock of its events and by our own.
+//! When an open call was heard of, by the clock of its events and by our own, and the times in which
+//! nobody listened.
 
+use crate::event::EventStamp;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The moments of a call by which it is judged to be over, or silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,5 +75,132 @@ impl Times {
         self.clamped += other.clamped;
         self.linkedid_ended = self.linkedid_ended.max(other.linkedid_ended);
         self.untimed += other.untimed;
+    }
+}
+
+/// Gaps remembered of one call; more are one with the last.
+const BLINDS_MAX: usize = 32;
+/// Nobody leaves a conversation, calls somebody and comes back within this.
+const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
+
+/// A time in which nobody listened, by our own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Blind {
+    /// The last moment at which the stream was whole.
+    pub(crate) from: EventTime,
+    /// Moment at which the stream went on; `None` while it has not.
+    pub(crate) until: Option<EventTime>,
+}
+
+impl Blind {
+    /// Returns `true` for a gap so short that nobody can have left a conversation, called somebody
+    /// and come back.
+    pub(crate) fn is_short(&self) -> bool {
+        self.until
+            .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
+    }
+}
+
+/// Causes for which something of a call may be missed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Gaps {
+    /// Times in which nobody listened while it was open.
+    #[serde(default)]
+    pub(crate) blinds: Vec<Blind>,
+    /// Moment at which reception had begun anew, if one of the call's channels was first met after
+    /// that.
+    #[serde(default)]
+    pub(crate) late: Option<EventTime>,
+    /// Set once the call was given out as far as it is known, though its end was not received.
+    #[serde(default)]
+    pub(crate) overdue: bool,
+    /// The channel of its linkedid, never heard of, is not up any more.
+    #[serde(default)]
+    pub(crate) rootless: bool,
+}
+
+impl Gaps {
+    /// Nobody listens from now on.
+    pub(crate) fn begin(&mut self, from: EventTime) {
+        let room = self.blinds.len() < BLINDS_MAX;
+        match self.blinds.last_mut() {
+            Some(last) if last.until.is_none() => last.from = last.from.min(from),
+            Some(last) if !room => last.until = None,
+            Some(_) | None => self.blinds.push(Blind { from, until: None }),
+        }
+    }
+
+    /// Somebody listens again; `false` if somebody did.
+    pub(crate) fn end(&mut self, at: EventTime) -> bool {
+        let last = self.blinds.last_mut();
+        let Some(last) = last.filter(|last| last.until.is_none()) else {
+            return false;
+        };
+        last.until = Some(at.max(last.from));
+        true
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.blinds.extend(other.blinds);
+        self.late = self.late.max(other.late);
+        self.overdue |= other.overdue;
+    }
+}
+
+/// Facts that an open call keeps of the process that it is a call of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallProcess {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u64>,
+    /// Time of the process's last message that it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) alive: Option<EventTime>,
+    /// The least number of an event of the call, and the event of the greatest.
+    #[serde(
+        rename = "first_told",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) first_number: Option<u64>,
+    #[serde(rename = "last_told", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_stamp: Option<EventStamp>,
+    /// The process's last sign of life, and when it was started by the clock of then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beat: Option<(EventStamp, EventTime)>,
+    /// The process's clock was set back after the call began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) set_back: Option<SetBack>,
+}
+
+/// A process's clock was set back between its events of these two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetBack {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+impl CallProcess {
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.process = self.process.or(other.process);
+        self.alive = self.alive.max(other.alive);
+        let firsts = self.first_number.into_iter();
+        self.first_number = firsts.chain(other.first_number).min();
+        self.last_stamp = self.last_stamp.max(other.last_stamp);
+        self.beat = self.beat.max(other.beat);
+        self.set_back = self.set_back.or(other.set_back);
+    }
+
+    /// An event of the call.
+    pub(crate) fn on_event(&mut self, process: Option<u64>, stamp: Option<EventStamp>) {
+        self.process = self.process.or(process);
+        let firsts = self.first_number.into_iter();
+        self.first_number = firsts.chain(stamp.map(|it| it.number)).min();
+        self.last_stamp = self.last_stamp.max(stamp);
+    }
+
+    /// The clock was set back while the call was open.
+    pub(crate) fn is_set_back(&self) -> bool {
+        let last = self.last_stamp.map(|it| it.number);
+        self.set_back.is_some_and(|it| last > Some(it.from))
     }
 }

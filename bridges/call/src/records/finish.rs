@@ -1,10 +1,9 @@
 //! Puts the values of a folded call together, each with the record that decided it.
 
 use super::group::Group;
-use super::parties::{self, Channel};
-use super::plan::{self, CallPlan};
+use super::plan::{self, CallPlan, Channel};
 use super::record::{Record, birth};
-use super::{talk, timeline};
+use super::timeline;
 use crate::call::{Direction, FinishedCall, Grounds, RawNumber, is_did};
 use crate::resolve::is_number;
 use crate::trunk::Endpoints;
@@ -19,7 +18,7 @@ const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 
 /// The finished calls that these records were.
 pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
-    let (records, channels) = parties::channels(group, endpoints);
+    let (records, channels) = plan::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
     let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
     let folding = |plan| Folding {
@@ -109,7 +108,7 @@ impl Folding<'_, '_> {
 
     /// Returns the channel of the customer that was connected longest, else the last.
     fn main_customer(&self) -> usize {
-        let talked = |i: usize| talk::talk(self.records, self.channels, &[i]).total;
+        let talked = |i: usize| plan::talk(self.records, self.channels, &[i]).total;
         let customers = self.plan.customers.iter().copied();
         customers.max_by_key(|&i| (talked(i), i)).unwrap_or(0)
     }

@@ -1,8 +1,7 @@
 //! Records that belong together, and the index of all that ties a record to them.
 
 use super::record::Record;
-use crate::assemble::index::Keys;
-use crate::assemble::schedule::Schedule;
+use crate::assemble::index::{Keys, Schedule};
 use crate::trunk;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,17 @@
-//! Who the customer is, and how many calls the records were: as for calls told by events.
+//! The channels that the records of one call name, who of them is the customer, and how many calls the
+//! records are: as for calls told by events.
+//!
+//! An answered record of two channels connects them for its billed seconds; the halves of a Local
+//! channel are always connected. A record of the other side of a dialling (`AppDial`) is a
+//! consultation: its two channels hear each other, and nobody else meanwhile.
 
-use super::parties::Channel;
+use super::group::Group;
 use super::record::Record;
-use super::talk;
-use crate::call::Direction;
-use crate::resolve::{apart, by_customer};
-use crate::talk::Talk;
-use crate::units::UniqueId;
+use crate::call::{Direction, RawNumber};
+use crate::resolve::{Sets, apart, by_customer, in_dial_data, is_number};
+use crate::talk::{Talk, local_pairs};
+use crate::trunk::{self, Endpoints, Party, is_one_of};
+use crate::units::{EventTime, Extension, UniqueId};
 use std::collections::BTreeSet;
 
 /// One call among the records.
@@ -34,7 +39,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
         trunks,
         |i| channels[i].came_in(),
         |i| channels[i].dialled().map(|(number, _)| number.text),
-        |customers| talk::talk(records, channels, customers),
+        |customers| talk(records, channels, customers),
     );
     if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
@@ -55,7 +60,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
         made.push(CallPlan {
             linkedid,
             direction,
-            talk: talk::talk(records, channels, &customers),
+            talk: talk(records, channels, &customers),
             customers,
             own: own.into_iter().map(|at| records[at]).collect(),
         });
@@ -101,4 +106,189 @@ fn of_customers(
     (0..records.len())
         .filter(|&at| is_own(records[at]))
         .collect()
+}
+
+/// A channel, by its name: a record tells the unique id of one of its two channels alone.
+#[derive(Clone, Debug)]
+pub(super) struct Channel<'a> {
+    pub(super) name: &'a str,
+    pub(super) party: Party<'a>,
+    /// The records told by this channel, and those that name it as destination, by their start.
+    pub(super) own: Vec<&'a Record>,
+    pub(super) reached: Vec<&'a Record>,
+}
+
+impl<'a> Channel<'a> {
+    /// Somebody called in on it: it told a record before it was the destination of one, and not
+    /// as the other side of a dialling.
+    pub(super) fn came_in(&self) -> bool {
+        let Some(first) = self.own.first().filter(|first| !first.was_called()) else {
+            return false;
+        };
+        self.reached
+            .first()
+            .is_none_or(|reached| first.start < reached.start)
+    }
+
+    pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
+        self.own.iter().chain(&self.reached).copied()
+    }
+
+    /// The number that was dialled on this trunk channel.
+    pub(super) fn dialled(&self) -> Option<(RawNumber, &'static str)> {
+        let mut reached = self.reached.iter();
+        if let Some(text) = reached.find_map(|it| in_dial_data(&it.data, self.name)) {
+            return Some((RawNumber::new(text, true), "the data of Dial"));
+        }
+        let mut dst = self.reached.iter().map(|it| it.destination.as_str());
+        let text = dst.find(|text| is_number(text))?;
+        Some((RawNumber::new(text, false), "the record's destination"))
+    }
+
+    /// Returns the time at which the channel was answered, where the record of its beginning has
+    /// it.
+    pub(super) fn answered_at(&self) -> Option<EventTime> {
+        let births = self.own.iter().filter(|record| record.is_birth());
+        births.filter_map(|record| record.answer).min()
+    }
+}
+
+/// The records by their start, and the channels in the order in which they appear in them.
+pub(super) fn channels<'a>(
+    group: &'a Group,
+    endpoints: &'a Endpoints,
+) -> (Vec<&'a Record>, Vec<Channel<'a>>) {
+    let mut records: Vec<&Record> = group.records.iter().collect();
+    records.sort_by(|a, b| order(a).cmp(&order(b)));
+    let mut channels: Vec<Channel<'a>> = Vec::new();
+    for record in &records {
+        for (name, own) in [(&record.channel, true), (&record.dest, false)] {
+            if name.is_empty() {
+                continue;
+            }
+            let known = channels.iter().position(|channel| channel.name == name);
+            let at = known.unwrap_or_else(|| {
+                channels.push(Channel {
+                    name,
+                    party: party(name, endpoints),
+                    own: Vec::new(),
+                    reached: Vec::new(),
+                });
+                channels.len() - 1
+            });
+            let place = &mut channels[at];
+            if own {
+                place.own.push(record);
+            } else {
+                place.reached.push(record);
+            }
+        }
+    }
+    (records, channels)
+}
+
+/// By start; of those of one second, the other side of a dialling last, then by age, and what a
+/// Local channel did after what dialled it; then by end and names, so that it is one order however
+/// the records came.
+fn order(record: &Record) -> impl Ord {
+    let age = UniqueId::new(record.uniqueid.as_str());
+    let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
+    let local = trunk::local_pair(&record.channel).is_some();
+    let names = (record.channel.as_str(), record.dest.as_str());
+    (
+        (record.start, record.is_dialled_side(), age, local),
+        (record.end, names),
+    )
+}
+
+/// Returns the part of a channel, as everywhere; but an `Agent/1001` of Asterisk before 12 stands
+/// for the telephone at which that agent sat.
+fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
+    let agent = || {
+        name.strip_prefix("Agent/")
+            .filter(|agent| !agent.is_empty())
+    };
+    match trunk::party(name, endpoints) {
+        Party::Plumbing => agent().map_or(Party::Plumbing, |agent| {
+            Party::Extension(Extension::new(agent))
+        }),
+        real @ (Party::Trunk(_) | Party::Extension(_) | Party::Outsider) => real,
+    }
+}
+
+/// Two channels that heard each other.
+#[derive(Clone, Copy)]
+struct ConnectedPair {
+    ends: [usize; 2],
+    from: EventTime,
+    to: EventTime,
+    consultation: bool,
+}
+
+/// The connections of the customer's channels, given as indices.
+pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[usize]) -> Talk {
+    let lines: Vec<ConnectedPair> = records.iter().filter_map(|it| line(it, channels)).collect();
+    let times = lines.iter().flat_map(|line| [line.from, line.to]).collect();
+    let pairs = local_pairs(channels.iter().map(|channel| channel.name));
+    Talk::between(times, |from, to| {
+        let there = |line: &&ConnectedPair| line.from <= from && line.to >= to;
+        let there: Vec<ConnectedPair> = lines.iter().filter(there).copied().collect();
+        connected(channels, customers, &there, &pairs)
+    })
+}
+
+/// Returns the channels that a record connects: not before its destination was answered itself.
+fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
+    let (from, to) = record.talk()?;
+    let at = |name: &str| channels.iter().position(|channel| channel.name == name);
+    let (a, b) = (at(&record.channel)?, at(&record.dest)?);
+    let from = channels[b].answered_at().map_or(from, |at| from.max(at));
+    let from = entered(&channels[b], record).map_or(from, |at| from.max(at));
+    (from < to).then_some(ConnectedPair {
+        ends: [a, b],
+        from,
+        to,
+        consultation: record.is_dialled_side(),
+    })
+}
+
+/// Returns the time at which the destination entered the conference that the record is of, by its
+/// own record.
+fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
+    if !is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app) {
+        return None;
+    }
+    let own = dest.own.iter().filter(|own| own.app == record.app);
+    own.map(|own| own.start).min()
+}
+
+/// The real parties, other than the customer's own channels, that one of these is connected with.
+fn connected(
+    channels: &[Channel<'_>],
+    customers: &[usize],
+    there: &[ConnectedPair],
+    pairs: &[[usize; 2]],
+) -> Vec<usize> {
+    let consulting = |end: &usize| {
+        let mut asides = there.iter().filter(|line| line.consultation);
+        asides.any(|line| line.ends.contains(end))
+    };
+    let mut sets = Sets::new(channels.len());
+    for line in there {
+        if line.consultation || !line.ends.iter().any(consulting) {
+            sets.join(line.ends[0], line.ends[1]);
+        }
+    }
+    for pair in pairs {
+        sets.join(pair[0], pair[1]);
+    }
+    let set_of: Vec<usize> = (0..channels.len()).map(|i| sets.of(i)).collect();
+    let with = (0..channels.len()).filter(|i| {
+        channels[*i].party.is_real()
+            && !customers.contains(i)
+            && customers
+                .iter()
+                .any(|customer| set_of[*customer] == set_of[*i])
+    });
+    with.collect()
 }

@@ -1,7 +1,6 @@
 //! The timeline of a folded call: what its records tell, so no bridges and no ringing.
 
-use super::parties::Channel as Known;
-use super::plan::CallPlan;
+use super::plan::{CallPlan, Channel as Known};
 use crate::timeline::{
     Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, Way, kept,
 };

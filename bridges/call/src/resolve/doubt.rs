@@ -10,9 +10,9 @@
 
 use crate::event::{ChannelState, Origin};
 use crate::facts::fact::{Fact, FactKind, Passage, any};
-use crate::facts::gaps::Blind;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
+use crate::facts::times::Blind;
 use crate::resolve::linked::AT_ONCE;
 use crate::trunk::local_pair;
 use crate::units::UniqueId;

@@ -2,16 +2,17 @@
 
 use super::customers::Plan;
 use super::view::View;
-use super::{employee, number, talk, timeline, variables};
-use crate::call::{Direction, FinishedCall, Grounds, RawNumber};
+use super::{number, talk, timeline};
+use crate::call::{Direction, FinishedCall, Grounds, RawNumber, Variable};
 use crate::facts::fact::FactKind;
+use crate::facts::leg::SeenVariable;
 use crate::facts::open::OpenCall;
 use crate::settings::CLOCK_TOLERANCE;
 use crate::timeline::Way;
 use crate::trunk::Party;
 use crate::units::{EventTime, Extension, UniqueId};
 use crate::unmatched::{Carried, Unmatched};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The finished call of one plan.
@@ -32,7 +33,7 @@ pub(super) fn finish(
     let talk = plan.talk.total.min(ended.since(started));
     let answered = plan.talk.would_answer(talk);
     talked(legs, plan, customer, &mut why);
-    let variables = variables::variables(legs, plan);
+    let variables = variables(legs, plan);
     for source in &variables {
         let name = &source.variable.name;
         let words = format!("{name} of this channel");
@@ -63,7 +64,7 @@ pub(super) fn finish(
         ended,
         talk: if answered { talk } else { Duration::ZERO },
         variables: variables.collect(),
-        userfields: variables::userfields(legs, plan, &call.userfields),
+        userfields: userfields(legs, plan, &call.userfields),
         incomplete: incomplete
             .or_else(|| call.of.is_set_back().then(set_back))
             .or_else(|| beginning_missed(legs, plan))
@@ -142,13 +143,71 @@ fn employee_of(
     customer: &View<'_>,
     why: &mut Grounds,
 ) -> Option<Extension> {
-    let Some(employee) = employee::employee(legs, plan) else {
-        let words = employee::none_words(legs, plan);
+    let employee = employee(legs, plan);
+    let known = employee.and_then(|it| Some((it.leg.party.extension()?.clone(), it)));
+    let Some((extension, employee)) = known else {
+        let words = none_words(legs, plan);
         why.note("employee", customer.end, customer.name, words);
         return None;
     };
     why.note("employee", employee.at, employee.leg.name, employee.words);
-    Some(employee.extension)
+    Some(extension)
+}
+
+/// The channel whose extension a call is put down to, and the moment that decided it.
+struct Employee<'a> {
+    leg: &'a View<'a>,
+    at: EventTime,
+    words: &'static str,
+}
+
+/// The last extension that began to talk with the customer. If nobody did: inbound, the one
+/// extension that was dialled, none when several were; outbound, the one that placed the call.
+fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
+    let began = plan.talk.began.iter().rev();
+    let mut began = began.map(|&(at, leg)| (at, legs[leg]));
+    if let Some((at, leg)) = began.find(|(_, leg)| leg.party.extension().is_some()) {
+        let words = "the last to begin to talk";
+        return Some(Employee { leg, at, words });
+    }
+    if plan.talk.is_answer() {
+        return None;
+    }
+    let (leg, words) = match plan.direction {
+        Direction::Inbound => (only_one_dialled(legs, plan)?, "the one extension dialled"),
+        Direction::Outbound | Direction::Internal => {
+            let mut own = plan.own.iter().map(|&i| legs[i]);
+            (own.find(|leg| leg.party.is_real())?, "placed the call")
+        }
+    };
+    let at = leg.leg.first;
+    Some(Employee { leg, at, words })
+}
+
+/// Returns the reason why a call is put down to nobody.
+fn none_words(legs: &[&View<'_>], plan: &Plan) -> &'static str {
+    let dialled = plan
+        .own
+        .iter()
+        .any(|&i| legs[i].party.extension().is_some());
+    if plan.talk.is_answer() {
+        "the customer talked with no extension"
+    } else if plan.direction == Direction::Inbound && dialled {
+        "several extensions were dialled, and none talked"
+    } else {
+        "no extension took part"
+    }
+}
+
+fn only_one_dialled<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<&'a View<'a>> {
+    let own = plan.own.iter().map(|&i| legs[i]);
+    let mut dialled = own.filter(|leg| leg.party.extension().is_some() && leg.way == Way::Dialled);
+    let leg = dialled.next()?;
+    let extension = leg.party.extension()?;
+    if dialled.any(|other| other.party.extension() != Some(extension)) {
+        return None;
+    }
+    Some(leg)
 }
 
 fn trunk_of(customer: &View<'_>, why: &mut Grounds) -> Option<String> {
@@ -329,4 +388,89 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// A value, and the channel and event it was told by.
+struct VariableSource<'a> {
+    variable: Variable,
+    leg: &'a View<'a>,
+    seen: &'a SeenVariable,
+}
+
+/// Each variable with its value. The root leg's value wins over another leg's; where it has none
+/// and other legs disagree, all their values.
+fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<VariableSource<'a>> {
+    let root = root(legs, plan);
+    let mut made: BTreeMap<&str, VariableSource<'a>> = BTreeMap::new();
+    let others = plan
+        .own
+        .iter()
+        .filter(|&&i| Some(i) != root)
+        .map(|&i| (1, i));
+    for (rank, i) in root.map(|i| (0, i)).into_iter().chain(others) {
+        for seen in last_values(legs[i]) {
+            let Some(known) = made.get_mut(seen.name.as_str()) else {
+                let variable = Variable {
+                    name: seen.name.to_string(),
+                    values: vec![seen.value.to_string()],
+                };
+                made.insert(
+                    &seen.name,
+                    VariableSource {
+                        variable,
+                        leg: legs[i],
+                        seen,
+                    },
+                );
+                continue;
+            };
+            let of_root = root.is_some_and(|root| known.leg.leg.id == legs[root].leg.id);
+            if rank == 1 && !of_root && !known.variable.values.iter().any(|it| seen.value == *it) {
+                known.variable.values.push(seen.value.to_string());
+            }
+        }
+    }
+    made.into_values().collect()
+}
+
+/// The channel whose variables are the call's: the customer's that came in; of a call out, the one
+/// that the call began with.
+fn root(legs: &[&View<'_>], plan: &Plan) -> Option<usize> {
+    let named = plan
+        .own
+        .iter()
+        .copied()
+        .find(|&i| legs[i].leg.id == plan.linkedid);
+    match plan.direction {
+        Direction::Inbound => plan.customers.first().copied(),
+        Direction::Outbound | Direction::Internal => named.or(plan.own.first().copied()),
+    }
+}
+
+/// The last value that a channel had of each of its variables.
+fn last_values<'a>(leg: &'a View<'a>) -> Vec<&'a SeenVariable> {
+    let mut last: BTreeMap<&str, &SeenVariable> = BTreeMap::new();
+    for seen in &leg.leg.variables {
+        let known = last.entry(&seen.name).or_insert(seen);
+        if (seen.last, seen.first) > (known.last, known.first) {
+            *known = seen;
+        }
+    }
+    last.into_values().collect()
+}
+
+/// The user fields of the call's channels, in the order told, without repeats.
+fn userfields(legs: &[&View<'_>], plan: &Plan, of_cdrs: &[String]) -> Vec<String> {
+    let mut in_order: Vec<_> = plan
+        .own
+        .iter()
+        .flat_map(|&i| legs[i].leg.userfields.iter())
+        .collect();
+    in_order.sort_by_key(|stamped| stamped.at);
+    let mut seen = BTreeSet::new();
+    let in_order = in_order.into_iter().map(|stamped| stamped.text.as_str());
+    let all = in_order.chain(of_cdrs.iter().map(String::as_str));
+    all.filter(|text| seen.insert(*text))
+        .map(str::to_owned)
+        .collect()
 }

@@ -9,9 +9,8 @@
 
 use super::view::View;
 use crate::call::RawNumber;
-use crate::facts::applications::SeenDial;
 use crate::facts::fact::FactKind;
-use crate::facts::leg::Stamped;
+use crate::facts::leg::{SeenDial, Stamped};
 use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;

@@ -38,14 +38,14 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "who talked first has the call, not who talked last",
-        file: "resolve/employee.rs",
+        file: "resolve/finish.rs",
         old: "let began = plan.talk.began.iter().rev();",
         new: "let began = plan.talk.began.iter();",
     },
     Fault {
         name: "a missed call of several phones is put down to the first",
-        file: "resolve/employee.rs",
-        old: "if dialled.any(|other| other.party.extension() != Some(&extension)) {",
+        file: "resolve/finish.rs",
+        old: "if dialled.any(|other| other.party.extension() != Some(extension)) {",
         new: "if dialled.any(|other| other.party.extension().is_none()) {",
     },
     Fault {
