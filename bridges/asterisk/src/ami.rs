@@ -1,10 +1,10 @@
-//! AMI text: a message's bytes to what it tells.
+//! AMI text: a message's bytes to its `Key: Value` lines, borrowed, and to what it tells.
 
 use crate::cel_time::CelClock;
 use crate::event;
-use crate::pairs::Pairs;
 use crate::text::same;
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
+use memchr::{memchr, memchr2, memmem};
 
 /// Decodes a message as the framer gives it: without its closing empty line.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {
@@ -53,4 +53,170 @@ pub fn is_banner(line: &[u8]) -> bool {
         && version
             .iter()
             .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+}
+
+/// The pairs of one message in the order written; a key that is repeated comes as often. Lines
+/// without a colon (the banner) are stepped over. Keys and values are bytes as they came: the
+/// one space after the colon and the line's end are not part of a value.
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Pairs<'a> {
+    /// Iterates over the pairs of `message`, which need not be whole.
+    pub const fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// The first value under `key`, compared without case.
+    pub fn get(&self, key: &str) -> Option<&'a [u8]> {
+        self.clone()
+            .find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()))
+            .map(|(_, v)| v)
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let found = find2(self.rest, b':', b'\n')?;
+            if self.rest[found] == b'\n' {
+                self.rest = &self.rest[found + 1..];
+                continue;
+            }
+            let (mut key, tail) = (&self.rest[..found], &self.rest[found + 1..]);
+            let (mut value, rest) = match find(tail, b'\n') {
+                Some(end) => (&tail[..end], &tail[end + 1..]),
+                None => (tail, &tail[tail.len()..]),
+            };
+            if key.len() > 12 && key[12] == b'(' {
+                (key, value) = beyond_parenthesis(&self.rest[..found + 1 + value.len()], found);
+            }
+            self.rest = rest;
+            if let [head @ .., b'\r'] = value {
+                value = head;
+            }
+            if let [b' ', tail @ ..] = value {
+                value = tail;
+            }
+            return Some((key, value));
+        }
+    }
+}
+
+/// Keys and most values are shorter than the start of a vector search is worth: this many words of
+/// eight bytes are looked at one by one, in the manner of `memchr`'s fallback.
+const WORDS: usize = 4;
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Marks the first byte of `word` that is zero; bytes above it may be marked wrongly.
+#[inline]
+const fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGHS
+}
+
+#[inline]
+fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        let hits = zeros(word ^ ONES.wrapping_mul(u64::from(byte)));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr(byte, &bytes[at..]).map(|found| at + found)
+}
+
+#[inline]
+fn find2(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        let hits = zeros(word ^ ONES.wrapping_mul(u64::from(one)))
+            | zeros(word ^ ONES.wrapping_mul(u64::from(two)));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr2(one, two, &bytes[at..]).map(|found| at + found)
+}
+
+/// The eight bytes at `at`, as long as the search goes on word by word.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    if at >= WORDS * 8 {
+        return None;
+    }
+    bytes
+        .get(at..)?
+        .first_chunk::<8>()
+        .map(|word| u64::from_le_bytes(*word))
+}
+
+/// `ChanVariable(SIP/10.0.0.1:5060-1): a=b`: the colon after the parenthesis ends the key.
+#[cold]
+fn beyond_parenthesis(line: &[u8], colon: usize) -> (&[u8], &[u8]) {
+    let at = memmem::find(line, b"):").map_or(colon, |parenthesis| parenthesis + 1);
+    (&line[..at], &line[at + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(message: &str) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Pairs::new(message.as_bytes())
+            .map(|(k, v)| (text(k), text(v)))
+            .collect()
+    }
+
+    fn expected(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn repeated_keys_all_survive_in_order() {
+        let message =
+            "Event: Hangup\r\nChanVariable: LEAD_ID=4001\r\nChanVariable: EMPLOYEE_ID=\r\n";
+        let all = [
+            ("Event", "Hangup"),
+            ("ChanVariable", "LEAD_ID=4001"),
+            ("ChanVariable", "EMPLOYEE_ID="),
+        ];
+        assert_eq!(pairs(message), expected(&all));
+    }
+
+    #[test]
+    fn odd_lines_are_read_or_stepped_over() {
+        let message = "Asterisk Call Manager/11.0.0\r\nEmpty: \r\nBare:\nA: b: c\nSpaced:  x \n\
+                       no colon here\nChanVariable(SIP/10.0.0.1:5060-1): a=b\nLast: cut";
+        let all = [
+            ("Empty", ""),
+            ("Bare", ""),
+            ("A", "b: c"),
+            ("Spaced", " x "),
+            ("ChanVariable(SIP/10.0.0.1:5060-1)", "a=b"),
+            ("Last", "cut"),
+        ];
+        assert_eq!(pairs(message), expected(&all));
+    }
+
+    #[test]
+    fn a_key_is_found_without_case() {
+        assert_eq!(
+            Pairs::new(b"UniqueID: 1.2\n").get("Uniqueid"),
+            Some(&b"1.2"[..])
+        );
+        assert_eq!(Pairs::new(b"UniqueID: 1.2\n").get("Linkedid"), None);
+    }
 }

@@ -1,12 +1,18 @@
 //! AMI as JSON: amiws's envelope, an event as one flat object, or Wazo's bus body.
+//!
+//! A frame becomes pairs with one pass over its bytes: values that no rule reads are stepped over, and
+//! an event without a rule ends the reading at its name.
 
 use crate::cel_time::CelClock;
-use crate::event::{self, Rule};
-use crate::frame_json::{Collected, Head};
+use crate::event::{self, Rule, rule};
+use crate::key::is_needless;
 use crate::names::Names;
 use crate::repair::Scratch;
 use crate::text::{JsonText, same};
+use callbridge_call::json::{Json, MemberName, ReadValue, ValueSeed, Whole};
 use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, Unreadable};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
+use std::borrow::Cow;
 
 /// Knowledge from earlier frames of a connection that later ones need.
 #[derive(Debug, Default)]
@@ -96,4 +102,165 @@ fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
             .any(|(key, value)| same(key.as_bytes(), name) && value == words)
     };
     has(b"Response", "Success") && has(b"Message", "Authentication accepted")
+}
+
+/// Room for the pairs of a dial event.
+const PAIRS: usize = 32;
+
+/// Content of one frame, as far as rules read it.
+#[derive(Debug, Default)]
+struct Collected<'a> {
+    pub server: Option<Text<'a>>,
+    /// Keys and values as AMI would write them: an array is a repeated key, an object under
+    /// `ChanVariable` (Wazo) the variables by name.
+    pub pairs: Vec<(&'a str, Text<'a>)>,
+    pub head: Head,
+    /// The message stands in `data`; what stands beside it is the envelope's.
+    enveloped: bool,
+    /// The envelope is amiws's: it says which `type` of message stands in it.
+    of_gateway: bool,
+    /// `name` of the envelope: on Wazo's bus the event's, which `data` may lack.
+    pub name: Option<Text<'a>>,
+    /// Member `timestamp` of the envelope.
+    pub timestamp: Text<'a>,
+}
+
+/// Kind of the message in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Head {
+    /// The message names neither an event nor a response.
+    #[default]
+    Nothing,
+    Event(Rule),
+    /// An event that no rule reads: its other pairs were not looked at.
+    Needless,
+    Response,
+}
+
+impl<'a> Collected<'a> {
+    /// Reads a frame; `None` if it is no JSON object.
+    fn read(text: &'a str) -> Option<Self> {
+        let mut collected = Self::default();
+        let mut json = serde_json::Deserializer::from_str(text);
+        let (to, key, part) = (&mut collected, "", Part::Frame);
+        let whole = json.deserialize_map(ValueSeed(Reading { to, key, part }));
+        let whole = whole.and_then(|()| json.end());
+        if collected.head == Head::Nothing && collected.enveloped {
+            collected.head = collected.named();
+        }
+        (whole.is_ok() || collected.head == Head::Needless).then_some(collected)
+    }
+
+    /// Returns `true` for a message in the envelope of Wazo's bus.
+    fn is_of_bus(&self) -> bool {
+        let needless = self.head == Head::Needless && !self.of_gateway;
+        self.enveloped && (self.name.is_some() || needless)
+    }
+
+    /// Returns the head that the envelope's `name` stands for.
+    fn named(&self) -> Head {
+        let rule = |name: &Text<'_>| rule(name.as_bytes()).map_or(Head::Needless, Head::Event);
+        self.name.as_ref().map_or(Head::Nothing, rule)
+    }
+
+    fn of_envelope(&mut self, key: &str) -> bool {
+        self.of_gateway |= key == "type";
+        matches!(key, "server_name" | "origin_uuid" | "name" | "timestamp")
+    }
+
+    fn envelope(&mut self, key: &str, value: Text<'a>) {
+        match key {
+            "name" => self.name = Some(value),
+            "timestamp" => self.timestamp = value,
+            _ => self.server = Some(value).filter(|name| !name.is_empty()),
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, key: &'a str, value: Text<'a>) {
+        if self.head == Head::Nothing {
+            if same(key.as_bytes(), b"Event") {
+                self.head = rule(value.as_bytes()).map_or(Head::Needless, Head::Event);
+                return;
+            }
+            if same(key.as_bytes(), b"Response") {
+                self.head = Head::Response;
+            }
+        }
+        if self.pairs.capacity() == 0 {
+            self.pairs.reserve(PAIRS);
+        }
+        self.pairs.push((key, value));
+    }
+}
+
+/// A part of the frame: all of it, its member `data`, or another member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Frame,
+    Data,
+    Member,
+}
+
+/// The reading of one part, a member's under its key.
+struct Reading<'c, 'a> {
+    to: &'c mut Collected<'a>,
+    key: &'a str,
+    part: Part,
+}
+
+impl<'de> ReadValue<'de> for Reading<'_, 'de> {
+    type Value = ();
+
+    #[inline]
+    fn text(self, text: Text<'de>) {
+        self.to.take(self.key, text);
+    }
+
+    fn array(self, elements: Vec<Json<'de>>) {
+        Json::Array(elements).into_texts(|text| self.to.take(self.key, text));
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { to, key, part } = self;
+        if part == Part::Member {
+            Whole.object(map)?.into_texts(|text| to.take(key, text));
+            return Ok(());
+        }
+        let is_data = part == Part::Data;
+        if is_data {
+            // What stood beside it is the envelope's.
+            to.enveloped = true;
+            to.pairs.clear();
+            to.head = Head::Nothing;
+            if to.named() == Head::Needless {
+                to.head = Head::Needless;
+                return Ok(());
+            }
+        }
+        while let Some(MemberName(key)) = map.next_key()? {
+            // AMI has no name with an escape in it: such a one is nobody's.
+            let Cow::Borrowed(key) = key else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if !is_data && to.of_envelope(key) {
+                let value = map.next_value::<Json<'de>>()?;
+                to.envelope(key, value.into_text());
+            } else if is_needless(key.as_bytes()) || (to.enveloped && !is_data) {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                let part = match !is_data && key == "data" {
+                    true => Part::Data,
+                    false => Part::Member,
+                };
+                let to = &mut *to;
+                map.next_value_seed(ValueSeed(Reading { to, key, part }))?;
+            }
+            if to.head == Head::Needless {
+                return Err(A::Error::custom(""));
+            }
+        }
+        Ok(())
+    }
 }

@@ -5,7 +5,7 @@
 //! settles an hour that exists twice. Without a zone that epoch gives the distance from UTC: the
 //! first record of a channel begins when the channel was made.
 
-use crate::wall_clocks::WallClocks;
+use crate::local_time::WallClocks;
 use callbridge_call::{Cdr, EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;

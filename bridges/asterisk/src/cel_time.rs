@@ -6,8 +6,7 @@
 //! channel that starts holds the epoch of that same moment. One stream may tell of several PBXs,
 //! each in a zone of its own: the distance is learned for each server and system name.
 
-use crate::local_time::{self, Written};
-use crate::wall_clocks::WallClocks;
+use crate::local_time::{self, WallClocks, Written};
 use callbridge_call::{EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};

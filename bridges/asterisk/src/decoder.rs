@@ -1,9 +1,8 @@
 //! One entry for all formats of Asterisk: a framed message in, what it tells out.
 
-use crate::cdr_csv::CdrRows;
+use crate::cdr::CdrRows;
 use crate::cdr_time::CdrClock;
-use crate::cel_columns::Columns;
-use crate::cel_csv::CsvRows;
+use crate::cel_csv::{Columns, CsvRows};
 use crate::cel_time::CelClock;
 use crate::repair::Scratch;
 use crate::{ami, ami_json, cdr, cel};

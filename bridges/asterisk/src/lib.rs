@@ -7,13 +7,12 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
-//! | `ami`, `event`, `key` | AMI's events |
-//! | `repair`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
-//! | `cel`, `cel_columns`, `cel_csv` | channel event logging |
-//! | `cel_time`, `local_time` | its times, in whatever form and zone |
-//! | `wall_clocks` | the clocks of the PBXs that one stream tells of |
-//! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
+//! | `text` | bytes to text |
+//! | `ami`, `event`, `key` | AMI: a message to borrowed pairs, and to its event |
+//! | `repair`, `names`, `ami_json` | the same as JSON, mended where broken |
+//! | `cel`, `cel_csv` | channel event logging |
+//! | `cel_time`, `local_time` | its times, in whatever form and zone of each PBX |
+//! | `cdr`, `cdr_time` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
 //! | [`subscription_probe`] | whether a line that is let in hears calls |
 //! | [`survey`] | what an account may do and hear, and which endpoints there are |
@@ -23,29 +22,23 @@ mod ami;
 mod ami1;
 mod ami_json;
 mod cdr;
-mod cdr_csv;
 mod cdr_time;
 mod cel;
-mod cel_columns;
 mod cel_csv;
 mod cel_time;
 mod csv_record;
 pub mod decoder;
 mod event;
-mod frame_json;
 mod key;
 mod local_time;
 pub mod login;
 mod names;
-pub mod pairs;
 mod repair;
 pub mod subscription_probe;
 pub mod survey;
 mod text;
-mod wall_clocks;
 
-pub use ami::is_banner;
-pub use cel_columns::{Columns, MissingColumn};
+pub use ami::{Pairs, is_banner};
+pub use cel_csv::{Columns, MissingColumn};
 pub use decoder::{AsteriskDecoder, AsteriskFormat, DecoderSettings};
 pub use event::DECODED;
-pub use pairs::Pairs;

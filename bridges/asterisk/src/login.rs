@@ -15,9 +15,8 @@
 //! Each name has a filter of its own: Asterisk 10 to 12 read a filter as a basic regular
 //! expression, which knows no `(A|B)`, and say `Success` to one that lets nothing through.
 
-use crate::ami::is_banner;
+use crate::ami::{Pairs, is_banner};
 use crate::event::DECODED;
-use crate::pairs::Pairs;
 use callbridge_call::framing::Outgoing;
 use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};

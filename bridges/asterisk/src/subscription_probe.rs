@@ -8,8 +8,8 @@
 //! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it
 //! shows nothing, so it counts only where births are watched as well.
 
+use crate::ami::Pairs;
 use crate::login::{Login, is_own_event};
-use crate::pairs::Pairs;
 use callbridge_call::framing::Outgoing;
 use std::collections::BTreeSet;
 

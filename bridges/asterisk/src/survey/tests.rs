@@ -276,7 +276,7 @@ fn the_host_of_an_address_is_found_however_it_is_written() {
         ("203.0.113.5", "203.0.113.5"),
         ("sip:[2001:db8::1]:5060", "2001:db8::1"),
     ] {
-        assert_eq!(facts::host_of(uri).as_deref(), Some(host), "{uri}");
+        assert_eq!(host_of(uri).as_deref(), Some(host), "{uri}");
     }
-    assert_eq!(facts::host_of(""), None);
+    assert_eq!(host_of(""), None);
 }
