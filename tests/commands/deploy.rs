@@ -513,7 +513,7 @@ fn the_files_of_freeswitch_publish_and_subscribe_to_what_calls_depend_on() {
     let found = callbridge_freeswitch::module_conf::judge_json_cdr(&json_cdr);
     assert_eq!(found, []);
     let page = text("freeswitch/README.md");
-    let subscription = callbridge_freeswitch::subscription::command();
+    let subscription = callbridge_freeswitch::subscription();
     assert!(
         page.contains(&format!("\n{subscription}\n")),
         "{subscription}"

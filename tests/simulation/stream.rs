@@ -3,7 +3,7 @@
 
 use crate::disk::Disk;
 use callbridge_call::EventTime;
-use callbridge_formats::message::kind::MessageKind;
+use callbridge_formats::message::MessageKind;
 use callbridge_intake::{Intake, Memory, Settings as IntakeSettings, SourceSettings};
 use callbridge_mapping::trunk::parse;
 use callbridge_mapping::{People, Rules, Trunk, Trunks};

@@ -1,8 +1,8 @@
 //! Where one message ends and the next begins.
 
-use crate::format::Format;
-use crate::split::FormatSplitter;
-use callbridge_call::framing::{FrameStep, ReadBuffer};
+use crate::format::{Format, Framing};
+use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX, ReadBuffer};
+use memchr::{memchr, memchr2, memmem};
 
 /// A piece that a [`Framer`] or [`Frames`] gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,300 @@ impl<'a> Iterator for Frames<'a> {
             FrameStep::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
             FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
             FrameStep::More { .. } => None,
+        }
+    }
+}
+
+/// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
+const RECORD_LINES_MAX: usize = 16;
+
+/// End of a message: the index behind its last byte, and the one at which the next begins.
+type MessageEnd = (usize, usize);
+
+/// Finds the messages of one format.
+#[derive(Clone, Debug)]
+enum FormatSplitter {
+    Text(Box<Splitter>),
+    Events(callbridge_freeswitch::Splitter),
+}
+
+impl FormatSplitter {
+    fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::EmptyLine | Framing::Line | Framing::CsvRecord => {
+                Self::Text(Box::new(Splitter::new(framing)))
+            }
+            Framing::Event => Self::Events(callbridge_freeswitch::Splitter::default()),
+        }
+    }
+
+    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
+    /// `at_end`: nothing will follow.
+    #[inline]
+    fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
+        match self {
+            Self::Text(splitter) => splitter.step(bytes, at_end),
+            Self::Events(splitter) => splitter.step(bytes, at_end),
+        }
+    }
+}
+
+/// Finds messages in bytes that begin where the last step left off.
+#[derive(Clone, Debug)]
+struct Splitter {
+    framing: Framing,
+    ends: EmptyLines,
+    /// Bytes at hand that were searched in vain already.
+    searched: usize,
+    /// Bytes thrown away of a message that is too long.
+    dropped: u64,
+}
+
+impl Splitter {
+    fn new(framing: Framing) -> Self {
+        Self {
+            framing,
+            ends: EmptyLines::new(),
+            searched: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
+    /// `at_end`: nothing will follow.
+    #[inline]
+    fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
+        let from = if self.dropped == 0 {
+            self.lead(bytes)
+        } else {
+            0
+        };
+        let body = &bytes[from..];
+        let searched = self.searched.saturating_sub(from);
+        let end = match self.framing {
+            Framing::EmptyLine => self.ends.find(body, searched, self.dropped > 0, at_end),
+            Framing::Line | Framing::Event => line(body, searched, at_end),
+            Framing::CsvRecord => record(body, searched, self.dropped > 0, at_end),
+        };
+        match end {
+            Some((to, next)) => {
+                self.searched = 0;
+                self.found(from, to, next)
+            }
+            None => self.not_found(from, body.len()),
+        }
+    }
+
+    fn found(&mut self, from: usize, to: usize, next: usize) -> FrameStep {
+        let used = from + next;
+        if self.dropped == 0 && to <= MESSAGE_BYTES_MAX {
+            return FrameStep::Message {
+                from,
+                to: from + to,
+                used,
+            };
+        }
+        let bytes = std::mem::take(&mut self.dropped) + to as u64;
+        FrameStep::TooLong { bytes, used }
+    }
+
+    fn not_found(&mut self, from: usize, length: usize) -> FrameStep {
+        if length <= MESSAGE_BYTES_MAX + TAIL && self.dropped == 0 {
+            self.searched = length;
+            return FrameStep::More { used: from };
+        }
+        // Too long: forget all but what may be the beginning of its end.
+        let forgotten = length.saturating_sub(TAIL);
+        self.dropped += forgotten as u64;
+        self.searched = 0;
+        FrameStep::More {
+            used: from + forgotten,
+        }
+    }
+
+    /// Counts the bytes of empty lines before a message.
+    #[inline]
+    fn lead(&mut self, bytes: &[u8]) -> usize {
+        match bytes.first() {
+            Some(b'\r' | b'\n') => {
+                let lead = bytes
+                    .iter()
+                    .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+                    .count();
+                self.searched = 0;
+                lead
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The longest end of a message, but for its last byte.
+const TAIL: usize = 3;
+
+/// Searches for empty lines, made once.
+#[derive(Clone, Debug)]
+struct EmptyLines {
+    crlf: memmem::Finder<'static>,
+    bare: memmem::Finder<'static>,
+}
+
+impl EmptyLines {
+    fn new() -> Self {
+        Self {
+            crlf: memmem::Finder::new(b"\n\r\n"),
+            bare: memmem::Finder::new(b"\n\n"),
+        }
+    }
+
+    /// A message ends at an empty line; one whose first line holds no colon is that line alone:
+    /// a banner, which no empty line follows.
+    #[inline]
+    fn find(
+        &self,
+        body: &[u8],
+        searched: usize,
+        dropping: bool,
+        at_end: bool,
+    ) -> Option<MessageEnd> {
+        if !dropping
+            && let Some(end) = memchr2(b':', b'\n', body)
+            && body[end] == b'\n'
+        {
+            return Some((before_cr(body, end), end + 1));
+        }
+        let from = searched.saturating_sub(TAIL);
+        let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
+        // One that begins before the other may end with the other's first byte.
+        let until = crlf.map_or(body.len(), |at| at + 1);
+        let bare = self.bare.find(&body[from..until]).map(|at| from + at);
+        match (bare, crlf) {
+            (Some(at), _) => Some((before_cr(body, at), at + 2)),
+            (None, Some(at)) => Some((before_cr(body, at), at + 3)),
+            (None, None) => rest(body, at_end),
+        }
+    }
+}
+
+fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
+    match memchr(b'\n', &body[searched..]) {
+        Some(at) => Some((before_cr(body, searched + at), searched + at + 1)),
+        None => rest(body, at_end),
+    }
+}
+
+/// All that is there, when nothing will follow.
+fn rest(body: &[u8], at_end: bool) -> Option<MessageEnd> {
+    (at_end && !body.is_empty()).then(|| (body.trim_ascii_end().len().max(1), body.len()))
+}
+
+/// `end`, or one less where a carriage return stands before it.
+#[inline]
+fn before_cr(body: &[u8], end: usize) -> usize {
+    if end > 0 && body[end - 1] == b'\r' {
+        end - 1
+    } else {
+        end
+    }
+}
+
+/// Ends a field: which of them a file uses shows only when its records are read.
+const fn is_delimiter(byte: u8) -> bool {
+    matches!(byte, b',' | b';' | b'\t')
+}
+
+/// No quote is open at the end of the line: it is a record, as nearly every line is. Only the
+/// quotes are looked at.
+fn is_whole(line: &[u8]) -> bool {
+    let (mut quoted, mut from) = (false, 0);
+    while let Some(at) = memchr(b'"', &line[from..]).map(|at| from + at) {
+        from = at + 1;
+        match quoted {
+            true if line.get(from) == Some(&b'"') => from += 1,
+            true => quoted = false,
+            false => quoted = at == 0 || is_delimiter(line[at - 1]),
+        }
+    }
+    !quoted
+}
+
+/// A record ends at a line end outside quotes. A quote that opened and cannot have been meant
+/// (no such record is that long, or goes on like this) belongs to a torn line: that line alone.
+fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<MessageEnd> {
+    let fresh = memchr(b'\n', &body[searched..]).is_some();
+    if !fresh && !at_end {
+        return None;
+    }
+    if dropping {
+        return line(body, 0, at_end);
+    }
+    let first = memchr(b'\n', body);
+    match first.filter(|&first| is_whole(&body[..first])) {
+        Some(first) => Some((before_cr(body, first), first + 1)),
+        None => quoted_record(body, first, at_end),
+    }
+}
+
+/// The same for a record that has a line end in quotes, or seems to; `first` is its first.
+fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<MessageEnd> {
+    let torn = |first: usize| Some((before_cr(body, first), first + 1));
+    let (mut at, mut lines, mut quoted, mut field_starts) = (0, 0, false, true);
+    while at < body.len() {
+        match (body[at], quoted) {
+            (b'"', false) if field_starts => quoted = true,
+            (b'"', true) => match body.get(at + 1) {
+                Some(b'"') => at += 1,
+                Some(b'\r' | b'\n') | None => quoted = false,
+                Some(&next) if is_delimiter(next) => quoted = false,
+                Some(_) => match first.filter(|&first| first < at) {
+                    Some(first) => return torn(first),
+                    None => quoted = false,
+                },
+            },
+            (b'\n', false) => return Some((before_cr(body, at), at + 1)),
+            (b'\n', true) => {
+                lines += 1;
+                if lines >= RECORD_LINES_MAX {
+                    return first.and_then(torn);
+                }
+            }
+            _ => {}
+        }
+        field_starts = is_delimiter(body[at]) && !quoted;
+        at += 1;
+    }
+    match (first, quoted) {
+        (Some(first), true) if at_end => torn(first),
+        _ => rest(body, at_end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The record's end as the general search finds it, without the short cut.
+    fn found(body: &[u8]) -> Option<MessageEnd> {
+        quoted_record(body, memchr(b'\n', body), true)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",;a\r\n]{0,24}\n?") {
+            let body = text.as_bytes();
+            prop_assert_eq!(record(body, 0, false, true), found(body));
+        }
+    }
+
+    #[test]
+    fn a_line_end_in_quotes_ends_no_record_whatever_stands_between_its_fields() {
+        for delimiter in [",", ";", "\t"] {
+            let first = ["\"1\"", "two", "\"a\nb\"", "\"\""].join(delimiter);
+            let body = format!("{first}\n\"2\"{delimiter}\n");
+            let end = Some((first.len(), first.len() + 1));
+            assert_eq!(record(body.as_bytes(), 0, false, false), end, "{body}");
         }
     }
 }

@@ -8,7 +8,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`format`](mod@format) | the formats' names and traits |
-//! | [`framer`], `split` | a stream to messages |
+//! | [`framer`] | a stream to messages |
 //! | [`decoder`] | the one entry for all of them |
 //! | [`likeness`] | what bytes in the wrong format look like |
 //! | [`message`] | a finished call as a JSON message |
@@ -18,7 +18,6 @@ pub mod format;
 pub mod framer;
 pub mod likeness;
 pub mod message;
-mod split;
 
 pub use decoder::Decoder;
 pub use format::{Format, Framing, UnknownFormat};

@@ -16,10 +16,10 @@
 //! answers no question is heard all the same. Each event names the process of the switch
 //! (`Core-UUID`): with another one, all calls of before are over.
 
-use crate::headers::of_event;
+use crate::block::of_event;
 use crate::reader::SocketFrame;
+use crate::rule;
 use crate::sessions::LiveSessions;
-use crate::subscription;
 use callbridge_call::framing::Outgoing;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
@@ -260,7 +260,7 @@ impl Dialogue {
         match self.state {
             State::LoggingIn if well => {
                 self.state = State::Subscribing;
-                self.send(&subscription::command());
+                self.send(&rule::subscription());
                 if !self.survey.is_empty() {
                     let survey = self.survey.iter();
                     survey.for_each(|words| self.ask(SocketQuestion::Other, words));

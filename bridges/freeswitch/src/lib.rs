@@ -7,36 +7,31 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`splitter`] | a stream or a file to messages |
-//! | `block` | a block of `Key: Value` lines to pairs; its percent-encoding |
+//! | `block` | a block of `Key: Value` lines to pairs, and single headers; its percent-encoding |
 //! | `fields` | a block or a JSON object to the few headers that a rule reads |
-//! | `rule` | which events a call can depend on |
+//! | `rule` | which events a call can depend on, and are asked for |
 //! | `event` | those headers to channel events |
 //! | `cdr` | the file of `mod_json_cdr` |
-//! | `cdr_dialled` | whom the leg of such a file dialled over which gateway |
 //! | [`decoder`] | the one entry for all of them |
 //! | [`reader`] | the bytes of a live socket to its frames |
-//! | `headers` | single headers of a frame or an event |
 //! | [`dialogue`] | login, subscription, the list of live channels, the keep-alive |
-//! | [`subscription`] | the events that are asked for |
 //! | [`survey`] | what a switch is, and what of it does not fit the trunks |
 //! | [`module_conf`] | what its files have mod_amqp publish and mod_json_cdr write |
 //! | `sessions` | the channels that live, against the switch's number of them |
 
 mod block;
 mod cdr;
-mod cdr_dialled;
 pub mod decoder;
 pub mod dialogue;
 mod event;
 mod fields;
-mod headers;
 pub mod module_conf;
 pub mod reader;
 mod rule;
 mod sessions;
 pub mod splitter;
-pub mod subscription;
 pub mod survey;
 
 pub use decoder::Decoder;
+pub use rule::subscription;
 pub use splitter::Splitter;

@@ -9,7 +9,7 @@
 //! No empty line is promised after a body; any that come are stepped over. What is no frame ends
 //! the line: a socket that is read from its first byte on has no other way to fall out of step.
 
-use crate::headers::header;
+use crate::block::header;
 use callbridge_call::framing::ReadBuffer;
 
 /// A block of headers of the socket itself has three or four short lines.

@@ -1,4 +1,4 @@
-//! Which events a call can depend on.
+//! Which events a call can depend on: those are asked for, and none of the rest.
 
 /// The way in which an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,4 +60,27 @@ pub(crate) fn need(name: &str, subclass: Option<&str>) -> Need {
     }
     let found = EVENTS.iter().find(|(event, _)| *event == name);
     found.map_or(Need::Nothing, |&(_, rule)| Need::By(rule))
+}
+
+/// The command that asks for them, without its line end. Events of modules are named each, for
+/// only `ALL` would take them all in.
+pub fn subscription() -> String {
+    let events = EVENTS.iter();
+    // An answer to `uuid_dump`: nobody can subscribe to it.
+    let events = events.filter(|(_, rule)| *rule != EventRule::Dump);
+    let events: Vec<&str> = events.map(|(name, _)| *name).collect();
+    format!("event json {} CUSTOM {CONFERENCE}", events.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rule_reads_is_asked_for() {
+        let command = subscription();
+        assert!(command.starts_with("event json CHANNEL_CREATE CHANNEL_ANSWER CHANNEL_BRIDGE "));
+        assert!(command.ends_with(" HEARTBEAT CUSTOM conference::maintenance"));
+        assert!(!command.contains("CHANNEL_DATA"));
+    }
 }

@@ -4,9 +4,8 @@
 use crate::Item;
 use crate::connect::Target;
 use crate::error::{Error, LineError};
-use crate::line::SourceFeed;
 use crate::live::{LiveLine, TcpLine, listen};
-use crate::session::{Access, Context};
+use crate::session::{Access, Context, SourceFeed};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};

@@ -13,8 +13,8 @@
 //!     websocket  AMI as JSON; `unmask` turns text frames into binary ones before tungstenite
 //!   amqp       a queue: consume, acknowledge after the commit, refuse
 //!   file       a file that grows, is renamed, truncated, replaced
-//! connect    TCP and TLS lines, refusals in words (`tls`, `error`)
-//! line       what a source tells: `item`s with seq, states and gaps, and its `counts`
+//! connect    TCP and TLS lines, refusals in words (`error`)
+//! session    what a source tells: `item`s with seq, states and gaps, and its counts
 //! ring       the bounded way to the intake;  verdict  the way back
 //! ```
 
@@ -22,31 +22,28 @@ mod ami;
 pub mod amqp;
 mod backoff;
 mod connect;
-mod counts;
 mod error;
 mod esl;
 mod file;
 mod item;
-mod line;
 mod live;
 mod ring;
 mod session;
 mod settings;
 mod source;
-mod tls;
 pub mod url;
 mod verdict;
 mod websocket;
 
 pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
-pub use counts::{Counts, CountsNow};
 pub use error::{Error, Fix, LineError};
 pub use file::sample;
 pub use item::{
     FilePosition, Frame, Item, MessageMark, Position, Publisher, SourceId, StreamPosition,
 };
 pub use ring::{Gone, Intake, Limits, Ring, ring};
+pub use session::{Counts, CountsNow};
 pub use settings::{Clock, Secret, Settings, StreamFrom, StreamReading, StreamSkip};
 pub use source::Source;
 pub use url::{BrokerUrl, SourceUrl, Transport};

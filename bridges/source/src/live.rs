@@ -3,8 +3,7 @@
 
 use crate::connect::{NO_REASON, Stream, Target};
 use crate::error::{Error, LineError};
-use crate::line::SourceFeed;
-use crate::session::Context;
+use crate::session::{Context, SourceFeed};
 use callbridge_call::framing::{Outgoing, ReadBuffer};
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,11 +1,19 @@
-//! What every session of a source needs.
+//! What every session of a source needs: its settings, secret and roots, and the feed by which it
+//! tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes the items logs them;
+//! here they are traced for debugging only.
 
 use crate::connect::Target;
-use crate::line::SourceFeed;
-use crate::settings::{Secret, Settings};
+use crate::ring::{Gone, Ring};
+use crate::settings::{Clock, Secret, Settings};
 use crate::url::TcpEndpoint;
+use crate::{Fix, Frame, Item, Position, Publisher, SourceId};
+use bytes::Bytes;
+use callbridge_call::Mark;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Signal by which running sessions learn that they are to stop.
 #[derive(Clone, Debug)]
@@ -41,4 +49,237 @@ impl Access {
 pub(crate) struct Context {
     pub line: SourceFeed,
     pub access: Access,
+}
+
+/// Between two looks whether the ring has room again.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct SourceFeed {
+    id: SourceId,
+    shown: String,
+    ring: Ring,
+    clock: Clock,
+    pub counts: Counts,
+    seq: u64,
+    /// Moment at which the line came up; `None` while it is down.
+    up: Option<Instant>,
+    was_up: bool,
+    /// Reason last reported for the line being down; `None` once it is up.
+    reported: Option<String>,
+    /// Frames dropped since the ring was found full, not told yet.
+    dropped: u64,
+}
+
+impl SourceFeed {
+    pub(crate) fn new(
+        id: SourceId,
+        shown: String,
+        ring: Ring,
+        clock: Clock,
+        counts: Counts,
+    ) -> Self {
+        Self {
+            id,
+            shown,
+            ring,
+            clock,
+            counts,
+            seq: 0,
+            up: None,
+            was_up: false,
+            reported: None,
+            dropped: 0,
+        }
+    }
+
+    /// The line is up. `forgets`: what was said while it was lost is lost, and told as a gap.
+    pub(crate) async fn up(&mut self, forgets: bool) -> Result<(), Gone> {
+        if self.up.is_some() {
+            return Ok(());
+        }
+        tracing::debug!(source = %self.shown, "source is up");
+        self.up = Some(Instant::now());
+        let why = self.reported.take();
+        self.ring.report(self.id, Item::Up).await?;
+        if forgets && self.was_up {
+            let why = why.unwrap_or_else(|| "the connection was lost".to_owned());
+            let why = format!("connected again, events may be missing: {why}");
+            self.gap(why).await?;
+        }
+        self.was_up = true;
+        Ok(())
+    }
+
+    /// The line is down, and was `silent` for so long before; told when the reason is new.
+    pub(crate) async fn down(
+        &mut self,
+        why: String,
+        fix: Fix,
+        silent: Duration,
+    ) -> Result<(), Gone> {
+        if self.up.take().is_some() {
+            self.counts.count(|it| it.reconnects += 1);
+        }
+        if self.reported.as_ref() == Some(&why) {
+            tracing::debug!(source = %self.shown, reason = %why, "source is still down");
+            return Ok(());
+        }
+        tracing::debug!(source = %self.shown, reason = %why, "source is down");
+        self.reported = Some(why.clone());
+        let since = (self.clock)().minus(silent);
+        let down = Item::Down {
+            why,
+            since,
+            is_ours: fix != Fix::Remote,
+        };
+        self.ring.report(self.id, down).await
+    }
+
+    /// Time since the line came up; zero when it is down.
+    pub(crate) fn up_for(&self) -> Duration {
+        self.up.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(crate) async fn gap(&self, why: String) -> Result<(), Gone> {
+        tracing::debug!(source = %self.shown, reason = %why, "gap");
+        self.ring.report(self.id, Item::Gap { why }).await
+    }
+
+    /// Tells what is known of the line's events. Without waiting: where there is no room, it is
+    /// told of another time the line is up.
+    pub(crate) fn notice(&self, item: Item) {
+        if let Err(item) = self.ring.try_report(self.id, item) {
+            tracing::debug!(source = %self.shown, ?item, "no room to report it");
+        }
+    }
+
+    /// Tells of a point in the stream, after all frames given so far.
+    pub(crate) async fn mark(&self, mark: Mark) -> Result<(), Gone> {
+        let arrived = (self.clock)();
+        self.ring
+            .report(self.id, Item::Mark { mark, arrived })
+            .await
+    }
+
+    pub(crate) async fn report(&self, item: Item) -> Result<(), Gone> {
+        self.ring.report(self.id, item).await
+    }
+
+    fn frame(&self, bytes: Bytes) -> Frame {
+        Frame {
+            seq: self.seq + 1,
+            arrived: (self.clock)(),
+            bytes,
+            position: None,
+            publisher: None,
+        }
+    }
+
+    fn given(&mut self, bytes: usize) {
+        self.seq += 1;
+        self.counts.count(|it| {
+            it.frames += 1;
+            it.bytes += bytes as u64;
+        });
+    }
+
+    /// Gives a frame without waiting; with no room it is dropped, and the run of dropped ones is
+    /// told as one gap as soon as there is room, before the next frame.
+    pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
+        let (length, mut full) = (bytes.len(), false);
+        if self.dropped > 0 {
+            full = !self.report_dropped();
+        }
+        if !full {
+            let frame = self.frame(bytes);
+            if self.ring.offer(self.id, frame)? {
+                self.given(length);
+                return Ok(());
+            }
+        }
+        if self.dropped == 0 {
+            tracing::error!(source = %self.shown, "the buffer is full: frames are dropped");
+        }
+        self.dropped += 1;
+        self.counts.count(|it| it.overflow += 1);
+        Ok(())
+    }
+
+    /// Tells of dropped frames if there is room again; `false` while there is none. Also to be
+    /// called when nothing arrives, so that the gap does not wait for the next frame.
+    pub(crate) fn report_dropped(&mut self) -> bool {
+        if self.dropped == 0 {
+            return true;
+        }
+        if !self.ring.has_room() {
+            return false;
+        }
+        let why = format!(
+            "frames were dropped because the buffer to the intake was full: {}",
+            self.dropped
+        );
+        if self.ring.try_report(self.id, Item::Gap { why }).is_err() {
+            return false;
+        }
+        self.dropped = 0;
+        true
+    }
+
+    /// Waits until [`report_dropped`](Self::report_dropped) is to be tried although nothing
+    /// arrives: 50 ms, or for ever while there is nothing to report.
+    pub(crate) async fn dropped_to_report(&self) {
+        if self.dropped == 0 {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+
+    /// Gives a frame, waiting for room; its number. Safe to cancel: then it is not given.
+    pub(crate) async fn give(
+        &mut self,
+        bytes: Bytes,
+        position: Option<Position>,
+        publisher: Option<Box<Publisher>>,
+    ) -> Result<u64, Gone> {
+        let length = bytes.len();
+        let frame = Frame {
+            position,
+            publisher,
+            ..self.frame(bytes)
+        };
+        self.ring.give(self.id, frame).await?;
+        self.given(length);
+        Ok(self.seq)
+    }
+}
+
+/// Counters of one source, shared between the source and whoever shows them.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(Arc<Mutex<CountsNow>>);
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountsNow {
+    /// Frames given to the ring.
+    pub frames: u64,
+    /// Bytes of the frames given to the ring, without the line ends that closed them.
+    pub bytes: u64,
+    /// Frames dropped because the ring was full; each run of them is told as one gap.
+    pub overflow: u64,
+    /// Times that a line which had been up was lost and is being opened again.
+    pub reconnects: u64,
+    /// Messages above 1 MiB: thrown away, or from a broker given shortened.
+    pub too_long: u64,
+}
+
+impl Counts {
+    /// Returns a copy of all counters, taken at one moment.
+    pub fn now(&self) -> CountsNow {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self, count: impl FnOnce(&mut CountsNow)) {
+        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }

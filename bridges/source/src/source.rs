@@ -2,8 +2,7 @@
 
 use crate::backoff::{Backoff, chance};
 use crate::error::LineError;
-use crate::line::SourceFeed;
-use crate::session::{Access, Context, Stop};
+use crate::session::{Access, Context, SourceFeed, Stop};
 use crate::settings::{Clock, Secret, Settings};
 use crate::url::{SourceUrl, Transport};
 use crate::{Counts, Error, Fix, Item, Position, Ring, SourceId, VerdictReader};

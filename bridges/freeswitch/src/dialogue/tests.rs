@@ -107,7 +107,7 @@ fn a_login_subscribes_and_asks_what_goes_on() {
         told,
         ["LoggedIn", "Listening", "UpFor(999.385s)", "ListEnd"]
     );
-    let subscription = subscription::command();
+    let subscription = rule::subscription();
     let asked = [
         "auth ClueCon",
         &subscription,

@@ -45,7 +45,7 @@ fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
 
 /// The events and the subclass that `event json …` names.
 fn subscribed() -> (BTreeSet<String>, String) {
-    let command = callbridge_freeswitch::subscription::command();
+    let command = callbridge_freeswitch::subscription();
     let words = command.strip_prefix("event json ").expect("a subscription");
     let (events, subclass) = words.split_once(" CUSTOM ").expect("one of a module");
     let events = events.split(' ').map(str::to_owned).collect();

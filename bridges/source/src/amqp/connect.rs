@@ -1,16 +1,26 @@
-//! Opens a broker's line. lapin sees no URL of ours: only what it needs, taken apart.
+//! Opens a broker's line. lapin sees no URL of ours, only what it needs, taken apart; and speaks on a
+//! line that we have opened: the same sockets and TLS as every other source, and none of lapin's own.
 
 use super::bodies::{Bodies, BodyLimits, LimitedLine};
-use super::{transport, words};
-use crate::connect::Target;
+use super::words;
+use crate::connect::{Stream, Target};
 use crate::error::Error;
 use crate::settings::{Secret, Settings};
 use crate::url::{Broker, TcpEndpoint};
+use async_compat::Compat;
+use async_rs::traits::Reactor;
+use async_rs::util::RuntimeParts;
+use async_rs::{Runtime, Tokio};
+use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use lapin::{Connection, ConnectionProperties};
+use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
+use std::future::{Future, ready};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// On lines that calls are not read from: last words (128 KiB at most), ticks, what is returned.
 const SHORT: BodyLimits = BodyLimits {
@@ -124,10 +134,72 @@ impl Login {
         let uri = self.uri(&target.endpoint)?;
         let (read, write) = tokio::io::split(target.open().await?);
         let line = LimitedLine::new(read, bodies.clone());
-        let connect = transport::connector(Box::new(tokio::io::join(line, write)));
+        let connect = connector(Box::new(tokio::io::join(line, write)));
         let name = format!("callbridge {}", env!("CARGO_PKG_VERSION"));
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let opened = Connection::connector(uri, transport::runtime(), connect, properties).await;
+        let opened = Connection::connector(uri, runtime(), connect, properties).await;
         opened.map_err(|error| words::connecting(target, &self.broker, &error))
+    }
+}
+
+/// Tasks of the current tokio, on lines of ours.
+type LineRuntime = Runtime<RuntimeParts<Tokio, LineReactor>>;
+
+/// Returns the runtime in which the call is made, on lines of ours.
+fn runtime() -> LineRuntime {
+    let kit = Tokio::current();
+    let reactor = LineReactor { time: kit.clone() };
+    Runtime::new(RuntimeParts::new(kit, reactor))
+}
+
+/// Returns the connector that lapin calls once for its line; a line that is lost is not opened
+/// again.
+fn connector(
+    line: Stream,
+) -> impl AsyncFn(lapin::uri::AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>
++ Send
++ Sync
++ 'static {
+    let line = Mutex::new(Some(line));
+    async move |_uri, _runtime| {
+        let line = line.lock().ok().and_then(|mut line| line.take());
+        let line = line.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        Ok(AsyncTcpStream::Plain(Compat::new(line)))
+    }
+}
+
+/// tokio's clock; it opens nothing.
+#[derive(Clone, Debug)]
+struct LineReactor {
+    time: Tokio,
+}
+
+impl Reactor for LineReactor {
+    type TcpStream = Compat<Stream>;
+    type Sleep = <Tokio as Reactor>::Sleep;
+
+    fn register<H: Read + Write + Send + 'static>(
+        &self,
+        _socket: H,
+    ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
+        Err::<Self::TcpStream, _>(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sleep(&self, span: Duration) -> Self::Sleep {
+        self.time.sleep(span)
+    }
+
+    fn interval(
+        &self,
+        span: Duration,
+    ) -> impl futures_util::Stream<Item = Instant> + Send + 'static {
+        self.time.interval(span)
+    }
+
+    fn tcp_connect_addr(
+        &self,
+        _address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
+        ready(Err(io::ErrorKind::Unsupported.into()))
     }
 }

@@ -8,7 +8,6 @@ mod connect;
 pub mod publish;
 mod stream;
 mod tags;
-mod transport;
 mod words;
 
 pub use connect::Login;

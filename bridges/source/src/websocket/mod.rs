@@ -5,9 +5,8 @@ mod unmask;
 
 use crate::connect::{NO_REASON, Stream, Target};
 use crate::error::Error;
-use crate::line::SourceFeed;
 use crate::live::{LiveLine, listen};
-use crate::session::{Access, Context};
+use crate::session::{Access, Context, SourceFeed};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
