@@ -1,7 +1,7 @@
 //! AMI as JSON: amiws's envelope, an event as one flat object, or Wazo's bus body.
 //!
-//! A frame becomes pairs with one pass over its bytes: values that no rule reads are stepped over, and
-//! an event without a rule ends the reading at its name.
+//! A frame becomes pairs with one pass over its bytes: values that no rule reads are stepped over,
+//! and an event without a rule ends the reading at its name.
 
 use crate::cel_time::CelClock;
 use crate::event::{self, Rule, rule};

@@ -1,5 +1,5 @@
-//! Call detail records: AMI's `Cdr` event, the bodies of asterisk-cdr-amqp, and rows: `Master.csv` of
-//! `cdr_csv`, rows of `cdr_custom`'s sample, and tables exported with a header.
+//! Call detail records: AMI's `Cdr` event, the bodies of asterisk-cdr-amqp, and rows: `Master.csv`
+//! of `cdr_csv`, rows of `cdr_custom`'s sample, and tables exported with a header.
 //!
 //! ```text
 //! cdr_csv      accountcode src dst dcontext clid channel dstchannel lastapp lastdata

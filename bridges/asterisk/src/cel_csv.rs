@@ -1,5 +1,6 @@
-//! Rows of `cel_custom`, and of tables of CEL exported as CSV. Which column holds what is known by the
-//! header, by the flags, or by trying the layouts that Asterisk's samples, FreePBX and Wazo have.
+//! Rows of `cel_custom`, and of tables of CEL exported as CSV. Which column holds what is known by
+//! the header, by the flags, or by trying the layouts that Asterisk's samples, FreePBX and Wazo
+//! have.
 
 use crate::cel::{CelRow, Field};
 use crate::cel_time::CelClock;

@@ -1,6 +1,6 @@
 //! What every session of a source needs: its settings, secret and roots, and the feed by which it
-//! tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes the items logs them;
-//! here they are traced for debugging only.
+//! tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes the items logs
+//! them; here they are traced for debugging only.
 
 use crate::connect::Target;
 use crate::ring::{Gone, Ring};

@@ -1,5 +1,7 @@
-//! The text of `NAME.flags`: one argument a line, each group under a line that says what it is.
+//! The text of `NAME.flags`: one argument a line, each group under a line that says what it is; and
+//! what a file would lose and gain by a new text.
 
+use similar::{Algorithm, ChangeTag, capture_diff_slices};
 use std::fmt::Write as _;
 
 /// One flag with its value; `None` for a flag that takes none.
@@ -89,6 +91,17 @@ fn write_group<'a>(text: &mut String, words: &str, flags: impl Iterator<Item = &
     }
 }
 
+/// Lines that go with `-` before them, lines that come with `+`, in the order of both files; empty
+/// where the texts are the same.
+pub fn difference(old: &str, new: &str) -> String {
+    let [old, new]: [Vec<&str>; 2] = [old, new].map(|text| text.lines().collect());
+    let parts = capture_diff_slices(Algorithm::Myers, &old, &new);
+    let lines = parts.iter().flat_map(|part| part.iter_changes(&old, &new));
+    let changes = lines.filter(|line| line.tag() != ChangeTag::Equal);
+    let shown = changes.map(|line| format!("{} {}\n", line.tag(), line.value()));
+    shown.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +167,13 @@ mod tests {
                 proptest::prop_assert_eq!(lines, [wanted]);
             }
         }
+    }
+
+    #[test]
+    fn what_goes_and_what_comes_is_shown_and_nothing_else() {
+        assert_eq!(difference("a\nb\n", "a\nb\n"), "");
+        assert_eq!(difference("a\nb\nc\n", "a\nx\nc\nd\n"), "- b\n+ x\n+ d\n");
+        assert_eq!(difference("", "a\n"), "+ a\n");
+        assert_eq!(difference("a\n", ""), "- a\n");
     }
 }

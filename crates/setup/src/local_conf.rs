@@ -166,7 +166,7 @@ pub fn hints(lines: &[String], found: &mut EndpointList) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::{EndpointKind, classify};
+    use crate::proposal::{EndpointKind, classify};
 
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(str::to_owned).collect()

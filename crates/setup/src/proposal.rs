@@ -1,7 +1,11 @@
-//! What is proposed of all endpoints that the PBX has shown.
+//! What is proposed of all endpoints that the PBX has shown: trunk or telephone. What an endpoint
+//! is called counts nothing. Of a FreeSWITCH its gateways are trunks, and who is logged in
+//! telephones.
 
-use crate::kind::{EndpointKind, classify};
-use callbridge_asterisk::survey::EndpointList;
+use callbridge_asterisk::survey::{EndpointFact, EndpointList};
+use callbridge_freeswitch::survey::{SwitchFacts, SwitchGateway};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 
 /// An endpoint and the kind that is proposed for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +77,111 @@ pub fn extension(endpoint: &str) -> &str {
     device.split('/').next().unwrap_or_default()
 }
 
+/// The nature of an endpoint, in the order in which endpoints are proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EndpointKind {
+    /// A line to the outside, whose calls go to customers.
+    Trunk,
+    /// No fact shows what the endpoint is.
+    Unknown,
+    /// A telephone of somebody in the company.
+    Telephone,
+}
+
+/// Returns the kind that one fact proves, and the reason in words.
+fn judge(fact: &EndpointFact) -> (EndpointKind, String) {
+    use EndpointKind::{Telephone, Trunk};
+    match fact {
+        EndpointFact::Registers(host) => (Trunk, format!("the PBX registers with it at {host}")),
+        EndpointFact::Hint(exten) => {
+            let words = format!("extension {exten} of the dialplan shows its state (a hint)");
+            (Telephone, words)
+        }
+        EndpointFact::Mailbox(mailbox) => (Telephone, format!("it has the mailbox {mailbox}")),
+        EndpointFact::Identified(by) => (Trunk, format!("it is known by its address {by}")),
+        EndpointFact::LogsInThere => {
+            let words = "the PBX logs in there, and nothing logs in here";
+            (Trunk, words.to_owned())
+        }
+        EndpointFact::Dynamic => {
+            let words = "it registers here from wherever it stands";
+            (Telephone, words.to_owned())
+        }
+        EndpointFact::LogsInHere => (Telephone, "callers from it log in here".to_owned()),
+        EndpointFact::CalledAs(extension) => {
+            let words = format!("calls to it are sent to extension {extension} at its address");
+            (Telephone, words)
+        }
+        EndpointFact::Fixed(host) if host.is_empty() => {
+            (Trunk, "it stands at a fixed address".to_owned())
+        }
+        EndpointFact::Fixed(host) => (Trunk, format!("it stands at the fixed address {host}")),
+        EndpointFact::NoLogin => (Trunk, "neither side logs in".to_owned()),
+        EndpointFact::Outside(number) => {
+            let shown = number.len().saturating_sub(4);
+            let tail = number.get(shown..).unwrap_or_default();
+            let words = format!("a call with an outside number (…{tail}) is on it now");
+            (Trunk, words)
+        }
+    }
+}
+
+/// Returns the kind that the strongest fact proves, and the reason in a line.
+pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
+    match facts.first() {
+        Some(strongest) => judge(strongest),
+        None => {
+            let words = "only its name is known, which does not show what it is";
+            (EndpointKind::Unknown, words.to_owned())
+        }
+    }
+}
+
+/// Trunks first, then telephones. A gateway in whose name a `--trunk` would break off is left out.
+pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
+    let stands = |name: &str| !name.contains(['|', ',', '=']) && !name.contains(char::is_control);
+    let gateways = facts.gateways.iter().flatten();
+    let gateways = gateways.filter(|(name, _)| stands(name)).map(gateway);
+    let telephones = facts.extensions.iter().map(|extension| ProposedEndpoint {
+        endpoint: format!("user/{extension}"),
+        kind: EndpointKind::Telephone,
+        reason: "a telephone is logged in as it".to_owned(),
+    });
+    gateways.chain(telephones).collect()
+}
+
+/// Proposes one gateway. Calls from it bear its name only where the switch logs in there; otherwise
+/// the address identifies them.
+fn gateway((name, it): (&String, &SwitchGateway)) -> ProposedEndpoint {
+    let SwitchGateway { address, .. } = it;
+    let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();
+    let (endpoint, reason) = match (it.registers, is_ip) {
+        (true, _) => (
+            format!("gateway/{name}"),
+            format!("the switch logs in with it at {address}"),
+        ),
+        (false, true) => (
+            format!("gateway/{name}|address/{address}"),
+            "it does not log in: what comes in from there is known by its address".to_owned(),
+        ),
+        (false, false) => (
+            format!("gateway/{name}"),
+            format!(
+                "it does not log in: add |address/IP of {address}, or what comes in from there \
+                 is internal"
+            ),
+        ),
+    };
+    ProposedEndpoint {
+        endpoint,
+        kind: EndpointKind::Trunk,
+        reason,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_asterisk::survey::EndpointFact;
 
     #[test]
     fn trunks_come_first_and_what_makes_no_calls_not_at_all() {
@@ -103,5 +208,89 @@ mod tests {
             "city"
         );
         assert_eq!(extension("PJSIP/101"), "101");
+    }
+
+    fn kind(facts: &[EndpointFact]) -> EndpointKind {
+        classify(&facts.iter().cloned().collect()).0
+    }
+
+    #[test]
+    fn the_kind_is_by_what_is_known_and_the_strongest_fact_decides() {
+        use EndpointFact as F;
+        let text = || "x".to_owned();
+        assert_eq!(kind(&[]), EndpointKind::Unknown);
+        // A provider that also logs in here is a trunk for the registration alone.
+        assert_eq!(
+            kind(&[F::LogsInHere, F::Registers(text())]),
+            EndpointKind::Trunk
+        );
+        // A telephone of a branch, known by its address, shown on everybody's keys.
+        assert_eq!(
+            kind(&[F::Identified(text()), F::Hint(text())]),
+            EndpointKind::Telephone
+        );
+        assert_eq!(kind(&[F::LogsInHere, F::Dynamic]), EndpointKind::Telephone);
+        assert_eq!(
+            kind(&[F::LogsInHere, F::Identified(text())]),
+            EndpointKind::Trunk
+        );
+        assert_eq!(kind(&[F::LogsInThere]), EndpointKind::Trunk);
+        assert_eq!(kind(&[F::Fixed(text())]), EndpointKind::Trunk);
+        // A telephone in a network that is trusted, as a door station: nobody logs in.
+        assert_eq!(
+            kind(&[F::NoLogin, F::CalledAs(text()), F::Fixed(text())]),
+            EndpointKind::Telephone
+        );
+        assert_eq!(
+            kind(&[F::LogsInThere, F::CalledAs(text())]),
+            EndpointKind::Trunk
+        );
+        // A telephone that shows the company's number is one all the same.
+        assert_eq!(
+            kind(&[F::LogsInHere, F::Outside(text())]),
+            EndpointKind::Telephone
+        );
+        assert_eq!(kind(&[F::Outside(text())]), EndpointKind::Trunk);
+    }
+
+    #[test]
+    fn a_number_in_a_reason_shows_its_end_alone() {
+        let facts = BTreeSet::from([EndpointFact::Outside("+998901110001".to_owned())]);
+        let reason = classify(&facts).1;
+        assert!(
+            reason.contains("…0001") && !reason.contains("99890"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn gateways_are_trunks_with_their_addresses_where_they_do_not_log_in() {
+        let gateway = |address: &str, registers| SwitchGateway {
+            profile: "external".to_owned(),
+            address: address.to_owned(),
+            registers,
+        };
+        let gateways = [
+            ("city", gateway("127.0.0.1:16000", false)),
+            ("gsm", gateway("gsm.example", true)),
+            ("odd|name", gateway("10.0.0.1", true)),
+            ("sip", gateway("sip.example", false)),
+        ];
+        let named = gateways.map(|(name, it)| (name.to_owned(), it));
+        let facts = SwitchFacts {
+            gateways: Some(named.into()),
+            extensions: ["101".to_owned()].into(),
+            ..SwitchFacts::default()
+        };
+        let all = propose_switch(&facts);
+        let endpoints: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
+        let wanted = [
+            "gateway/city|address/127.0.0.1:16000",
+            "gateway/gsm",
+            "gateway/sip",
+            "user/101",
+        ];
+        assert_eq!(endpoints, wanted);
+        assert!(all[2].reason.contains("address/IP of sip.example"));
     }
 }

@@ -8,9 +8,9 @@ use crate::config::{Config, SourceConfig, secret_kind};
 use crate::daemon::open::source_of;
 use callbridge_asterisk::survey::{Account, EndpointList};
 use callbridge_model::{Code, Secret, SecretPlace};
-use callbridge_setup::proposal::ProposedEndpoint;
+use callbridge_setup::proposal::{ProposedEndpoint, propose_switch};
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
-use callbridge_setup::{local_conf, snippet, switch};
+use callbridge_setup::{local_conf, snippet};
 use callbridge_source::{StreamReading, Transport};
 
 /// The PBX as its accounts and files have shown it.
@@ -132,7 +132,7 @@ async fn try_sources(
             .survey_switch()
             .await
         {
-            shown.switch.extend(switch::propose(&facts));
+            shown.switch.extend(propose_switch(&facts));
         }
         if let Some(account) = account {
             all.extend(account::judge(config, flag, &account));

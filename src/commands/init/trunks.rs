@@ -4,8 +4,7 @@ use super::{Answers, Person, pbx};
 use crate::Failure;
 use callbridge_asterisk::survey::EndpointList;
 use callbridge_model::Code;
-use callbridge_setup::kind::EndpointKind;
-use callbridge_setup::proposal::{ProposedEndpoint, propose, trunk_name};
+use callbridge_setup::proposal::{EndpointKind, ProposedEndpoint, propose, trunk_name};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

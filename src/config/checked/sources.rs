@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// Every `--source`, in the order of the flags.
 pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<SourceConfig> {
-    let unfit = |id: &&str| !trunk::flag::is_name(id);
+    let unfit = |id: &&str| !trunk::is_name(id);
     if let Some(id) = flags.pbx_id.as_deref().filter(unfit) {
         checking.faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
     }
@@ -163,7 +163,7 @@ fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
 }
 
 fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
-    if let Some(pbx) = pbx.filter(|pbx| !trunk::flag::is_name(pbx)) {
+    if let Some(pbx) = pbx.filter(|pbx| !trunk::is_name(pbx)) {
         return Err(format!("pbx={pbx}: {}", NAMES));
     }
     let of_pbx = |source: &SourceConfig| source.pbx.as_deref() == pbx;

@@ -5,8 +5,7 @@ use crate::config::Faults;
 use crate::config::flags::{Flags, TrunkFlags};
 use crate::values;
 use callbridge_mapping::people::rule::{employee_rule, lead_rules};
-use callbridge_mapping::trunk::flag;
-use callbridge_mapping::{Rules, Trunk, Trunks};
+use callbridge_mapping::{Rules, Trunk, Trunks, trunk};
 use callbridge_model::Country;
 use callbridge_source::url::Format;
 
@@ -19,7 +18,7 @@ fn check(
     let defaults = defaults(flags, faults);
     let mut trunks = Vec::new();
     for text in values::given(&flags.trunk) {
-        match flag::parse(text, &defaults) {
+        match trunk::parse(text, &defaults) {
             Ok(trunk) if !trunk.has_channels() && messages == Messages::None => faults.add(
                 &format!("--trunk {}", trunk.name),
                 "begins with NAME=ENDPOINT, as in `city=PJSIP/city`: only messages (format=call) \
@@ -92,14 +91,14 @@ fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
 fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
     let text = |flag: &Option<String>| flag.clone().filter(|text| !text.is_empty());
     Trunk {
-        country: faults.read("--country", &text(&flags.country), flag::country),
-        strip: faults.read("--strip", &text(&flags.strip), flag::strip),
+        country: faults.read("--country", &text(&flags.country), trunk::country),
+        strip: faults.read("--strip", &text(&flags.strip), trunk::strip),
         leads: faults
             .read("--lead", &text(&flags.lead), lead_rules)
             .unwrap_or_default(),
         employees: faults.read("--employees", &text(&flags.employees), employee_rule),
         unanswered: faults
-            .read("--unanswered", &flags.unanswered, flag::yes_or_no)
+            .read("--unanswered", &flags.unanswered, trunk::yes_or_no)
             .unwrap_or(true),
         ..Trunk::default()
     }
@@ -140,7 +139,7 @@ mod tests {
     #[test]
     fn numbers_of_the_crm_are_of_the_one_country_that_the_trunks_name() {
         let of = |all: Option<&str>, texts: &[&str]| {
-            let parse = |text: &&str| flag::parse(text, &Trunk::default()).expect("a trunk");
+            let parse = |text: &&str| trunk::parse(text, &Trunk::default()).expect("a trunk");
             let trunks = Trunks::new(texts.iter().map(parse).collect()).expect("no conflict");
             let flags = TrunkFlags {
                 country: all.map(str::to_owned),

@@ -3,7 +3,7 @@
 
 use crate::config::flags::Flags;
 use crate::config::{Checking, Command, Faults, Init};
-use callbridge_mapping::trunk::flag::is_name;
+use callbridge_mapping::trunk::is_name;
 use callbridge_model::{ETC, Environment, SecretKind, SecretPlace};
 use callbridge_setup::question::SetupQuestion;
 use callbridge_source::{SourceUrl, Transport};

@@ -1,9 +1,9 @@
 //! The open calls, and what leads from an event to one of them.
 //!
 //! Whoever names channels, bridges and variables decides how long their texts are, so a call is
-//! weighed when it is written down, by the bytes that takes, after each batch. One that has grown too
-//! large is ended with the next event, and where all together are, the largest is: not the one longest
-//! silent, which may be anybody's.
+//! weighed when it is written down, by the bytes that takes, after each batch. One that has grown
+//! too large is ended with the next event, and where all together are, the largest is: not the one
+//! longest silent, which may be anybody's.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};

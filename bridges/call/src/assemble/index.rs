@@ -1,6 +1,6 @@
-//! What leads from a text to something open, and the open calls in the order of a moment of each: what
-//! is asked for is found without a look at the others. The entries of an [`Index`] are looked up and
-//! never walked: their order is by chance, so nothing that depends on it can be asked.
+//! What leads from a text to something open, and the open calls in the order of a moment of each:
+//! what is asked for is found without a look at the others. The entries of an [`Index`] are looked
+//! up and never walked: their order is by chance, so nothing that depends on it can be asked.
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;

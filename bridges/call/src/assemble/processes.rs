@@ -8,9 +8,9 @@
 //! Without another process the silence may be that of the way between: its calls are given out as
 //! far as they are known, and stay open.
 //!
-//! A process tells as well when the PBX's clock is set back while calls are open: the number that it
-//! gives to each event grows, and so does the time it says to be up, whatever its clock shows and
-//! however late and in whatever order its events arrive.
+//! A process tells as well when the PBX's clock is set back while calls are open: the number that
+//! it gives to each event grows, and so does the time it says to be up, whatever its clock shows
+//! and however late and in whatever order its events arrive.
 //!
 //! ```text
 //! number    11    12    13                 14    15

@@ -1,5 +1,5 @@
-//! One channel of an open call: the facts that a finished call can depend on, and no more; with what a
-//! PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
+//! One channel of an open call: the facts that a finished call can depend on, and no more; with
+//! what a PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
 
 use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
 use crate::call::is_did;

@@ -1,5 +1,5 @@
-//! When an open call was heard of, by the clock of its events and by our own, and the times in which
-//! nobody listened.
+//! When an open call was heard of, by the clock of its events and by our own, and the times in
+//! which nobody listened.
 
 use crate::event::EventStamp;
 use crate::units::EventTime;

@@ -1,5 +1,5 @@
-//! The channels that the records of one call name, who of them is the customer, and how many calls the
-//! records are: as for calls told by events.
+//! The channels that the records of one call name, who of them is the customer, and how many calls
+//! the records are: as for calls told by events.
 //!
 //! An answered record of two channels connects them for its billed seconds; the halves of a Local
 //! channel are always connected. A record of the other side of a dialling (`AppDial`) is a

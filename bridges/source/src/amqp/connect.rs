@@ -1,5 +1,6 @@
-//! Opens a broker's line. lapin sees no URL of ours, only what it needs, taken apart; and speaks on a
-//! line that we have opened: the same sockets and TLS as every other source, and none of lapin's own.
+//! Opens a broker's line. lapin sees no URL of ours, only what it needs, taken apart; and speaks on
+//! a line that we have opened: the same sockets and TLS as every other source, and none of lapin's
+//! own.
 
 use super::bodies::{Bodies, BodyLimits, LimitedLine};
 use super::words;
