@@ -10,22 +10,20 @@
 //! | `masquerade` | which telephone was behind a unique id when (AMI 1.x)? |
 //! | `unnamed` | which bridge was it that nobody named? |
 //! | `split` | which channels really belong together? |
-//! | `customers` | who is the customer, and how many calls are these? |
+//! | `plan` | who is the customer, how many calls are these, and who heard whom when? |
 //! | `doubt` | may something of it have been missed? |
-//! | `talk` | when was the customer connected, and with whom? |
 //! | `number` | which number is the customer's? |
 //! | `finish` | the values of the finished call |
 //! | `unobservable` | may the PBX leave out how it went? |
 //! | `timeline` | what happened, to be kept and drawn |
 
-mod customers;
 mod doubt;
 mod finish;
 mod linked;
 mod masquerade;
 mod number;
+mod plan;
 mod split;
-mod talk;
 mod timeline;
 mod unnamed;
 mod unobservable;
@@ -38,8 +36,8 @@ use crate::settings::Settings;
 use crate::units::UniqueId;
 use view::{SourceDetail, View};
 
-pub(crate) use customers::{apart, by_customer};
 pub(crate) use number::{in_dial_data, is_number};
+pub(crate) use plan::{apart, by_customer};
 pub(crate) use split::Sets;
 
 /// Times of arrival say nothing of when events happened that lay in a file.
@@ -141,9 +139,9 @@ pub(crate) fn resolve(
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
         // The channel of its linkedid may be outside and still there, or come yet: the id will be
         // that one's own.
-        let borrowed = call.parts.past && !customers::is_rooted(&legs);
+        let borrowed = call.parts.past && !plan::is_rooted(&legs);
         let given = (call.parts.relieved || borrowed).then_some(&call.parts.given);
-        let plans = customers::plans(&legs, given);
+        let plans = plan::plans(&legs, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
             let unobservable = || unobservable::unobservable(&legs, plan, source);

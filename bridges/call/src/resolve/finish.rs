@@ -1,8 +1,8 @@
 //! Puts the values of a finished call together, each with the event that decided it.
 
-use super::customers::Plan;
+use super::plan::{self, Plan};
 use super::view::View;
-use super::{number, talk, timeline};
+use super::{number, timeline};
 use crate::call::{Direction, FinishedCall, Grounds, RawNumber, Variable};
 use crate::facts::fact::FactKind;
 use crate::facts::leg::SeenVariable;
@@ -287,7 +287,7 @@ fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
     if let [only] = plan.customers.as_slice() {
         return *only;
     }
-    let talked = |i: usize| talk::talk(legs, &[i]).total;
+    let talked = |i: usize| plan::talk(legs, &[i]).total;
     let longest = plan
         .customers
         .iter()

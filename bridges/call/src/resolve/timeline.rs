@@ -1,6 +1,6 @@
 //! The timeline of a finished call, from the same views as its values.
 
-use super::customers::Plan;
+use super::plan::Plan;
 use super::view::View;
 use crate::event::ChannelState;
 use crate::facts::fact::{FactKind, Note};

@@ -7,7 +7,7 @@
 //! | when whoever transfers left | CEL before 12, of a transfer by feature code while it rings |
 //! | who moved into which bridge | CEL before 12 without a peer |
 
-use super::customers::Plan;
+use super::plan::Plan;
 use super::view::{BridgeStay, View};
 use crate::call::Direction;
 use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};

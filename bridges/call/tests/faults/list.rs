@@ -20,13 +20,13 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "a Local channel joins nobody",
-        file: "resolve/talk.rs",
+        file: "resolve/plan.rs",
         old: "sets.join(a, b);",
         new: "sets.join(a, a.min(b));",
     },
     Fault {
         name: "a recorder or announcer is somebody to talk with",
-        file: "resolve/talk.rs",
+        file: "resolve/plan.rs",
         old: "legs[leg].party.is_real()\n            && !customers.contains(&leg)",
         new: "!customers.contains(&leg)",
     },
@@ -56,13 +56,13 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "two customers called on one line are one call",
-        file: "resolve/customers.rs",
+        file: "resolve/plan.rs",
         old: "if groups.len() < 2 && ",
         new: "if groups.len() < 200 && ",
     },
     Fault {
         name: "the second customer of a conference is lost",
-        file: "resolve/customers.rs",
+        file: "resolve/plan.rs",
         old: "came.into_iter().map(",
         new: "came.into_iter().take(1).map(",
     },

@@ -10,8 +10,7 @@
 //! |---|---|
 //! | [`outcomes`] | what became of calls, told to others who read the stream |
 //! | [`webhook`] | an event of the CRM, told to the other machines of a `--standby` |
-//! | [`field`] | the fields, and the values that each may have |
-//! | `value` | one field's value: its type and its limits |
+//! | [`field`] | the fields, and the values that each may have: types and limits |
 //! | [`read`](mod@read) | a message to a call |
 //! | [`write`](mod@write) | a call to its message |
 //!
@@ -21,7 +20,6 @@
 pub mod field;
 pub mod outcomes;
 pub mod read;
-mod value;
 pub mod webhook;
 pub mod write;
 

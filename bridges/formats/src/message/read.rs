@@ -1,7 +1,7 @@
 //! A message to a call.
 
-use super::field::MessageField;
-use super::{MessageKind, VERSION, newer_words, value};
+use super::field::{self, MessageField};
+use super::{MessageKind, VERSION, newer_words};
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, RawNumber, ReportedCall,
     WrongCall,
@@ -54,8 +54,8 @@ fn broken_words(broken: &Broken) -> String {
                                 \"answered\":…}"
             .to_owned(),
         Broken::NotJson => "the message is not JSON; it may be one JSON object in UTF-8".to_owned(),
-        Broken::At(field) => value::words(*field, "what follows it is not JSON"),
-        Broken::Twice(field) => value::words(*field, "it is in the message twice"),
+        Broken::At(field) => field::words(*field, "what follows it is not JSON"),
+        Broken::Twice(field) => field::words(*field, "it is in the message twice"),
     }
 }
 
@@ -75,14 +75,14 @@ impl MessageReading<'_> {
             self.fields.get(&field).and_then(|it| one(it).ok())
         };
         WrongCall {
-            pbx: named(MessageField::Pbx, value::pbx),
-            id: named(MessageField::Id, value::id),
+            pbx: named(MessageField::Pbx, field::pbx),
+            id: named(MessageField::Id, field::id),
             words: self.faults.join(". "),
         }
     }
 
     fn wrong(&mut self, field: MessageField, what: &str) {
-        self.faults.push(value::words(field, what));
+        self.faults.push(field::words(field, what));
     }
 
     fn version(&mut self) {
@@ -113,24 +113,24 @@ impl MessageReading<'_> {
     }
 
     fn call(&mut self) -> Option<ReportedCall> {
-        let pbx = self.must(MessageField::Pbx, value::pbx);
-        let id = self.must(MessageField::Id, value::id);
-        let direction = self.must(MessageField::Direction, value::direction);
-        let started = self.must(MessageField::StartedAt, value::moment);
+        let pbx = self.must(MessageField::Pbx, field::pbx);
+        let id = self.must(MessageField::Id, field::id);
+        let direction = self.must(MessageField::Direction, field::direction);
+        let started = self.must(MessageField::StartedAt, field::moment);
         let lengths = self.lengths();
         let given = GivenIds {
-            lead: self.may(MessageField::LeadId, value::number),
-            employee: self.may(MessageField::EmployeeId, value::number),
+            lead: self.may(MessageField::LeadId, field::number),
+            employee: self.may(MessageField::EmployeeId, field::number),
         };
         let number = self.number(direction, given.lead.is_some());
-        let trunk = self.may(MessageField::Trunk, value::trunk);
-        let did = self.may(MessageField::Did, value::did);
-        let employee = self.may(MessageField::Extension, value::extension);
-        let in_order = self.may(MessageField::Extensions, value::extensions);
-        let variables = self.may(MessageField::Variables, value::variables);
-        let userfields = self.may(MessageField::UserFields, value::user_fields);
-        let incomplete = self.may(MessageField::Incomplete, value::answer);
-        let estimate = self.may(MessageField::Estimate, value::answer);
+        let trunk = self.may(MessageField::Trunk, field::trunk);
+        let did = self.may(MessageField::Did, field::did);
+        let employee = self.may(MessageField::Extension, field::extension);
+        let in_order = self.may(MessageField::Extensions, field::extensions);
+        let variables = self.may(MessageField::Variables, field::variables);
+        let userfields = self.may(MessageField::UserFields, field::user_fields);
+        let incomplete = self.may(MessageField::Incomplete, field::answer);
+        let estimate = self.may(MessageField::Estimate, field::answer);
         let (answered, lasted, talk) = lengths?;
         let (started, linkedid): (EventTime, Linkedid) = (started?, Linkedid::new(id?)?);
         let incomplete = incomplete.unwrap_or_default();
@@ -169,11 +169,11 @@ impl MessageReading<'_> {
     /// they contradict each other. More talk than call is for whoever judges it, who knows what
     /// rounding may do.
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
-        let whole = self.must(MessageField::DurationSec, value::seconds);
-        let answered = self.must(MessageField::Answered, value::answer);
+        let whole = self.must(MessageField::DurationSec, field::seconds);
+        let answered = self.must(MessageField::Answered, field::answer);
         let reported = self.fields.get(&MessageField::TalkSec);
         let reported = reported.is_some_and(|it| !it.is_null());
-        let talk = self.may(MessageField::TalkSec, value::seconds);
+        let talk = self.may(MessageField::TalkSec, field::seconds);
         let (whole, answered) = (whole?, answered?);
         let wrong = match (answered, talk) {
             (_, None) if reported => return None,
@@ -195,7 +195,7 @@ impl MessageReading<'_> {
             self.wrong(MessageField::Phone, "it is missing, and no leadId is given");
             return None;
         }
-        let text = self.may(MessageField::Phone, value::phone)?;
+        let text = self.may(MessageField::Phone, field::phone)?;
         // As in a dial string, no dial prefix stands before a number that is valid as it is.
         Some(RawNumber::new(text, true))
     }

@@ -1,7 +1,6 @@
 //! A call to its message.
 
-use crate::message::field::MessageField;
-use crate::message::value;
+use super::field::{self, MessageField};
 use callbridge_call::{EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -44,7 +43,7 @@ fn value_of(
         MessageField::Phone => {
             let raw = call.number.as_ref().map(|number| number.text.as_str());
             // What is no number stays behind: it names nobody, and would be refused.
-            let raw = raw.filter(|text| value::phone(&json!(text)).is_ok());
+            let raw = raw.filter(|text| field::phone(&json!(text)).is_ok());
             json!(settled.phone.or(raw))
         }
         MessageField::Did => json!(call.did.as_ref()?),
@@ -55,11 +54,11 @@ fn value_of(
         MessageField::TalkSec => json!(0),
         MessageField::Extension => {
             let own = call.employee.as_ref().map(|it| json!(it.as_str()));
-            json!(own.filter(|it| value::extension(it).is_ok()))
+            json!(own.filter(|it| field::extension(it).is_ok()))
         }
         MessageField::Extensions => {
             let all = call.employees_in_order.iter();
-            readable(all.map(|it| json!(it.as_str())), value::extensions)
+            readable(all.map(|it| json!(it.as_str())), field::extensions)
         }
         MessageField::LeadId => json!(settled.lead.or(given.lead)),
         MessageField::EmployeeId => json!(settled.employee.or(given.employee)),
@@ -67,7 +66,7 @@ fn value_of(
         MessageField::UserFields if call.userfields.is_empty() => return None,
         MessageField::UserFields => {
             let all = call.userfields.iter();
-            readable(all.map(|it| json!(it)), value::user_fields)
+            readable(all.map(|it| json!(it)), field::user_fields)
         }
         MessageField::Incomplete => json!(call.incomplete.is_some()),
         MessageField::Estimate => json!(call.estimate),
@@ -95,9 +94,9 @@ fn variables(call: &FinishedCall) -> Value {
             [one] => json!(one),
             several => json!(several),
         };
-        let full = kept.len() == value::VARIABLES_MAX;
+        let full = kept.len() == field::VARIABLES_MAX;
         let alone = json!({ &variable.name: &value });
-        if !full && value::variables(&alone).is_ok() {
+        if !full && field::variables(&alone).is_ok() {
             kept.insert(variable.name.clone(), value);
         }
     }
