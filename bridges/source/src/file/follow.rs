@@ -2,13 +2,14 @@
 //! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
 
 use super::opened::{Opened, ReadOutcome, is_same};
+use super::opening;
 use crate::FilePosition;
 use crate::url::{Format, From};
 use bytes::Bytes;
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// A result of one poll of a file or folder.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,8 +42,6 @@ pub(crate) struct Follower {
     /// The current file has another name by now: it is read to its end, and left.
     leaving: bool,
     lingered: u32,
-    /// Files to be read whole before the one at `path`.
-    before: VecDeque<PathBuf>,
     /// The next file at `path` is read from its start, for it came after we did.
     from_start: bool,
 }
@@ -64,7 +63,6 @@ impl Follower {
             current: None,
             leaving: false,
             lingered: 0,
-            before: VecDeque::new(),
             from_start: false,
         }
     }
@@ -113,11 +111,6 @@ impl Follower {
 
     /// Opens what is to be read next; `false` when there is nothing.
     fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
-        if let Some(path) = self.before.pop_front() {
-            self.current = Some(Opened::at(&path, &self.path, self.format, 0)?);
-            self.leaving = true;
-            return Ok(true);
-        }
         if let Some(position) = self.resume.take() {
             return match self.find(&position) {
                 Ok(()) => {
@@ -194,11 +187,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Goes on in a file that was rotated away, then in those rotated after it.
+    /// Goes on in a file that was rotated away.
     fn leave_by(&mut self, path: &Path, offset: u64) -> io::Result<()> {
-        let opened = Opened::at(path, &self.path, self.format, offset)?;
-        self.before = self.later_than(&opened)?;
-        self.current = Some(opened);
+        self.current = Some(Opened::at(path, &self.path, self.format, offset)?);
         self.leaving = true;
         self.lingered = 0;
         Ok(())
@@ -231,14 +222,21 @@ impl Follower {
             return Ok(());
         }
         sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
-        if !self.leaving {
-            self.before = match self.current.take() {
-                Some(current) => self.later_than(&current)?,
-                None => VecDeque::new(),
-            };
-        }
+        let (changed, inode) = (current.file.metadata()?.modified()?, current.inode);
+        // Asked anew after each: those that were there before have other names after a rotation.
+        let later = self.later_than(changed, inode)?;
         self.current = None;
         self.from_start = true;
+        for path in later {
+            match self.leave_by(&path, 0) {
+                Ok(()) => break,
+                Err(error) => {
+                    let why = opening::words(&error);
+                    let words = format!("{}: {why}; what it holds is missing", path.display());
+                    sights.push(Sight::Gap(words));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -280,16 +278,15 @@ impl Follower {
         Ok(copy.map(|(_, path)| path))
     }
 
-    /// Siblings that were last written after `opened` was, the oldest first.
-    fn later_than(&self, opened: &Opened) -> io::Result<VecDeque<PathBuf>> {
-        let changed = opened.file.metadata()?.modified()?;
+    /// Siblings that were last written after this moment, the oldest first.
+    fn later_than(&self, changed: SystemTime, inode: u64) -> io::Result<Vec<PathBuf>> {
         let mut later = Vec::new();
         for path in self.siblings()? {
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
             let at = metadata.modified()?;
-            if at > changed && metadata.ino() != opened.inode {
+            if at > changed && metadata.is_file() && metadata.ino() != inode {
                 later.push((at, path));
             }
         }

@@ -222,6 +222,32 @@ fn a_restart_after_rotations_reads_the_old_files_first() {
     assert!(desk.gaps.is_empty());
 }
 
+#[test]
+fn a_rotation_while_old_files_are_read_skips_none_of_them() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    desk.read();
+    desk.write(&lines(50..51));
+    fs::rename(desk.path(), desk.beside("cel.csv.2")).expect("renamed");
+    append(&desk.beside("cel.csv.1"), &lines(51..53));
+    desk.write(&lines(53..54));
+    later(&desk.beside("cel.csv.2"), 1);
+    later(&desk.beside("cel.csv.1"), 2);
+    later(&desk.path(), 3);
+    desk.restart(From::End);
+    let first = desk.follower.poll();
+    assert!(matches!(&first[..], [Sight::Open, Sight::Frames(frames)] if frames.len() == 1));
+    // Each has another name now, and a folder that is called like one of them is none.
+    for (from, to) in [("cel.csv.2", "cel.csv.3"), ("cel.csv.1", "cel.csv.2")] {
+        fs::rename(desk.beside(from), desk.beside(to)).expect("renamed");
+    }
+    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    fs::create_dir(desk.beside("cel.csv.0")).expect("made");
+    desk.write(&lines(54..55));
+    assert_eq!(desk.read(), named(51..55));
+    assert!(desk.gaps.is_empty() && desk.troubles.is_empty());
+}
+
 /// Sets the time of the last change, so that the order does not hang on the clock's fineness.
 fn later(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
