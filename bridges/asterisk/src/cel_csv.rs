@@ -201,7 +201,9 @@ impl Columns {
         let text = |column| self.text(record, column);
         is_event(text(Field::Event))
             && (text(Field::Channel).contains('/') || text(Field::Channel).is_empty())
-            && IDS.into_iter().all(|id| is_id(text(id)))
+            && IDS
+                .into_iter()
+                .all(|id| UniqueId::epoch_in(text(id)).is_some())
     }
 
     /// Returns `true` when the record has as many columns, and all of that but for the form of its
@@ -244,8 +246,4 @@ fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>>
 fn is_event(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'0'..=b'9');
     text.starts_with(|first: char| first.is_ascii_uppercase()) && text.bytes().all(is_name)
-}
-
-fn is_id(text: &str) -> bool {
-    UniqueId::epoch_in(text).is_some()
 }

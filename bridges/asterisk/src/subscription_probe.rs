@@ -150,7 +150,8 @@ impl SubscriptionProbe {
     }
 
     fn examine(&mut self, frame: &[u8]) -> FrameFinding {
-        let settled = self.echo == Echo::Settled || self.proved && !self.is_asked();
+        let asked = matches!(self.echo, Echo::Asked(_));
+        let settled = self.echo == Echo::Settled || self.proved && !asked;
         if self.proved && self.first.is_none() && self.own.is_none() && settled {
             return FrameFinding::default();
         }
@@ -179,10 +180,6 @@ impl SubscriptionProbe {
             finding.missing = self.on_answer(first, &pairs);
         }
         finding
-    }
-
-    fn is_asked(&self) -> bool {
-        matches!(self.echo, Echo::Asked(_))
     }
 
     /// Takes in the event of our own and the answer to its action; returns `false` for any other

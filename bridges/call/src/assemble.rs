@@ -158,7 +158,7 @@ impl Assembler {
         self.is_alive(event.channel.process, at, arrived);
         let what = What::Happened(told_at);
         self.is_counted(event.channel.process, event.channel.stamp, what);
-        self.listening.is_whole(arrived);
+        self.listening.whole = self.listening.whole.max(Some(arrived));
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
         }

@@ -98,7 +98,8 @@ pub(crate) fn resolve(
         caught_up,
         ..
     } = settings;
-    let links = linked::reports_links(call.legs.values());
+    // Who tells what each channel is beside its name tells of links.
+    let links = call.legs.values().any(|leg| leg.traits.is_some());
     let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
     let legs: Vec<&Leg> = match &by_occupant {
         Some(by_occupant) => by_occupant.legs.iter().collect(),

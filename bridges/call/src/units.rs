@@ -182,6 +182,13 @@ impl fmt::Display for Extension {
     }
 }
 
+/// Fit for a name of a trunk or a PBX: it goes into the uuid of calls, into tables and metrics.
+pub fn is_name(text: &str) -> bool {
+    const CHARACTERS_MAX: usize = 64;
+    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.chars().count() <= CHARACTERS_MAX && text.chars().all(good)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

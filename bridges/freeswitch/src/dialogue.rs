@@ -324,7 +324,7 @@ impl Dialogue {
             self.sessions.unlisted();
             return FrameMeaning::Nothing;
         };
-        let first = !self.sessions.is_known();
+        let first = !self.sessions.known;
         let difference = self.sessions.listed(&ids);
         if !first && difference == Default::default() {
             return FrameMeaning::Nothing;

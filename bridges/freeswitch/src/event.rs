@@ -342,7 +342,9 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         micros(fields.get(Header::Answered)),
         micros(fields.get(Header::Bridged)),
     );
-    let (true, (Some(answered), Some(bridged))) = (is_complete(rule), times) else {
+    // These have all variables of the channel, and the times of all that happened.
+    let complete = matches!(rule, EventRule::Hangup | EventRule::Dump);
+    let (true, (Some(answered), Some(bridged))) = (complete, times) else {
         return false;
     };
     let partner = fields.get(Header::BridgeUuid);
@@ -354,12 +356,6 @@ fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
         && (made.is_empty() || made.starts_with(partner))
         && fields.get(Header::Transfers).is_empty()
         && HARMLESS.contains(&fields.get(Header::RunsNow))
-}
-
-/// Returns `true` for events with all variables of the channel, and with the times of all that
-/// happened.
-fn is_complete(rule: EventRule) -> bool {
-    matches!(rule, EventRule::Hangup | EventRule::Dump)
 }
 
 /// Returns the address of the other end of the line, with its port where that is known.

@@ -29,7 +29,7 @@ pub(crate) struct LiveSessions {
     gone: HashSet<Vec<u8>>,
     asked: bool,
     /// The list of the beginning came: until then nothing is known of older channels.
-    known: bool,
+    pub(crate) known: bool,
     strikes: u8,
 }
 
@@ -85,11 +85,6 @@ impl LiveSessions {
         }
         (self.asked, self.known) = (false, true);
         difference
-    }
-
-    /// Returns `true` once a list came, while it can be compared.
-    pub(crate) fn is_known(&self) -> bool {
-        self.known
     }
 
     /// No list can be had.

@@ -3,6 +3,7 @@
 
 use crate::people::rule::{EmployeeRule, LeadRule, employee_rule, lead_rules};
 use callbridge_call::trunk::Conflict;
+pub use callbridge_call::units::is_name;
 use callbridge_call::{Endpoints, FinishedCall, TrunkEndpoint};
 use callbridge_model::Country;
 use std::collections::BTreeSet;
@@ -185,9 +186,6 @@ impl Trunk {
 /// The keys of a trunk, for messages.
 const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
 
-/// Names are shown in tables and metrics.
-const NAME_CHARACTERS_MAX: usize = 64;
-
 /// Reads one `--trunk`; all its faults in words otherwise. What it leaves out is as `defaults` has
 /// it: the flags `--country --strip --lead --employees --unanswered`.
 pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
@@ -203,10 +201,9 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
         faults.push(format!(
             "`{name}` is not a name: letters, digits, `-`, `_` and `.`, at most 64"
         ));
-    } else if let Err(fault) = endpoint_form(endpoint).or_else(|fault| match of_messages {
-        true => Ok(()),
-        false => Err(fault),
-    }) {
+    } else if let Err(fault) = endpoint.split('|').try_for_each(endpoint_form)
+        && !of_messages
+    {
         faults.push(fault);
     }
     let mut trunk = Trunk {
@@ -274,13 +271,8 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Each of the endpoints, with `|` between them.
-fn endpoint_form(endpoints: &str) -> Result<(), String> {
-    endpoints.split('|').try_for_each(one_endpoint)
-}
-
-/// An endpoint as channels are named, technology, slash, the rest; or `gateway/NAME` and the like.
-fn one_endpoint(endpoint: &str) -> Result<(), String> {
+/// One endpoint as channels are named, technology, slash, the rest; or `gateway/NAME` and the like.
+fn endpoint_form(endpoint: &str) -> Result<(), String> {
     let good = endpoint.split_once('/').is_some_and(|(technology, rest)| {
         !technology.is_empty() && !rest.is_empty() && !endpoint.contains(char::is_whitespace)
     });
@@ -293,12 +285,6 @@ fn one_endpoint(endpoint: &str) -> Result<(), String> {
          context/NAME, address/IP[:PORT] or the beginning of a channel's name, as sofia/external; \
          several stand with | between them"
     ))
-}
-
-/// Fit for a name of a trunk or a PBX: it goes into the uuid of calls and into metrics.
-pub fn is_name(text: &str) -> bool {
-    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
 }
 
 /// Reads a country of ISO 3166 in two letters: `UZ`.

@@ -36,20 +36,13 @@ pub(super) struct WrongClock {
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     /// Moment at which the stream was last known to be whole: its last event, or the end of a gap.
-    whole: Option<EventTime>,
+    pub(super) whole: Option<EventTime>,
     /// Set while no events are received.
     lost: bool,
     /// Moment at which reception began anew, last.
     pub(super) back: Option<EventTime>,
     /// Channels that the PBX listed as live since its last list ended.
     pub(super) listed: BTreeSet<UniqueId>,
-}
-
-impl Listening {
-    /// An event arrived: the stream is whole up to here.
-    pub(super) fn is_whole(&mut self, arrived: EventTime) {
-        self.whole = self.whole.max(Some(arrived));
-    }
 }
 
 impl OpenCall {

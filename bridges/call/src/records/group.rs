@@ -90,11 +90,6 @@ impl Group {
             || names.any(|name| endpoints.of(name).is_some())
     }
 
-    /// One of these has an id of the record.
-    fn shares_id(&self, record: &Record) -> bool {
-        self.records.iter().any(|known| same_id(known, record))
-    }
-
     fn absorb(&mut self, other: Self) {
         self.arrived = self.arrived.max(other.arrived);
         self.dropped += other.dropped;
@@ -103,22 +98,15 @@ impl Group {
             self.add(record, arrived);
         }
     }
+}
 
-    /// Returns `true` when the record's channel was in a room while one of these was.
-    fn shares_room(&self, record: &Record) -> bool {
-        let own = record.rooms();
-        let theirs = self.records.iter().flat_map(Record::rooms);
-        theirs.into_iter().any(|(room, from, to)| {
-            let mut own = own.iter();
-            own.any(|it| it.0 == room && it.1 < to && from < it.2)
-        })
-    }
-
-    /// Returns `true` when this record, which names a channel that one of these names, means the
-    /// same one.
-    fn shares_channel(&self, record: &Record) -> bool {
-        self.records.iter().any(|known| same_channel(known, record))
-    }
+/// The channels of two records were in a room at the same time.
+fn same_room(a: &Record, b: &Record) -> bool {
+    let own = b.rooms();
+    a.rooms().into_iter().any(|(room, from, to)| {
+        let mut own = own.iter();
+        own.any(|it| it.0 == room && it.1 < to && from < it.2)
+    })
 }
 
 /// Two records have an id in common. Of two channels, long after each other, it is one that was
@@ -244,17 +232,18 @@ impl Groups {
     }
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
-        let those = |near: &dyn Fn(&Group) -> bool, keys: &mut dyn Iterator<Item = u64>| {
-            let near = |key: &u64| self.groups.get(key).is_some_and(near);
+        let those = |same: fn(&Record, &Record) -> bool, keys: &mut dyn Iterator<Item = u64>| {
+            let known = |key: &u64| self.groups.get(key).into_iter().flat_map(|it| &it.records);
+            let near = |key: &u64| known(key).any(|known| same(known, record));
             keys.filter(near).collect::<Vec<_>>()
         };
         let ids = &mut record.ids().flat_map(|id| self.ids.get(id));
-        let mut keys = BTreeSet::from_iter(those(&|group| group.shares_id(record), ids));
+        let mut keys = BTreeSet::from_iter(those(same_id, ids));
         let names = &mut record.names().flat_map(|name| self.names.get(name));
-        keys.extend(those(&|group| group.shares_channel(record), names));
+        keys.extend(those(same_channel, names));
         let rooms = record.rooms();
         let rooms = &mut rooms.iter().flat_map(|(room, ..)| self.names.get(room));
-        keys.extend(those(&|group| group.shares_room(record), rooms));
+        keys.extend(those(same_room, rooms));
         keys
     }
 

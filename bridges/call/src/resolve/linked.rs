@@ -39,11 +39,6 @@ impl Link {
     }
 }
 
-/// The PBX tells of links, and of what each channel is beside its name.
-pub(super) fn reports_links<'a>(mut legs: impl Iterator<Item = &'a Leg>) -> bool {
-    legs.any(|leg| leg.traits.is_some())
-}
-
 /// The channels with their links as bridges of two; `None` where none was linked.
 pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let links = links(legs);

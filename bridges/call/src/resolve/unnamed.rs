@@ -33,10 +33,6 @@ impl BridgeMove<'_> {
     fn is_of_both(&self) -> bool {
         self.peers == [WHO_ANSWERED]
     }
-
-    fn names_peers(&self) -> bool {
-        !self.peers.is_empty() && !self.is_of_both()
-    }
 }
 
 /// A bridge, and who is in it.
@@ -122,9 +118,10 @@ struct Meeting<'l, 'a> {
 
 impl<'l, 'a> Meeting<'l, 'a> {
     fn of(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
+        let names_peers = |step: &BridgeMove<'_>| !step.peers.is_empty() && !step.is_of_both();
         Self {
             legs,
-            has_peers: steps.iter().any(BridgeMove::names_peers),
+            has_peers: steps.iter().any(names_peers),
             groups: Vec::new(),
             sits: vec![None; legs.len()],
             left: vec![None; legs.len()],

@@ -2,6 +2,7 @@
 //! one holds nothing of a customer's: its type or its length, a number or a word alone.
 
 use callbridge_call::call::is_did;
+use callbridge_call::units::is_name;
 use callbridge_call::{Direction, EventTime, Variable};
 use serde_json::Value;
 use std::time::Duration;
@@ -117,8 +118,6 @@ impl MessageField {
 
 /// Bytes of a call's id, as of every id that calls are known by.
 const ID_BYTES_MAX: usize = 256;
-/// Characters of the name of a PBX or a trunk.
-const NAME_CHARACTERS_MAX: usize = 64;
 /// Bytes of an extension, as of a channel's name in Asterisk.
 const EXTENSION_BYTES_MAX: usize = 80;
 const EXTENSIONS_MAX: usize = 256;
@@ -175,12 +174,6 @@ fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
         return Err("it begins or ends with white space".to_owned());
     }
     Ok(text)
-}
-
-/// Returns `true` for a name that the flags take for a PBX or a trunk.
-fn is_name(text: &str) -> bool {
-    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
 }
 
 pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {

@@ -251,7 +251,8 @@ fn who(
             trunk.name
         ),
     });
-    let left_to_others = words::leaves_lead_to_others(trunk, rules);
+    // Whoever the call is forwarded to finds its lead: no rule here does.
+    let left_to_others = rules.forwards && trunk.leads.is_empty();
     Who {
         lead_id,
         lead_from,

@@ -75,11 +75,6 @@ pub(super) fn without_lead(
     format!("{wrong}; it may be like +998901110001, or a leadId is given with it. {why}")
 }
 
-/// Whoever the call is forwarded to finds its lead: no rule here does.
-pub(super) fn leaves_lead_to_others(trunk: &Trunk, rules: &Rules) -> bool {
-    rules.forwards && trunk.leads.is_empty()
-}
-
 /// A message that names a trunk which is none.
 pub(super) fn unknown_trunk(call: &FinishedCall, record: &CallRecord) -> Option<String> {
     call.given?;
