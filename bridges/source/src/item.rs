@@ -155,6 +155,11 @@ pub struct FilePosition {
     /// Bytes from the file's start to the end of the last frame; of a folder the time, in
     /// microseconds, of the newest file that was given.
     pub offset: u64,
+    /// The time at which the file had been written to when it was looked at last: should it be
+    /// gone, what was rotated after it is known by that. 0 of a folder, and where an earlier
+    /// version read the file.
+    #[serde(default)]
+    pub written: EventTime,
 }
 
 #[cfg(test)]

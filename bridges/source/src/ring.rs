@@ -147,9 +147,9 @@ impl Ring {
     }
 
     /// Tells what happened to a line, if a place is free.
-    pub(crate) fn try_report(&self, source: SourceId, item: Item) -> Result<(), Item> {
+    pub(crate) fn try_report(&self, source: SourceId, item: Item) -> Result<(), Box<Item>> {
         let sent = self.sender.try_send(Entry::state(source, item));
-        sent.map_err(|refused| refused.into_inner().item)
+        sent.map_err(|refused| Box::new(refused.into_inner().item))
     }
 
     /// Tells what happened to a line.

@@ -11,8 +11,8 @@
 
 use super::follow::Sight;
 use super::opening;
-use crate::FilePosition;
 use crate::url::From;
+use crate::{EventTime, FilePosition};
 use bytes::Bytes;
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -362,6 +362,7 @@ impl RecordFolder {
             head_len: 0,
             head_hash: 0,
             offset: self.newest_micros,
+            written: EventTime::default(),
         }
     }
 }

@@ -1,15 +1,14 @@
 //! Follows a file through everything that is done to one: written on, renamed, truncated, copied
 //! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
 
-use super::opened::{Opened, ReadOutcome, is_same};
+use super::opened::{Opened, ReadOutcome, is_same, written};
 use super::opening;
-use crate::FilePosition;
 use crate::url::{Format, From};
+use crate::{EventTime, FilePosition};
 use bytes::Bytes;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// A result of one poll of a file or folder.
 #[derive(Debug, PartialEq, Eq)]
@@ -112,25 +111,33 @@ impl Follower {
     /// Opens what is to be read next; `false` when there is nothing.
     fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
         if let Some(position) = self.resume.take() {
-            return match self.find(&position) {
-                Ok(()) => {
-                    if self.current.is_none() {
-                        let words = format!(
-                            "another file is there now, and the one read up to byte {} is gone; \
-                             what it held after that is missing",
-                            position.offset
-                        );
-                        sights.push(Sight::Gap(self.named(&words)));
-                        return self.open(sights);
-                    }
-                    sights.push(Sight::Open);
-                    Ok(true)
-                }
+            let found = self.find(&position);
+            let gone = self.current.is_none() && position.written != EventTime::default();
+            let later = found.and_then(|()| match gone {
+                true => self.later_than(position.written, None),
+                false => Ok(Vec::new()),
+            });
+            let later = match later {
+                Ok(later) => later,
                 Err(error) => {
                     self.resume = Some(position);
-                    Err(error)
+                    return Err(error);
                 }
             };
+            if self.current.is_none() {
+                let words = format!(
+                    "another file is there now, and the one read up to byte {} is gone; what it \
+                     held after that is missing",
+                    position.offset
+                );
+                sights.push(Sight::Gap(self.named(&words)));
+                self.leave_by_first(later, sights);
+            }
+            if self.current.is_none() {
+                return self.open(sights);
+            }
+            sights.push(Sight::Open);
+            return Ok(true);
         }
         let opened = match (&self.from, self.from_start) {
             (From::End, false) => Opened::at_end(&self.path, self.format),
@@ -222,22 +229,25 @@ impl Follower {
             return Ok(());
         }
         sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
-        let (changed, inode) = (current.file.metadata()?.modified()?, current.inode);
+        let (at, inode) = (written(&current.file.metadata()?), current.inode);
         // Asked anew after each: those that were there before have other names after a rotation.
-        let later = self.later_than(changed, inode)?;
+        let later = self.later_than(at, Some(inode))?;
         self.current = None;
         self.from_start = true;
-        for path in later {
-            match self.leave_by(&path, 0) {
-                Ok(()) => break,
-                Err(error) => {
-                    let why = opening::words(&error);
-                    let words = format!("{}: {why}; what it holds is missing", path.display());
-                    sights.push(Sight::Gap(words));
-                }
-            }
-        }
+        self.leave_by_first(later, sights);
         Ok(())
+    }
+
+    /// Goes on in the first of these that can be read, whole, if there is one.
+    fn leave_by_first(&mut self, files: Vec<PathBuf>, sights: &mut Vec<Sight>) {
+        for path in files {
+            let Err(error) = self.leave_by(&path, 0) else {
+                return;
+            };
+            let why = opening::words(&error);
+            let words = format!("{}: {why}; what it holds is missing", path.display());
+            sights.push(Sight::Gap(words));
+        }
     }
 
     /// The file at `path` was truncated. What it held and we had not read is in a copy, if
@@ -279,14 +289,14 @@ impl Follower {
     }
 
     /// Siblings that were last written after this moment, the oldest first.
-    fn later_than(&self, changed: SystemTime, inode: u64) -> io::Result<Vec<PathBuf>> {
+    fn later_than(&self, moment: EventTime, own: Option<u64>) -> io::Result<Vec<PathBuf>> {
         let mut later = Vec::new();
         for path in self.siblings()? {
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
-            let at = metadata.modified()?;
-            if at > changed && metadata.is_file() && metadata.ino() != inode {
+            let at = written(&metadata);
+            if at > moment && metadata.is_file() && Some(metadata.ino()) != own {
                 later.push((at, path));
             }
         }

@@ -2,9 +2,9 @@
 //! it was.
 
 use super::opening;
-use crate::FilePosition;
 use crate::item::hash;
 use crate::url::Format;
+use crate::{EventTime, FilePosition};
 use bytes::Bytes;
 use callbridge_formats::{Frame, Framer, Framing};
 use smol_str::SmolStr;
@@ -12,6 +12,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes at a file's start by which it is recognised.
 const HEAD_BYTES_MAX: usize = 1_024;
@@ -56,6 +57,12 @@ fn kept(frame: Frame<'_>) -> Bytes {
     }
 }
 
+/// Returns the time at which a file was written to last.
+pub(super) fn written(about: &Metadata) -> EventTime {
+    let nanos = u64::try_from(about.mtime_nsec()).unwrap_or(0);
+    EventTime::from_seconds(about.mtime()).plus(Duration::from_nanos(nanos))
+}
+
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) file: File,
@@ -68,6 +75,7 @@ pub(super) struct Opened {
     /// Bytes read from the file's start.
     read: u64,
     framer: Framer,
+    written: EventTime,
     /// Length and time of change when it was last looked at.
     seen: Option<(u64, i64, i64)>,
 }
@@ -116,6 +124,7 @@ impl Opened {
             head,
             read: offset,
             framer: Framer::at(format, offset),
+            written: written(&metadata),
             seen: None,
         })
     }
@@ -146,6 +155,7 @@ impl Opened {
             head_len: u32::try_from(length).unwrap_or(0),
             head_hash: head_hash.unwrap_or_else(|| hash(&self.head[..length])),
             offset,
+            written: self.written,
         }
     }
 
@@ -157,6 +167,7 @@ impl Opened {
         if self.seen != Some(now) && !self.is_still_itself(metadata.len())? {
             return Ok(ReadOutcome::Replaced);
         }
+        self.written = written(&metadata);
         if metadata.len() == self.read {
             self.seen = Some(now);
             return Ok(ReadOutcome::End);

@@ -248,6 +248,27 @@ fn a_rotation_while_old_files_are_read_skips_none_of_them() {
     assert!(desk.gaps.is_empty() && desk.troubles.is_empty());
 }
 
+#[test]
+fn what_was_rotated_after_a_file_that_is_gone_is_read_and_nothing_older() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    later(&desk.path(), 2);
+    desk.read();
+    append(&desk.beside("cel.csv.3"), &lines(70..80));
+    append(&desk.beside("cel.csv.1"), &lines(51..53));
+    later(&desk.beside("cel.csv.3"), 1);
+    later(&desk.beside("cel.csv.1"), 3);
+    // The one that was read is `cel.csv.2.gz` now.
+    let text = fs::read(desk.path()).expect("read");
+    fs::write(desk.beside("cel.csv.2.gz"), text).expect("packed");
+    fs::remove_file(desk.path()).expect("deleted");
+    desk.write(&lines(53..54));
+    desk.restart(From::End);
+    assert_eq!(desk.read(), named(51..54));
+    assert!(desk.gaps[0].contains("is gone"), "{:?}", desk.gaps);
+    assert_eq!(desk.gaps.len(), 1);
+}
+
 /// Sets the time of the last change, so that the order does not hang on the clock's fineness.
 fn later(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
