@@ -235,6 +235,10 @@ impl Follower {
         self.current = None;
         self.from_start = true;
         self.leave_by_first(later, sights);
+        if self.current.is_none() {
+            // At once: until the next look it may be rotated away, too.
+            self.open(sights)?;
+        }
         Ok(())
     }
 

@@ -269,6 +269,22 @@ fn what_was_rotated_after_a_file_that_is_gone_is_read_and_nothing_older() {
     assert_eq!(desk.gaps.len(), 1);
 }
 
+#[test]
+fn the_next_file_is_held_before_it_can_be_rotated_as_well() {
+    let mut desk = Desk::new(From::Start);
+    desk.write("a\n");
+    desk.read();
+    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    desk.write("b\n");
+    while desk.follower.poll() == [Sight::Wait] {}
+    // The disk is full for an hour, and nobody looks.
+    fs::rename(desk.beside("cel.csv.1"), desk.beside("cel.csv.2")).expect("renamed");
+    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    desk.write("c\n");
+    assert_eq!(desk.read(), ["b", "c"]);
+    assert!(desk.gaps.is_empty());
+}
+
 /// Sets the time of the last change, so that the order does not hang on the clock's fineness.
 fn later(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
