@@ -268,7 +268,7 @@ impl Follower {
                 let words = "it was truncated, and there is no copy of it; what was written just \
                              before that is missing";
                 sights.push(Sight::Gap(self.named(words)));
-                Ok(())
+                self.open(sights).map(drop)
             }
         }
     }

@@ -285,6 +285,18 @@ fn the_next_file_is_held_before_it_can_be_rotated_as_well() {
     assert!(desk.gaps.is_empty());
 }
 
+#[test]
+fn a_truncated_file_is_held_before_it_can_be_rotated_as_well() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    desk.read();
+    fs::write(desk.path(), lines(70..72)).expect("written");
+    assert!(matches!(desk.follower.poll()[0], Sight::Gap(_)));
+    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    desk.write(&lines(72..73));
+    assert_eq!(desk.read(), named(70..73));
+}
+
 /// Sets the time of the last change, so that the order does not hang on the clock's fineness.
 fn later(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
