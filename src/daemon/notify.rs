@@ -5,7 +5,7 @@ use super::observer::Observer;
 use callbridge_model::clock;
 use callbridge_ops::notify::history::{Notification, Troubles};
 use callbridge_ops::notify::waiting::WaitingCustomers;
-use callbridge_ops::notify::{Settings, command};
+use callbridge_ops::notify::{self, Settings};
 use callbridge_spool::tables::missed::missed_waiting;
 use callbridge_spool::{Handle, Store};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub(crate) async fn keep(
 }
 
 async fn run(command: &str, notifications: &[Notification]) {
-    let Err(error) = command::run(command, notifications).await else {
+    let Err(error) = notify::run(command, notifications).await else {
         return;
     };
     for it in notifications {

@@ -1,15 +1,14 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
-use super::gap::Gap;
-use super::gap_log::GapLog;
+use super::catch_up::Second;
+use super::gap_log::{Gap, GapLog};
 use super::owners::Owners;
 use super::pbx::{Pbx, pbx_of};
 use super::read_again;
 use super::report::Reports;
-use super::second::Second;
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{IntakeSource, timing};
-use super::stream_id::{Branch, StreamId};
+use super::under_way::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
 use super::whole_calls::WholeCalls;
 use callbridge_call::trunk::Conflict;

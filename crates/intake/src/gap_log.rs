@@ -1,7 +1,6 @@
-//! The last gaps of all sources, as `status` lists them: kept over restarts, and marked when the
-//! PBX's own file has told what happened in them.
+//! Gaps that have ended, and the last of them, as `status` lists them: kept over restarts, and
+//! marked when the PBX's own file has told what happened in them.
 
-use super::gap::Gap;
 use callbridge_call::EventTime;
 use callbridge_model::status::SourceGap;
 use callbridge_source::url::without_secret_file;
@@ -12,6 +11,20 @@ use serde::{Deserialize, Serialize};
 const KEPT: usize = 50;
 /// Under which name the spool keeps them.
 pub const KEY: &str = "gaps";
+
+/// A gap that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Source as its place is stored, `SourceSettings::shown`.
+    pub source: String,
+    /// The last event before it that is stored.
+    pub from: EventTime,
+    /// Moment from which events were received again.
+    pub until: EventTime,
+    /// Evidence of it in words, where the source is a stream that is not the one that was read;
+    /// else `None`.
+    pub why: Option<String>,
+}
 
 /// A gap as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

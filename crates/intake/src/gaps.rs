@@ -5,7 +5,7 @@
 //! them.
 
 use super::core::Intake;
-use super::gap::Gap;
+use super::gap_log::Gap;
 use super::pbx::pbx_of;
 use super::report::News;
 use super::source::IntakeSource;

@@ -7,13 +7,12 @@
 //! | [`settings`] | what the flags say of assembling and of each source |
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls; its call detail records, where no events tell |
-//! | [`mod@under_way`] | calls that go on, for whoever looks |
-//! | `stream_id` | under which names the spool keeps what is open of a PBX |
+//! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` joins with the first |
+//! | [`mod@under_way`] | calls that go on: under which names the spool keeps them; what they are |
 //! | `proof`, `lacks` | what proves that a source receives events, and what its account lacks |
-//! | `gap`, `gaps` | where each gap begins and ends, and whose calls it touches |
+//! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
-//! | `second`, `catch_up` | the second account of calls (`--catch-up`); both brought together |
 //! | [`owners`] | whose each PBX is whose calls come as messages |
 //! | [`read_again`] | messages that could not be read, once more |
 //! | [`possibly_sent`] | since when each stream of calls is read |
@@ -28,7 +27,6 @@ mod catch_up_tests;
 #[cfg(test)]
 mod clock_tests;
 pub mod core;
-mod gap;
 pub mod gap_log;
 mod gaps;
 pub mod identity;
@@ -46,10 +44,8 @@ mod records_tests;
 pub mod release;
 pub mod report;
 pub mod run;
-mod second;
 pub mod settings;
 mod source;
-mod stream_id;
 #[cfg(test)]
 mod tests;
 pub mod under_way;
@@ -60,6 +56,6 @@ mod whole_calls_tests;
 pub mod written;
 
 pub use self::core::{Batch, Intake};
-pub use gap::Gap;
+pub use gap_log::Gap;
 pub use pbx::server_key;
 pub use settings::{Memory, Settings, SourceSettings, label_all};

@@ -1,19 +1,30 @@
-//! One PBX: the assembler of its calls, and which PBX a frame speaks of.
+//! One PBX: the assembler of its calls, the second account of them (`--catch-up`) brought together
+//! with it call by call, and which PBX a frame speaks of.
 
-use super::gap::Outages;
-use super::second::Second;
+use super::catch_up::Second;
 use callbridge_call::{
-    Assembler, Direction, EventTime, FinishedCall, Folder, Kind, PbxEvent, UniqueId,
+    Assembler, Decision, Direction, EventTime, FinishedCall, Folder, Kind, Knowledge, PbxEvent,
+    UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// Counts events of calls that were over.
 pub(super) const LATE: &str = "late";
 /// Counts calls that were given the ids of a finished one.
 pub(super) const REUSED: &str = "reused_ids";
+
+/// Each round ends an open call of the primary; more are ended the next time.
+const ROUNDS_MAX: usize = 64;
+/// Longer than anything is waited for.
+const FOREVER: Duration = Duration::from_secs(86_400 * 365);
+/// The PBX's clock and ours may be so far apart.
+const CLOCKS_APART: Duration = Duration::from_secs(5);
+/// Times remembered of one PBX.
+const TIMES_MAX: usize = 64;
 
 /// The open calls of one PBX, and those finished since the last commit.
 pub(super) struct Pbx {
@@ -30,9 +41,9 @@ pub(super) struct Pbx {
     known: u64,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
-    pub(super) just_finished: BTreeMap<String, Known>,
+    just_finished: BTreeMap<String, Known>,
     /// Spans in which nobody listened to it.
-    pub(super) outages: Outages,
+    outages: Outages,
     /// The second account of its calls (`--catch-up`).
     pub(super) second: Option<Second>,
 }
@@ -112,7 +123,7 @@ impl Pbx {
     }
 
     /// Takes what the assembler has finished; what a second account may complete is held back.
-    pub(super) fn collect(&mut self, now: EventTime) {
+    fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
             let call = match &mut self.second {
                 Some(second) => second.reconciler.on_primary(call, now),
@@ -125,7 +136,7 @@ impl Pbx {
     }
 
     /// The call is over and decided.
-    pub(super) fn finish(&mut self, call: FinishedCall) {
+    fn finish(&mut self, call: FinishedCall) {
         for id in std::iter::once(&call.linkedid).chain(&call.also_known_as) {
             let new = remembered(&call, id);
             match self.just_finished.entry(id.as_str().to_owned()) {
@@ -136,10 +147,6 @@ impl Pbx {
             }
         }
         self.finished.push(call);
-    }
-
-    pub(super) fn is_just_finished(&self, id: &str) -> bool {
-        self.just_finished.contains_key(id)
     }
 
     /// Forgets the calls that the last commit has stored: the spool remembers them from here on.
@@ -186,11 +193,126 @@ impl Pbx {
         }
     }
 
+    /// Brings both accounts together: calls that are decided by now are finished. `all` is over:
+    /// nothing more will be told by either.
+    pub(super) fn reconcile(
+        &mut self,
+        now: EventTime,
+        over: bool,
+        known: &mut dyn FnMut(&str) -> Option<Known>,
+    ) {
+        self.collect(now);
+        let Some(mut second) = self.second.take() else {
+            return;
+        };
+        let since = second.since;
+        for call in second.take_finished() {
+            if since.is_none_or(|since| call.started >= since) {
+                second.reconciler.on_second(call, now);
+            }
+        }
+        // An ended call is held first, and decided with its second account in another round.
+        for _ in 0..ROUNDS_MAX {
+            let ended = self.decide(&mut second, now, over, known);
+            if !ended {
+                break;
+            }
+            for call in self.assembler.take_finished() {
+                if let Some(call) = second.reconciler.on_primary(call, now) {
+                    self.finish(call);
+                }
+            }
+        }
+        self.second = Some(second);
+    }
+
+    /// `true` if a call of the primary was ended.
+    fn decide(
+        &mut self,
+        second: &mut Second,
+        now: EventTime,
+        over: bool,
+        known: &mut dyn FnMut(&str) -> Option<Known>,
+    ) -> bool {
+        let mut knows = |id: &UniqueId| {
+            let id = id.as_str();
+            if let Some(doubt) = self.assembler.in_doubt(id) {
+                return Knowledge::Open { doubt };
+            }
+            let just = self.just_finished.get(id).cloned();
+            just.or_else(|| known(id))
+                .map_or(Knowledge::Unknown, |known| Knowledge::Finished {
+                    incomplete: known.incomplete,
+                    call: known.letter,
+                })
+        };
+        let outages = &self.outages;
+        // What the primary knows to be over, the second account may never tell the end of.
+        let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
+        let is_open = |id: &UniqueId| {
+            let id = id.as_str();
+            !over && second.assembler.knows(id) && goes_on(id)
+        };
+        // All that was waited for is over, too.
+        let then = if over { now.plus(FOREVER) } else { now };
+        let decisions =
+            second
+                .reconciler
+                .decide(then, &|call| outages.covers(call), &mut knows, &is_open);
+        let mut ended = false;
+        for decision in decisions {
+            match decision {
+                Decision::Finish(call) => self.finish(*call),
+                Decision::End(id) => {
+                    self.assembler.end_unheard(id.as_str());
+                    ended = true;
+                }
+            }
+        }
+        ended
+    }
+
     fn has_seen(&self, call: &FinishedCall, known: &mut dyn FnMut(&str) -> Option<Known>) -> bool {
         let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
         ids.any(|id| {
             let id = id.as_str();
-            self.assembler.has_seen(id) || self.is_just_finished(id) || known(id).is_some()
+            self.assembler.has_seen(id)
+                || self.just_finished.contains_key(id)
+                || known(id).is_some()
+        })
+    }
+}
+
+/// Spans in which nobody listened to a PBX, by our own clock.
+#[derive(Debug, Default)]
+struct Outages {
+    /// Since when, and until when.
+    times: VecDeque<(EventTime, Option<EventTime>)>,
+}
+
+impl Outages {
+    fn begins(&mut self, since: EventTime) {
+        if let Some((from, None)) = self.times.back_mut() {
+            *from = since.min(*from);
+            return;
+        }
+        if self.times.len() >= TIMES_MAX {
+            self.times.pop_front();
+        }
+        self.times.push_back((since, None));
+    }
+
+    fn ends(&mut self, now: EventTime) {
+        if let Some((_, until)) = self.times.back_mut() {
+            *until = until.or(Some(now));
+        }
+    }
+
+    /// Nobody listened from the call's beginning to its end.
+    fn covers(&self, call: &FinishedCall) -> bool {
+        self.times.iter().any(|(since, until)| {
+            let ended = |until: EventTime| call.ended <= until.plus(CLOCKS_APART);
+            call.started.plus(CLOCKS_APART) >= *since && until.is_none_or(ended)
         })
     }
 }

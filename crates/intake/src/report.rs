@@ -2,7 +2,7 @@
 //! few where it comes and goes. What finds no room is added up and told with the next. Pure: `now`
 //! comes in from outside.
 
-use super::gap::Gap;
+use super::gap_log::Gap;
 use callbridge_call::EventTime;
 use std::time::Duration;
 

@@ -1,9 +1,67 @@
-//! Calls that go on, as their snapshots tell of them.
+//! Calls that go on: what the spool keeps their snapshots under, a PBX and which account of its
+//! calls they are of; and what the snapshots tell of them.
 
 use super::settings::Settings;
-use super::stream_id::{Branch, StreamId};
-use callbridge_call::{Assembler, FinishedCall};
+use callbridge_call::{Assembler, FinishedCall, OpenChange};
+use callbridge_spool::Op;
 use std::collections::BTreeMap;
+
+/// An account of a PBX's calls, or what is between two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Branch {
+    Events,
+    Records,
+    CatchUpEvents,
+    CatchUpRecords,
+    /// Calls that are held until both accounts are there.
+    Held,
+}
+
+/// The stored ends of names. That of records comes first: it ends a name with any PBX before it.
+const SUFFIXES: [(Branch, &str); 4] = [
+    (Branch::Records, "?cdr"),
+    (Branch::CatchUpEvents, "?second"),
+    (Branch::CatchUpRecords, "?second-cdr"),
+    (Branch::Held, "?held"),
+];
+
+/// A PBX and the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamId<'a> {
+    pub(super) pbx: &'a str,
+    /// `None` for one that no version of ours wrote.
+    pub(super) branch: Option<Branch>,
+}
+
+impl<'a> StreamId<'a> {
+    /// Reads a stored name: `hq?held` are the held calls of `hq`.
+    pub(super) fn read(name: &'a str) -> Self {
+        if let Some(pbx) = name.strip_suffix(SUFFIXES[0].1) {
+            let branch = Some(Branch::Records);
+            return Self { pbx, branch };
+        }
+        let Some((pbx, suffix)) = name.find('?').map(|at| name.split_at(at)) else {
+            let branch = Some(Branch::Events);
+            return Self { pbx: name, branch };
+        };
+        let known = SUFFIXES.iter().find(|(_, known)| *known == suffix);
+        let branch = known.map(|(branch, _)| *branch);
+        Self { pbx, branch }
+    }
+}
+
+impl Branch {
+    /// The changes of this account, to be stored.
+    pub(super) fn keep(self, pbx: &str, changes: Vec<OpenChange>, ops: &mut Vec<Op>) {
+        let suffix = SUFFIXES.iter().find(|(branch, _)| *branch == self);
+        let suffix = suffix.map_or("", |(_, suffix)| suffix);
+        ops.extend(changes.into_iter().map(|change| Op::Open {
+            pbx: format!("{pbx}{suffix}"),
+            key: change.key,
+            snapshot: change.snapshot,
+        }));
+    }
+}
 
 /// The calls that go on at each PBX, each as it would be told if it ended now. `open` is what the
 /// spool keeps: the PBX's name, the key, the snapshot. What another account tells of the same
@@ -35,4 +93,29 @@ pub fn under_way(
         assembler.so_far().into_iter().map(of).collect::<Vec<_>>()
     };
     assemblers.into_iter().flat_map(open_calls).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_name_is_read_as_what_it_was_written_for() {
+        let change = || OpenChange {
+            key: 1,
+            snapshot: None,
+        };
+        let branches = SUFFIXES.map(|(branch, _)| branch);
+        for branch in branches.into_iter().chain([Branch::Events]) {
+            let mut ops = Vec::new();
+            branch.keep("hq", vec![change()], &mut ops);
+            let [Op::Open { pbx: name, .. }] = &ops[..] else {
+                panic!("{ops:?}");
+            };
+            let (pbx, branch) = ("hq", Some(branch));
+            assert_eq!(StreamId::read(name), StreamId { pbx, branch });
+        }
+        let (pbx, branch) = ("hq", None);
+        assert_eq!(StreamId::read("hq?later"), StreamId { pbx, branch });
+    }
 }

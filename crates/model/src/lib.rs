@@ -7,13 +7,11 @@
 //! | `record` | a call as the journal will have it, and what is to become of it |
 //! | [`number`] | telephone numbers made E.164; `typed_number`: as a person types them |
 //! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
-//! | `grant` | the rights of a token |
-//! | `token_fingerprint` | a short hash by which a token is known again |
-//! | `secret`, [`secret_source`] | texts that cannot be printed, and where they are |
+//! | `secret`, [`secret_source`] | texts that cannot be printed, and where they are; tokens' rights |
 //! | [`shell`] | commands that a person gives, run within their time |
 //! | `environment` | the environment variables, read once |
 //! | `exit` | how a command ends |
-//! | [`clock`], `zone` | the only clock; times as people read them |
+//! | [`clock`], [`dates`] | the only clock; times as people read and write them |
 //! | `file_version` | whether a file is another than it was |
 //! | [`heartbeat`] | whether the loops still turn |
 //! | `permit` | leave to send, until a moment of the boot clock |
@@ -26,7 +24,6 @@ pub mod dates;
 mod environment;
 mod exit;
 mod file_version;
-mod grant;
 pub mod heartbeat;
 pub mod number;
 mod permit;
@@ -37,16 +34,14 @@ mod secret;
 pub mod secret_source;
 pub mod shell;
 pub mod status;
-mod token_fingerprint;
 mod typed_number;
 pub mod webhook_signature;
-mod zone;
 
 pub use clock::Now;
+pub use dates::Zone;
 pub use environment::{ETC, Environment, credstore};
 pub use exit::{Code, ExitCode};
 pub use file_version::FileVersion;
-pub use grant::Grant;
 pub use heartbeat::{Pulse, Vital};
 pub use number::Country;
 pub use permit::{NotPermitted, Permit};
@@ -54,9 +49,7 @@ pub use record::{
     ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
 };
 pub use safe::{is_hostile, safe, safe_cell, safe_json, safe_lines};
-pub use secret::{ExposeSecret, Secret, forbid_dumps, is_token};
+pub use secret::{ExposeSecret, Grant, Secret, TokenFingerprint, forbid_dumps, is_token};
 pub use secret_source::{SecretKind, SecretPlace};
 pub use status::Status;
-pub use token_fingerprint::TokenFingerprint;
 pub use typed_number::TypedNumber;
-pub use zone::Zone;

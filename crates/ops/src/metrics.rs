@@ -1,22 +1,20 @@
 //! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
 //! and in the older text format for all others.
 
-mod format;
-mod sources;
-
-pub use format::Format;
-
 use crate::Release;
 use callbridge_fleet::metrics::{
     Labels, collectors, counters, gauge, gauges, labels, signed, text_of,
 };
 use callbridge_model::Reason;
-use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
+use callbridge_model::status::{
+    PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status, TROUBLES,
+};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
@@ -72,6 +70,33 @@ pub struct Observed {
     pub release: Release,
 }
 
+/// The text format of a scrape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0, for scrapers that ask for it.
+    Open,
+    /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
+    Classic,
+}
+
+impl Format {
+    /// The one that this `Accept` header asks for.
+    pub fn of(accept: &str) -> Self {
+        match accept.contains("application/openmetrics-text") {
+            true => Self::Open,
+            false => Self::Classic,
+        }
+    }
+
+    /// The media type of what [`render`] returns.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
 /// A set of one label.
 fn label(name: &'static str, value: &str) -> Labels<1> {
     labels([(name, value)])
@@ -88,8 +113,8 @@ pub fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);
     budget(&mut all, seen);
-    sources::sources(&mut all, seen);
-    sources::unmatched(&mut all, seen);
+    sources(&mut all, seen);
+    unmatched(&mut all, seen);
     trunks(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
@@ -104,7 +129,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     gauges(&mut all, "build_info", help, [(build, 1)]);
     match format {
         Format::Open => text_of(&all),
-        Format::Classic => format::classic(&text_of(&all)),
+        Format::Classic => classic(&text_of(&all)),
     }
 }
 
@@ -158,6 +183,71 @@ fn budget(all: &mut Registry, seen: &Observed) {
     });
     let help = "1 while a part of the CRM fails and others do its work";
     gauges(all, "failing", help, failing);
+}
+
+/// A set of the label that names a source.
+fn source_label(source: &SourceStatus) -> Labels<1> {
+    label("source", source.name())
+}
+
+fn sources(all: &mut Registry, seen: &Observed) {
+    let sources = &seen.status.sources;
+    let up = |it: &SourceStatus| (source_label(it), i64::from(it.state != SourceState::Down));
+    let help = "1 while the source is connected or read";
+    gauges(all, "source_up", help, sources.iter().map(up));
+    let receives = |it: &SourceStatus| {
+        let silent = matches!(it.state, SourceState::Down | SourceState::Connected);
+        (source_label(it), i64::from(!silent))
+    };
+    let help = "1 once an event was received since the source is connected, or while it is read";
+    gauges(all, "source_heard", help, sources.iter().map(receives));
+    let events = |it: &SourceStatus| {
+        let results = [
+            ("read", it.read),
+            ("skipped", it.skipped),
+            ("repaired", it.repaired),
+            ("unreadable", it.unreadable),
+        ];
+        let source = it.name();
+        results.map(|(word, count)| (labels([("source", source), ("result", word)]), count))
+    };
+    let help = "Messages of a source, by what became of them";
+    counters(all, "source_events", help, sources.iter().flat_map(events));
+    let last = (sources.iter()).filter_map(|it| Some((source_label(it), it.last_event_at?)));
+    let help = "Arrival of the source's last event";
+    gauges(all, "source_last_event_timestamp_seconds", help, last);
+    let mut gaps: Vec<_> = seen.status.gaps.iter().collect();
+    gaps.sort_by_key(|gap| gap.to);
+    let name = |gap: &SourceGap| label("source", seen.status.name_of(&gap.source));
+    let newest = gaps.into_iter().map(|gap| (name(gap), gap.to));
+    let help = "End of the newest gap of a source, kept over restarts";
+    gauges(all, "last_gap_timestamp_seconds", help, newest);
+    let replaced = sources.iter().map(|it| (source_label(it), it.replaced));
+    let help =
+        "Times at which a stream was found to be another one than was read, or to lack a part";
+    counters(all, "stream_recreated", help, replaced);
+    let gaps = sources.iter().map(|it| (source_label(it), it.gaps));
+    let help = "Times at which events of a source may have been missed";
+    counters(all, "gaps", help, gaps);
+}
+
+/// Calls over channels that no trunk takes in. The source is the first of their PBX.
+fn unmatched(all: &mut Registry, seen: &Observed) {
+    let channels = seen.status.unmatched.iter().map(|it| {
+        let of_pbx = |source: &&SourceStatus| {
+            let server = it.pbx.strip_prefix(source.pbx.as_str());
+            !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let source = seen.status.sources.iter().find(of_pbx);
+        let source = source.map_or(it.pbx.as_str(), SourceStatus::name);
+        (
+            labels([("source", source), ("prefix", &it.prefix)]),
+            it.calls,
+        )
+    });
+    let help = "Calls with an outside number over channels that no trunk takes in, by what their \
+                names have in common";
+    counters(all, "unmatched_channels", help, channels);
 }
 
 /// Registers the comparison of the CRM's journal with the values that were sent; no series before a
@@ -309,6 +399,26 @@ fn single(all: &mut Registry, seen: &Observed) {
     if let Some(table) = fleet.and_then(|it| it.table.as_ref()) {
         collectors(all, table);
     }
+}
+
+/// The same in the older format: a counter is known by its whole name there, and no mark ends it.
+fn classic(open: &str) -> String {
+    let counters: Vec<&str> = (open.lines())
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| *line != "# EOF") {
+        let mark_of = |mark| Some((mark, line.strip_prefix(mark)?.split_once(' ')?));
+        match mark_of("# HELP ").or_else(|| mark_of("# TYPE ")) {
+            Some((mark, (name, words))) if counters.contains(&name) => {
+                let _ = writeln!(text, "{mark}{name}_total {words}");
+            }
+            _ => {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{Answers, Person};
 use crate::Failure;
 use callbridge_model::status::findings::quoted;
 use callbridge_model::{ETC, Secret, credstore};
-use callbridge_ops::notify::command;
+use callbridge_ops::notify;
 use callbridge_ops::notify::history::{Notification, Turn};
 use std::path::{Path, PathBuf};
 
@@ -158,7 +158,7 @@ impl Messenger {
             what: "this is a trial: callbridge's messages come here".to_owned(),
             todo: "nothing".to_owned(),
         };
-        match command::run(&self.command(&self.path), &[trial]).await {
+        match notify::run(&self.command(&self.path), &[trial]).await {
             Ok(()) => person.say("sent"),
             Err(error) => person.say(&format!(
                 "not sent: {error}\n  to do: correct {} (configuration of curl; needs curl and jq)",

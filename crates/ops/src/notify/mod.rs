@@ -1,17 +1,32 @@
 //! `--notify-command`: a command that is run when kinds of trouble begin or end, and when customers
-//! have waited too long for a call back, for whoever has no monitor.
+//! have waited too long for a call back, for whoever has no monitor. It runs through `/bin/sh -c`:
+//! lines of JSON on its stdin, some seconds of time, and none of our secrets.
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`history`] | pure: what waits for a person, and now, in; messages out |
 //! | [`waiting`] | pure: who waits for a call back in; messages out |
-//! | [`command`] | runs the command, within its time and without our secrets |
 
-pub mod command;
 pub mod history;
 pub mod waiting;
 
+use callbridge_model::shell;
+use history::Notification;
 use std::time::Duration;
+
+/// Time that one run may take.
+pub const WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of the command's stderr that are read.
+const WORDS_MAX: u64 = 1024;
+/// Prefixes of variables that the command does not get: ours, which may hold secrets or lead to
+/// some, and systemd's messages to us.
+const OURS: [&str; 5] = [
+    "CALLBRIDGE_",
+    "CREDENTIALS_DIRECTORY",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
+    "LISTEN_",
+];
 
 /// The values of `--notify-command` and `--notify-missed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,4 +35,107 @@ pub struct Settings {
     pub command: String,
     /// Time of waiting for a call back after which a customer is reported; `None` reports nobody.
     pub missed: Option<Duration>,
+}
+
+/// Runs the command once for all of these, for at most [`WITHIN`]. It ends with the caller.
+///
+/// # Errors
+/// Why nobody may have heard of it.
+pub async fn run(command: &str, notifications: &[Notification]) -> Result<(), String> {
+    run_within(command, notifications, WITHIN).await
+}
+
+async fn run_within(
+    command: &str,
+    notifications: &[Notification],
+    within: Duration,
+) -> Result<(), String> {
+    let not_run = |error: std::io::Error| format!("it cannot be run: {error}");
+    let too_slow = |_| {
+        let seconds = within.as_secs();
+        format!("it did not end within {seconds} s, and was ended with all that it had started")
+    };
+    let mut how = shell::command(command);
+    for (name, _) in std::env::vars_os() {
+        let ours = |name: &str| OURS.iter().any(|ours| name.starts_with(ours));
+        if name.to_str().is_none_or(ours) {
+            how.env_remove(name);
+        }
+    }
+    let mut lines = Vec::new();
+    for it in notifications {
+        serde_json::to_writer(&mut lines, it).map_err(|error| not_run(error.into()))?;
+        lines.push(b'\n');
+    }
+    let ran = shell::run(how, &lines, (0, WORDS_MAX), within).await;
+    let ran = ran.map_err(too_slow)?.map_err(not_run)?;
+    match ran.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "it failed ({}){}",
+            ran.status,
+            shell::reason(&ran.stderr)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_model::status::FindingKind;
+    use history::Turn;
+
+    fn notifications() -> [Notification; 1] {
+        [Notification {
+            kind: FindingKind::DeadLetters.word(),
+            state: Turn::Begins,
+            since: 1_795_151_317,
+            what: "2 dead letters: it's `hostile`; $(rm)".to_owned(),
+            todo: "callbridge dead list".to_owned(),
+        }]
+    }
+
+    #[tokio::test]
+    async fn it_is_told_by_lines_of_json_on_its_stdin() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("told");
+        let command = format!("cat > '{}'", file.display());
+        let [it] = notifications();
+        let line = serde_json::to_string(&it).expect("JSON") + "\n";
+        let two = [it.clone(), it];
+        run(&command, &two).await.expect("well");
+        let text = std::fs::read_to_string(&file).expect("written");
+        assert_eq!(text, line.repeat(2));
+    }
+
+    #[tokio::test]
+    async fn one_that_reads_nothing_is_well_and_one_that_fails_says_why() {
+        assert_eq!(run("exit 0", &notifications()).await, Ok(()));
+        let failed = run("echo no mail >&2; exit 3", &notifications()).await;
+        let words = failed.expect_err("failed");
+        assert_eq!(words, "it failed (exit status: 3): no mail");
+        let failed = run("/no/such/program", &notifications()).await;
+        let words = failed.expect_err("failed");
+        assert!(words.starts_with("it failed ("), "{words}");
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_too_long_ends_with_all_that_it_has_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let command = format!(
+            "mkfifo '{0}'; (echo; exec sleep 1000) > '{0}' & sleep 1000",
+            pipe.display()
+        );
+        let made = format!("mkfifo '{}'", pipe.display());
+        assert_eq!(run(&made, &notifications()).await, Ok(()));
+        let command = command.split_once("; ").expect("two").1.to_owned();
+        // The other end of the pipe: it ends when everybody who could write is gone.
+        let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+        let within = Duration::from_secs(1);
+        let slow = run_within(&command, &notifications(), within).await;
+        let words = "it did not end within 1 s, and was ended with all that it had started";
+        assert_eq!(slow, Err(words.to_owned()));
+        assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
+    }
 }
