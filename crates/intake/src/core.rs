@@ -5,7 +5,6 @@ use super::gap_log::{Gap, GapLog};
 use super::owners::Owners;
 use super::pbx::{Pbx, pbx_of};
 use super::read_again;
-use super::report::Reports;
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{IntakeSource, timing};
 use super::under_way::{Branch, StreamId};
@@ -62,23 +61,16 @@ pub struct Intake {
     clock: Clock,
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
-    pub(super) gaps: Gaps,
+    /// Gaps that have ended and are not logged yet, with the places of their sources.
+    pub(super) gaps_due: Vec<(usize, Gap)>,
+    pub(super) gap_log: GapLog,
     /// Calls that come as whole messages.
     pub(super) whole: WholeCalls,
     /// Channels of no trunk that carried outside numbers.
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
     otherwise: Vec<(String, String)>,
-    /// Changes of each source's line that are to be logged.
-    pub(super) reports: Reports,
     pub(super) ops: Vec<Op>,
-}
-
-/// Spans in which events may have been missed.
-pub(super) struct Gaps {
-    /// Gaps that have ended and are not logged yet.
-    pub(super) due: Vec<Gap>,
-    pub(super) log: GapLog,
 }
 
 impl Intake {
@@ -96,14 +88,11 @@ impl Intake {
             pbxes: BTreeMap::new(),
             servers: memory.servers,
             since: memory.since,
-            gaps: Gaps {
-                due: Vec::new(),
-                log: memory.gaps,
-            },
+            gaps_due: Vec::new(),
+            gap_log: memory.gaps,
             whole: WholeCalls::new(memory.owners, memory.possibly_sent_before),
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
-            reports: Reports::default(),
             ops: Vec::new(),
             clock: Clock::Unknown,
             settings,
@@ -212,7 +201,7 @@ impl Intake {
         }
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
-        self.reports.up(at);
+        source.report.up();
         self.each_pbx(at, |pbx| pbx.assembler.listens(true, now));
         self.listens(at, now);
     }
@@ -238,7 +227,7 @@ impl Intake {
             return;
         };
         source.status.state = status::SourceState::Down;
-        self.reports.down(at, why.clone(), is_ours);
+        source.report.down(why.clone(), is_ours);
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();
         source.status.down_since = source.status.down_since.or(Some(since_seconds));
@@ -504,7 +493,7 @@ impl Intake {
             trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
         });
         ops.extend(self.unmatched.take());
-        ops.extend(self.gaps.log.take());
+        ops.extend(self.gap_log.take());
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));

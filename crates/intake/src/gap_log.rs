@@ -15,8 +15,6 @@ pub const KEY: &str = "gaps";
 /// A gap that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Source as its place is stored, `SourceSettings::shown`.
-    pub source: String,
     /// The last event before it that is stored.
     pub from: EventTime,
     /// Moment from which events were received again.
@@ -56,10 +54,11 @@ impl GapLog {
         })
     }
 
-    pub(super) fn add(&mut self, gap: &Gap, awaited: bool) {
+    /// Adds a gap of the source that is listed so.
+    pub(super) fn add(&mut self, source: &str, gap: &Gap, awaited: bool) {
         self.gaps.push(Logged {
             gap: SourceGap {
-                source: gap.source.clone(),
+                source: source.to_owned(),
                 from: gap.from.floor_seconds().get(),
                 to: gap.until.floor_seconds().get(),
                 filled: false,
@@ -113,9 +112,10 @@ impl GapLog {
 mod tests {
     use super::*;
 
+    const URL: &str = "ami://a@pbx:5038";
+
     fn gap(from: i64, until: i64) -> Gap {
         Gap {
-            source: "ami://a@pbx:5038".to_owned(),
             from: EventTime::from_seconds(from),
             until: EventTime::from_seconds(until),
             why: None,
@@ -137,8 +137,8 @@ mod tests {
     fn what_is_stored_is_read_again_and_only_what_has_changed_is_stored() {
         let mut log = GapLog::default();
         assert_eq!(stored(&mut log), None);
-        log.add(&gap(10, 20), true);
-        log.add(&gap(30, 40), false);
+        log.add(URL, &gap(10, 20), true);
+        log.add(URL, &gap(30, 40), false);
         let text = stored(&mut log).expect("two gaps");
         assert_eq!(stored(&mut log), None);
         assert_eq!(GapLog::stored(Some(&text)).expect("of this version"), log);
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn a_gap_is_filled_once_a_file_that_was_followed_is_past_its_end() {
         let mut log = GapLog::default();
-        log.add(&gap(10, 20), true);
-        log.add(&gap(30, 40), true);
-        log.add(&gap(50, 60), false);
+        log.add(URL, &gap(10, 20), true);
+        log.add(URL, &gap(30, 40), true);
+        log.add(URL, &gap(50, 60), false);
         let past = |second: i64| move |_: &str, end: EventTime| end.floor_seconds().get() <= second;
         log.fill(past(25));
         let filled = |log: &GapLog| -> Vec<bool> {
@@ -175,7 +175,7 @@ mod tests {
     fn the_last_fifty_are_kept() {
         let mut log = GapLog::default();
         for n in 0..60 {
-            log.add(&gap(n, n + 1), false);
+            log.add(URL, &gap(n, n + 1), false);
         }
         let listed = log.listed();
         assert_eq!((listed.len(), listed[0].from), (KEPT, 10));

@@ -8,6 +8,7 @@ use super::core::Intake;
 use super::gap_log::Gap;
 use super::pbx::pbx_of;
 use super::report::News;
+use super::settings::SourceSettings;
 use super::source::IntakeSource;
 use callbridge_call::{EventTime, Mark, Patience, PbxEvent};
 use callbridge_formats::Format;
@@ -29,7 +30,6 @@ impl IntakeSource {
             until: until.floor_seconds().get(),
         });
         Gap {
-            source: self.settings.shown.clone(),
             from,
             until,
             why: None,
@@ -79,31 +79,27 @@ impl Intake {
         source.is_some_and(|source| self.since.contains_key(&source.settings.pbx))
     }
 
-    /// The gaps that ended since the last take.
-    pub fn take_gaps(&mut self) -> Vec<Gap> {
-        let gaps = std::mem::take(&mut self.gaps.due);
-        for gap in &gaps {
-            let awaited = self.patience_of(&gap.source).is_some();
+    /// The gaps that ended since the last take, with the places of their sources.
+    pub fn take_gaps(&mut self) -> Vec<(usize, Gap)> {
+        let gaps = std::mem::take(&mut self.gaps_due);
+        for (at, gap) in &gaps {
+            let source = &self.sources[*at].settings;
+            let awaited = self.patience_of(source).is_some();
             // Sources are listed by their URLs; the place of a stream is named without its hosts.
-            let of = self.sources.iter().map(|it| &it.settings);
-            let stream = of.filter(|it| it.is_stream_of_calls() && it.shown == gap.source);
-            let source = stream.map(|it| it.url.clone()).next();
-            let source = source.unwrap_or_else(|| gap.source.clone());
-            let listed = Gap {
-                source,
-                ..gap.clone()
+            let listed = match source.is_stream_of_calls() {
+                true => &source.url,
+                false => &source.shown,
             };
-            self.gaps.log.add(&listed, awaited);
+            self.gap_log.add(listed, gap, awaited);
         }
         gaps
     }
 
     /// Returns how long the file that tells of this source's gaps may take; `None` without one, and
     /// for a stream of calls: those are other daemons' calls, which no file of this PBX holds.
-    fn patience_of(&self, shown: &str) -> Option<Duration> {
-        let mut sources = self.sources.iter().map(|it| &it.settings);
-        let source = sources.find(|it| it.shown == shown && !it.is_stream_of_calls())?;
+    fn patience_of(&self, source: &SourceSettings) -> Option<Duration> {
         let files = self.files_of(&source.pbx);
+        let files = files.filter(|_| !source.is_stream_of_calls());
         let is_late = |format: Format| format.only_cdrs() || format.carries_whole_calls();
         let patience = files.map(|file| match is_late(file.settings.format) {
             true => Patience::CDR.second,
@@ -120,20 +116,19 @@ impl Intake {
     /// Marks the gaps that a file has told of: it was read to its end, longer after the gap than
     /// it may take to be written, and nothing of it is undecided.
     pub(super) fn fill_gaps(&mut self, now: EventTime) {
-        if !self.gaps.log.is_awaited() {
+        if !self.gap_log.is_awaited() {
             return;
         }
-        let mut log = std::mem::take(&mut self.gaps.log);
+        let mut log = std::mem::take(&mut self.gap_log);
         log.fill(|shown, end| self.is_reported(shown, end, now));
-        self.gaps.log = log;
+        self.gap_log = log;
     }
 
     fn is_reported(&self, shown: &str, end: EventTime, now: EventTime) -> bool {
-        let Some(patience) = self.patience_of(shown) else {
-            return false;
-        };
-        let of = self.sources.iter().find(|it| it.settings.shown == shown);
-        let Some(pbx) = of.map(|source| &source.settings.pbx) else {
+        let mut sources = self.sources.iter().map(|it| &it.settings);
+        let source = sources.find(|it| it.shown == shown);
+        let told = source.and_then(|it| Some((&it.pbx, self.patience_of(it)?)));
+        let Some((pbx, patience)) = told else {
             return false;
         };
         let second = self.pbxes.get(pbx).and_then(|pbx| pbx.second.as_ref());
@@ -144,17 +139,14 @@ impl Intake {
 
     /// Takes what has become due for the log about the sources' lines, by the sources' labels.
     pub fn take_news(&mut self, now: EventTime) -> Vec<(String, News)> {
-        for gap in self.take_gaps() {
-            let mut named = self.sources.iter();
-            let at = named.position(|source| source.settings.shown == gap.source);
-            self.reports.gap(at.unwrap_or_default(), &gap);
+        for (at, gap) in self.take_gaps() {
+            self.sources[at].report.gap(&gap);
         }
-        let named = |(at, news): (usize, News)| {
-            let source = self.sources.get(at)?;
+        let news = self.sources.iter_mut().filter_map(|source| {
+            let news = source.report.take(now)?;
             Some((source.settings.label.clone(), news))
-        };
-        let news = self.reports.take(now).into_iter();
-        news.filter_map(named).collect()
+        });
+        news.collect()
     }
 
     /// The process ends in order: a line that is up was listened to until now.
@@ -188,7 +180,7 @@ impl Intake {
         }
         if let Some(from) = source.gap.since {
             let gap = source.gap_ends(from, now);
-            self.gaps.due.push(gap);
+            self.gaps_due.push((at, gap));
         }
         let source = &mut self.sources[at];
         source.gap.is_reported_again = true;
@@ -224,10 +216,10 @@ impl Intake {
         if std::mem::take(&mut source.gap.is_reported_again) {
             return;
         }
-        self.reports.lost(at, why.to_owned());
+        source.report.lost(why.to_owned());
         let from = source.last_received.at.unwrap_or(now);
         let gap = source.gap_ends(from, now);
-        self.gaps.due.push(gap);
+        self.gaps_due.push((at, gap));
         if self.sources[at].settings.forgets {
             self.lost(at, from);
             self.back(at, now);
@@ -247,11 +239,11 @@ impl Intake {
         if let Some(stream) = &mut source.status.stream {
             stream.recreated_at = Some(now.floor_seconds().get());
         }
-        self.reports.lost(at, why.clone());
+        source.report.lost(why.clone());
         let from = source.last_received.at.unwrap_or(now).min(now);
         let gap = source.gap_ends(from, now);
         let why = Some(why);
-        self.gaps.due.push(Gap { why, ..gap });
+        self.gaps_due.push((at, Gap { why, ..gap }));
         let shown = source.settings.shown.clone();
         let key = Self::recreated_key(&shown);
         self.ops.push(Op::meta(key, now.micros().to_string()));
@@ -311,7 +303,7 @@ impl Intake {
         let from = source.gap.since.or(source.last_received.before);
         let from = from.unwrap_or(arrived);
         let gap = source.gap_ends(from, arrived);
-        self.gaps.due.push(gap);
+        self.gaps_due.push((at, gap));
         !another_source_receives
     }
 

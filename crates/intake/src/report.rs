@@ -62,12 +62,9 @@ impl News {
     }
 }
 
-/// The lines of all sources.
+/// What the log was told of one source's line, and what is still to be told.
 #[derive(Debug, Default)]
-pub struct Reports(Vec<Report>);
-
-#[derive(Debug, Default)]
-struct Report {
+pub(super) struct Report {
     /// Of the room for lines, so much is taken.
     logged: u32,
     /// Moment from which the next room for a line is counted.
@@ -77,19 +74,11 @@ struct Report {
     down: Option<String>,
 }
 
-impl Reports {
-    fn of(&mut self, at: usize) -> &mut Report {
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, Report::default);
-        }
-        &mut self.0[at]
-    }
-
-    /// The line of the source at this place is up.
-    pub fn up(&mut self, at: usize) {
-        let report = self.of(at);
-        let why = report.down.take();
-        let news = report.unreported.get_or_insert_default();
+impl Report {
+    /// The line is up.
+    pub(super) fn up(&mut self) {
+        let why = self.down.take();
+        let news = self.unreported.get_or_insert_default();
         news.up = Some(true);
         news.reconnects += 1;
         news.why = why.or(news.why.take());
@@ -97,42 +86,32 @@ impl Reports {
 
     /// Notes that the line is down. In one outage another reason is logged with its end, unless it
     /// is one of `ours`, which somebody has to mend.
-    pub fn down(&mut self, at: usize, why: String, is_ours: bool) {
-        let report = self.of(at);
-        let is_known = report.down.replace(why.clone()).is_some();
-        if is_known && !is_ours && report.unreported.is_none() {
+    pub(super) fn down(&mut self, why: String, is_ours: bool) {
+        let is_known = self.down.replace(why.clone()).is_some();
+        if is_known && !is_ours && self.unreported.is_none() {
             return;
         }
-        let news = report.unreported.get_or_insert_default();
+        let news = self.unreported.get_or_insert_default();
         news.up = Some(false);
         news.why = Some(why);
     }
 
     /// Events of it are missing, as the source says.
-    pub fn lost(&mut self, at: usize, why: String) {
-        self.of(at).unreported.get_or_insert_default().why = Some(why);
+    pub(super) fn lost(&mut self, why: String) {
+        self.unreported.get_or_insert_default().why = Some(why);
     }
 
     /// Adds a gap that has ended to what is to be logged.
-    pub fn gap(&mut self, at: usize, gap: &Gap) {
-        let news = self.of(at).unreported.get_or_insert_default();
+    pub(super) fn gap(&mut self, gap: &Gap) {
+        let news = self.unreported.get_or_insert_default();
         let from = news.gap.map_or(gap.from, |(from, _)| from.min(gap.from));
         news.gap = Some((from, gap.until));
         news.missing += gap.until.since(gap.from);
         news.gaps += 1;
     }
 
-    /// Takes the changes for which the log has room now, with the places of their sources.
-    pub fn take(&mut self, now: EventTime) -> Vec<(usize, News)> {
-        let reports = self.0.iter_mut().enumerate();
-        reports
-            .filter_map(|(at, report)| Some((at, report.take(now)?)))
-            .collect()
-    }
-}
-
-impl Report {
-    fn take(&mut self, now: EventTime) -> Option<News> {
+    /// Takes the changes, once the log has room for them.
+    pub(super) fn take(&mut self, now: EventTime) -> Option<News> {
         self.unreported.as_ref()?;
         let filled = *self.filled.get_or_insert(now);
         let more = now.since(filled).as_secs() / ONE_MORE_AFTER.as_secs();
@@ -157,7 +136,6 @@ mod tests {
 
     fn gap(from: i64, until: i64) -> Gap {
         Gap {
-            source: "ami://x".to_owned(),
             from: at(from),
             until: at(until),
             why: None,
@@ -166,34 +144,33 @@ mod tests {
 
     #[test]
     fn a_reconnect_is_one_line_with_its_gap_and_reason() {
-        let mut reports = Reports::default();
-        reports.down(0, "cut".to_owned(), false);
-        assert_eq!(reports.take(at(0)).len(), 1);
-        reports.up(0);
-        reports.gap(0, &gap(-2, 3));
-        let logged = reports.take(at(3));
-        let [(0, news)] = &logged[..] else {
-            panic!("{logged:?}")
-        };
+        let mut report = Report::default();
+        report.down("cut".to_owned(), false);
+        assert!(report.take(at(0)).is_some());
+        report.up();
+        report.gap(&gap(-2, 3));
+        let news = report.take(at(3)).expect("a line");
         assert_eq!((news.up, news.why.as_deref()), (Some(true), Some("cut")));
         assert_eq!(news.gap, Some((at(-2), at(3))));
-        assert_eq!(reports.take(at(4)), []);
+        assert_eq!(report.take(at(4)), None);
     }
 
     #[test]
     fn each_outage_has_two_lines_whatever_reasons_follow_one_another_in_it() {
-        let mut reports = Reports::default();
+        let mut report = Report::default();
         let mut lines = Vec::new();
         for outage in 0..4 {
             for (second, why) in [(0, "closed"), (1, "refused"), (5, "reset"), (9, "refused")] {
                 let now = outage * 20 + second;
-                reports.down(0, why.to_owned(), false);
-                lines.extend(reports.take(at(now)));
+                report.down(why.to_owned(), false);
+                lines.extend(report.take(at(now)));
             }
-            reports.up(0);
-            lines.extend(reports.take(at(outage * 20 + 12)));
+            report.up();
+            lines.extend(report.take(at(outage * 20 + 12)));
         }
-        let logged = lines.iter().map(|(_, news)| (news.up, news.why.as_deref()));
+        let logged = lines
+            .iter()
+            .map(|news: &News| (news.up, news.why.as_deref()));
         let logged: Vec<_> = logged.collect();
         let outage = [(Some(false), Some("closed")), (Some(true), Some("refused"))];
         assert_eq!(logged, outage.repeat(4));
@@ -201,21 +178,24 @@ mod tests {
 
     #[test]
     fn in_an_outage_what_somebody_has_to_mend_is_told_by_itself() {
-        let mut reports = Reports::default();
-        reports.down(0, "refused".to_owned(), false);
-        reports.take(at(0));
-        reports.down(0, "wrong secret".to_owned(), true);
-        let logged = reports.take(at(1));
-        assert_eq!(logged[0].1.why.as_deref(), Some("wrong secret"));
+        let mut report = Report::default();
+        report.down("refused".to_owned(), false);
+        report.take(at(0));
+        report.down("wrong secret".to_owned(), true);
+        let logged = report.take(at(1));
+        assert_eq!(
+            logged.and_then(|news| news.why).as_deref(),
+            Some("wrong secret")
+        );
     }
 
     #[test]
     fn a_line_that_comes_and_goes_is_told_of_seldom_and_nothing_of_it_is_left_out() {
-        let mut reports = Reports::default();
+        let mut report = Report::default();
         let (mut lines, mut gaps, mut missing, mut ups) = (0, 0, Duration::ZERO, 0);
         let mut last = None;
-        let mut tell = |reports: &mut Reports, now: i64| {
-            for (_, news) in reports.take(at(now)) {
+        let mut tell = |report: &mut Report, now: i64| {
+            if let Some(news) = report.take(at(now)) {
                 lines += 1;
                 gaps += news.gaps;
                 missing += news.missing;
@@ -225,14 +205,14 @@ mod tests {
         };
         for n in 0..720 {
             let now = n * 5;
-            reports.down(0, "cut".to_owned(), false);
-            tell(&mut reports, now);
-            reports.up(0);
-            reports.gap(0, &gap(now, now + 2));
-            tell(&mut reports, now + 2);
+            report.down("cut".to_owned(), false);
+            tell(&mut report, now);
+            report.up();
+            report.gap(&gap(now, now + 2));
+            tell(&mut report, now + 2);
         }
         for now in 3_600..4_000 {
-            tell(&mut reports, now);
+            tell(&mut report, now);
         }
         assert!((10..=20).contains(&lines), "{lines} lines in an hour");
         assert_eq!((gaps, missing, ups), (720, Duration::from_secs(1_440), 720));

@@ -1,6 +1,7 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
 use super::proof::Proof;
+use super::report::Report;
 use super::settings::SourceSettings;
 use super::written;
 use callbridge_call::{EventTime, PbxEvent, Timing};
@@ -32,6 +33,8 @@ pub(super) struct IntakeSource {
     checked: u8,
     /// Evidence that it receives events, and of what its account lacks.
     pub(super) proof: Proof,
+    /// Changes of its line that are to be logged.
+    pub(super) report: Report,
 }
 
 /// Until when nothing of a source is missing.
@@ -88,6 +91,7 @@ impl IntakeSource {
             ordered: EventTime::from_seconds(0),
             other_format: None,
             checked: 0,
+            report: Report::default(),
         }
     }
 
