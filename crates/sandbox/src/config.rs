@@ -3,7 +3,7 @@
 use super::faults::Rule;
 use super::lead::catalogue::Catalogue;
 use super::lead::record::Lead;
-use super::oauth::state::{Application, CODE_LIFE, REFRESH_LIFE};
+use super::oauth::state::{Application, REFRESH_LIFE};
 use super::shapes::Shapes;
 use super::token::{ACCESS_SECONDS, CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
@@ -26,8 +26,6 @@ pub struct Settings {
     pub seed: u64,
     /// Names that the document does not publish.
     pub names: FieldNames,
-    /// The furthest that `startedAt` may lie ahead of our clock.
-    pub ahead_max: Duration,
     /// Shapes that the document does not publish.
     pub shapes: Shapes,
     /// The company that the token belongs to.
@@ -49,8 +47,6 @@ pub struct OauthSettings {
     pub access_life: Duration,
     /// Lifetime of a refresh token.
     pub refresh_life: Duration,
-    /// Lifetime of an authorization code.
-    pub code_life: Duration,
     /// Salt of minted values, so that another start mints others.
     pub salt: u128,
     /// The application that exists from the first start.
@@ -62,7 +58,6 @@ impl Default for OauthSettings {
         Self {
             access_life: Duration::from_secs(ACCESS_SECONDS.unsigned_abs()),
             refresh_life: REFRESH_LIFE,
-            code_life: CODE_LIFE,
             salt: 0,
             application: None,
         }
@@ -82,7 +77,6 @@ impl Default for Settings {
             persist_jitter: Duration::from_millis(500),
             seed: 1,
             names: FieldNames::default(),
-            ahead_max: Duration::from_secs(300),
             shapes: Shapes::default(),
             company: Company {
                 id: 1,

@@ -4,7 +4,6 @@
 //! Without `orders` the oldest record of a page stands first: the document promises no order.
 
 use super::body::{BodyFields, EPOCH_MIN, read_page};
-use super::config::Settings;
 use super::core::Sandbox;
 use super::envelope::{Refusal, RefusalReason, Success, json_object};
 use super::journal::{Content, PREFIX, Record, STATUS_KEPT, Status, Submission};
@@ -14,9 +13,12 @@ use super::token::{Grant, TokenKind};
 use super::violations::ViolationKind;
 use super::writes::{Asked, accept};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Longest uuid, in UTF-16 units (§2.6, Limits).
 pub const UUID_LENGTH_MAX: usize = 128;
+/// The furthest that `startedAt` may lie ahead of our clock.
+const AHEAD_MAX: Duration = Duration::from_secs(300);
 /// Names under which a client might send what the service derives (§2.6), in lower case without
 /// underscores.
 const DERIVED: [&str; 11] = [
@@ -39,10 +41,8 @@ const DERIVED: [&str; 11] = [
 /// # Errors
 /// The refusal to answer with.
 fn read_call(sandbox: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), Refusal> {
-    let Settings {
-        names, ahead_max, ..
-    } = &sandbox.settings;
-    let latest = sandbox.now.plus(*ahead_max).floor_seconds().get();
+    let names = &sandbox.settings.names;
+    let latest = sandbox.now.plus(AHEAD_MAX).floor_seconds().get();
     let mut fields = BodyFields::new(json_object(body)?);
     let lead_id = fields.integer("leadId", i64::MAX)?;
     let employee_id = fields.integer("employeeId", i64::MAX)?;

@@ -3,8 +3,7 @@
 use super::config::{Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, FieldNames, Settings};
 use super::error::Error;
 use super::lead::catalogue::{Catalogue, DEFAULT_CONTACT, DEFAULT_LED};
-use super::lead::list;
-use super::lead::record::Lead;
+use super::lead::record::{Lead, parse_list};
 use super::oauth::state::{Application, FIRST_APPLICATION, REFRESH_LIFE, redirect_uri};
 use super::token::{ACCESS_SECONDS, Grant, IdSet, PAT_SECONDS_MAX, TokenKey};
 use super::window::{parse_duration, parse_rate};
@@ -261,7 +260,7 @@ fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => return Some(Err(format!("`{given}`: {error}"))),
     };
-    Some(list::parse(&text).map_err(|words| format!("`{given}`, {words}")))
+    Some(parse_list(&text).map_err(|words| format!("`{given}`, {words}")))
 }
 
 fn grants(text: &str) -> Result<Vec<Grant>, String> {

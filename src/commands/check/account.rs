@@ -1,9 +1,9 @@
 //! A manager account: what it may do, whether it hears calls, and what the events show. What was
 //! seen counts; where nothing could be seen, `manager.conf` of this machine, if it can be read.
 
-use super::finding::{CheckFinding, advice, fault, well};
 use super::manager_conf::ManagerConf;
 use super::release::{self, short};
+use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::LeadRule;

@@ -1,8 +1,8 @@
 //! The PBX's endpoints against the trunks, both ways: a trunk that no endpoint is meant by, and an
 //! endpoint that no trunk takes in.
 
-use super::finding::{CheckFinding, advice, fault, well};
 use super::release::short;
+use super::{CheckFinding, advice, fault, well};
 use crate::config::arguments::letters_apart;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;

@@ -6,8 +6,8 @@
 //! A FreeSWITCH: what it is, its gateways against the trunks, and what its file has mod_amqp
 //! publish. What is found is known by `bridges/freeswitch`.
 
-use super::finding::{CheckFinding, advice, fault, well};
 use super::release::short;
+use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, SourceConfig};
 use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};

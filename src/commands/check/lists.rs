@@ -1,6 +1,6 @@
 //! The lists of leads and employees: each file, each bad row of it.
 
-use super::finding::{CheckFinding, advice, fault, well};
+use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
 use callbridge_mapping::people::matching;

@@ -1,8 +1,8 @@
 //! The look-up at ring time: its address, its password, one question over each trunk, and what
 //! keeps it from knowing a caller or an extension, responsible employees on no list among it.
 
-use super::finding::{CheckFinding, advice, fault, well};
 use super::place::unusable_address;
+use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
 use callbridge_lookup::answer::extension;
 use callbridge_lookup::http::PATH;

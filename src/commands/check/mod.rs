@@ -2,22 +2,18 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`finding`] | one line of the answer, and the exit code of all |
 //! | [`place`] | state folder, clock, listener; a state for the time of the check |
 //! | [`inward`] | sources, files, a FreeSWITCH, trunks, the queue for dead letters |
 //! | [`lists`] | leads and employees |
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
 //! | [`release`] | which release it is, what it wants, and what each source tells of its calls |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
-//! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
-//! | [`fields`] | the fields of `--lead-field` against those of the CRM |
+//! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: where it comes from |
 //! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
 //! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
 
 pub(crate) mod account;
 pub(crate) mod endpoints;
-pub(crate) mod fields;
-pub(crate) mod finding;
 pub(crate) mod inward;
 pub(crate) mod lists;
 pub(crate) mod lookup;
@@ -32,11 +28,101 @@ use crate::config as cli;
 use crate::config::{Check, Config};
 use crate::{Failure, print, privilege};
 use callbridge_mapping::People;
+use callbridge_model::{Code, safe, safe_json};
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
-use finding::{CheckFinding, advice, worst};
+use serde_json::{Map, Value, json};
+use std::fmt::Display;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+
+/// The part of a finding that does not fit into words: a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extra {
+    /// Fields beside those of every finding.
+    pub json: Map<String, Value>,
+    /// The same as lines for people.
+    pub text: String,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckFinding {
+    /// The subject of the check: `source ami://…`, `token`.
+    pub name: String,
+    pub what: String,
+    /// The remedy in words; empty where there is nothing to do.
+    pub todo: String,
+    /// The exit code it asks for; `None` when it is well.
+    pub fault: Option<Code>,
+    pub extra: Option<Box<Extra>>,
+}
+
+/// Returns a finding of a part that is right.
+pub(crate) fn well(name: impl Into<String>, what: impl Display) -> CheckFinding {
+    advice(name, what, "")
+}
+
+/// Returns a finding of a part that can stay, and might be better.
+pub(crate) fn advice(
+    name: impl Into<String>,
+    what: impl Display,
+    todo: impl Into<String>,
+) -> CheckFinding {
+    CheckFinding {
+        name: name.into(),
+        what: what.to_string(),
+        todo: todo.into(),
+        fault: None,
+        extra: None,
+    }
+}
+
+/// Returns a finding of a part that is wrong: `check` ends with this code or a higher one.
+pub(crate) fn fault(
+    code: Code,
+    name: impl Into<String>,
+    what: impl Display,
+    todo: impl Into<String>,
+) -> CheckFinding {
+    CheckFinding {
+        fault: Some(code),
+        ..advice(name, what, todo)
+    }
+}
+
+impl CheckFinding {
+    /// `{name, ok, what, todo}`, and what is more than words.
+    pub(crate) fn to_json(&self) -> String {
+        let mut json = json!({
+            "name": self.name, "ok": self.fault.is_none(), "what": self.what, "todo": self.todo,
+        });
+        if let (Some(extra), Some(object)) = (&self.extra, json.as_object_mut()) {
+            object.extend(extra.json.clone());
+        }
+        safe_json(&json.to_string())
+    }
+
+    /// One line, or two with what to do; a table below it.
+    pub(crate) fn to_text(&self, colour: bool) -> String {
+        let mark = match (self.fault.is_none(), colour) {
+            (true, true) => "\x1b[32mok   \x1b[0m",
+            (true, false) => "ok   ",
+            (false, true) => "\x1b[31mfault\x1b[0m",
+            (false, false) => "fault",
+        };
+        let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.what));
+        let lines = self.extra.as_ref().map_or("", |extra| &extra.text).lines();
+        for line in lines {
+            text.push_str(&format!("\n      {}", safe(line)));
+        }
+        if !self.todo.is_empty() {
+            text.push_str("\n      to do: ");
+            text.push_str(&safe(&self.todo));
+        }
+        text
+    }
+}
 
 /// Prints what is found as it is found, and keeps it.
 struct Findings {
@@ -68,6 +154,12 @@ impl Findings {
         let words = format!("{faults} of {all} checks found a fault");
         Err(Failure::new(code, words))
     }
+}
+
+/// The exit code of the worst fault: state and configuration before token and grant, those before
+/// the disk, and that before what may pass by itself.
+fn worst(findings: &[CheckFinding]) -> Option<Code> {
+    findings.iter().filter_map(|finding| finding.fault).max()
 }
 
 /// Looks at everything and prints a line each.
@@ -161,4 +253,29 @@ fn doubts(config: &Config) -> Vec<CheckFinding> {
     doubts
         .map(|it| advice(it.what, it.kind, it.words))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_fault_gives_the_code() {
+        let well = well("clock", "right");
+        let remote = fault(Code::Unreachable, "source", "refused", "start it");
+        let token = fault(Code::NoPermission, "token", "refused", "a new one");
+        assert_eq!(worst(std::slice::from_ref(&well)), None);
+        assert_eq!(
+            worst(&[well, token.clone(), remote]),
+            Some(Code::NoPermission)
+        );
+        assert_eq!(
+            token.to_json(),
+            r#"{"name":"token","ok":false,"todo":"a new one","what":"refused"}"#
+        );
+        assert_eq!(
+            token.to_text(false),
+            "fault token: refused\n      to do: a new one"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 //! A state for the time of one check, where `run` has none yet: made where its folder would be, and
 //! taken away again. Its requests count all the same: their slots are left for `run`.
 
-use super::finding::{CheckFinding, fault, well};
+use super::{CheckFinding, fault, well};
 use crate::commands::ScratchFolder;
 use crate::config::Config;
 use crate::privilege::Held;

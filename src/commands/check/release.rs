@@ -2,8 +2,8 @@
 //! release of the PBX. This is the one table: `check` shows the part of the PBX that it has asked,
 //! and `deploy/asterisk/README.md` the whole, which a test holds against it.
 
-use super::finding::{CheckFinding, Extra, advice, well};
 use super::manager_conf::ManagerConf;
+use super::{CheckFinding, Extra, advice, well};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_formats::Format;

@@ -2,17 +2,18 @@
 //! what its journal shows of the calls that were sent. A request or two, and they take slots of
 //! the budget like all others; a running daemon is asked instead of the CRM.
 
-use super::finding::{CheckFinding, advice, fault, well};
 use super::place::State;
-use super::{fields, token};
+use super::{CheckFinding, advice, fault, token, well};
 use crate::RELEASE;
 use crate::config::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_admin::state_access::close;
+use callbridge_call::EventTime;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
+use callbridge_leads::lead_field::{Catalogue, Fields, Fit as FieldFit, RefusedFields, catalogue};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
-use callbridge_model::status::FindingKind;
 use callbridge_model::status::fleet::{FleetMember, Speech};
+use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::status::TokenPlace;
@@ -113,7 +114,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
         "crm",
         format!("the daemon sends; token {}, company {company}", token.state),
     )];
-    found.extend(status.lead_fields.iter().flat_map(fields::of_daemon));
+    found.extend(status.lead_fields.iter().flat_map(fields_of_daemon));
     found.extend(of_journal(status));
     found
 }
@@ -157,9 +158,13 @@ async fn all(
                     .read(|store| tables::shows::refused_fields(store))
                     .await;
                 let refused = refused.map_err(Unasked::Spool)?;
-                found.extend(fields::judge(&crm.lead_fields, &answer, &refused));
+                found.extend(judge_fields(&crm.lead_fields, &answer, &refused));
             }
-            Err(why) => found.push(fields::not_asked(unasked(&why))),
+            // The fields could not be asked for: no fault of theirs.
+            Err(why) => {
+                let why = unasked(&why);
+                found.push(advice("lead-field", why.what, why.todo));
+            }
         }
     }
     Ok(found)
@@ -359,5 +364,101 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
             vec![well("journal", what)]
         }
         Some(_) | None => found,
+    }
+}
+
+/// What to do about a field of `--lead-field`: the CRM passes over wrong ones in silence.
+const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where it \
+                    takes no text its kind: ID:number, ID:boolean or ID:date";
+
+/// Judges each field of `--lead-field` by the answer to `crm-field` and by what the CRM has refused
+/// of it.
+fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) -> Vec<CheckFinding> {
+    let at = EventTime::from_seconds(0);
+    let read = match answer {
+        Ok(ApiReply::Data(envelope)) => {
+            catalogue::rows(envelope).ok_or_else(|| "no fields in the answer".to_owned())
+        }
+        Ok(_) => Err("no fields in the answer".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let catalogue = match read {
+        Ok((rows, whole)) => Catalogue::read(rows, whole, at),
+        Err(why) => Catalogue::unread(why, at),
+    };
+    let each = fields.iter().map(|(name, field)| {
+        let flag = format!("lead-field {name}={field}");
+        match refused.fit(*name, *field, catalogue.fit(field.id)) {
+            FieldFit::Led => well(flag, FieldFit::Led.to_string()),
+            fit @ FieldFit::Unsure(_) => advice(flag, fit.to_string(), ""),
+            fit @ (FieldFit::Other(_) | FieldFit::Unknown | FieldFit::Refused(_)) => {
+                fault(Code::Configuration, flag, fit.to_string(), FIELD_TODO)
+            }
+        }
+    });
+    each.collect()
+}
+
+/// Turns a running daemon's judgement of the fields into findings.
+fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
+    let mut found = Vec::new();
+    if let Some(why) = &fields.why {
+        let todo = "grant it to the application in the CRM, or leave --lead-field out";
+        found.push(advice("lead-field", format!("off: {why}"), todo));
+    }
+    let each = fields.fields.iter().map(|field| {
+        let flag = format!("lead-field {}={}", field.name, field.id);
+        match field.ok {
+            true => well(flag, field.what.clone()),
+            false => fault(Code::Configuration, flag, field.what.clone(), FIELD_TODO),
+        }
+    });
+    found.extend(each);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_crm::ApiError;
+    use callbridge_leads::lead_field::{Blames, Item, Name, Refusal, parse};
+    use callbridge_model::LeadId;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn each_field_is_judged_by_its_id_and_none_where_they_cannot_be_read() {
+        let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
+        let told = Ok(ApiReply::Data(json!({"data": [
+            {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
+        ]})));
+        let none = RefusedFields::default();
+        let ok = |found: Vec<CheckFinding>| {
+            let ok = found.iter().map(|finding| finding.fault.is_none());
+            ok.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            ok(judge_fields(&fields, &told, &none)),
+            [true, false, false]
+        );
+        let barred = Err(ApiError::Forbidden {
+            message: String::new(),
+        });
+        assert_eq!(
+            ok(judge_fields(&fields, &barred, &none)),
+            [true, true, true]
+        );
+        let mut refused = RefusedFields::default();
+        let name = (Name::LastCall, fields[&Name::LastCall]);
+        let item = Item::text(name.1.id, "x".to_owned());
+        let lead = LeadId::new(4_001).expect("a lead");
+        let why = Refusal::new("400".to_owned(), &Value::Null, Blames::SomeItem);
+        refused.note(name, (lead, item), &why, EventTime::from_seconds(0));
+        let found = judge_fields(&fields, &told, &refused);
+        assert!(
+            found[0].what.contains(r#"{"id":11,"value":"x"}"#),
+            "{}",
+            found[0].what
+        );
+        assert_eq!(ok(found), [false, false, false]);
     }
 }

@@ -1,7 +1,7 @@
 //! The token as `run` would have it: from its file, its command, or the stored connection. Nothing
 //! is refreshed here: a refresh changes the pair, and is the daemon's.
 
-use super::finding::{CheckFinding, advice, fault, well};
+use super::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
 use crate::daemon::outward;
 use callbridge_model::{Code, Secret, clock};

@@ -1,8 +1,8 @@
 //! The two doors for others: the receiver of webhooks (its address, certificate and secrets), and
 //! the administrator's page (its address, certificate, and who may log in).
 
-use super::finding::{CheckFinding, advice, fault, well};
 use super::place::unusable_address;
+use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, PageConfig, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege::Held;

@@ -2,8 +2,7 @@
 
 use super::{Answers, Person};
 use crate::Failure;
-use crate::commands::check::finding::CheckFinding;
-use crate::commands::check::{account, inward, manager_conf};
+use crate::commands::check::{CheckFinding, account, inward, manager_conf};
 use crate::config::{Config, SourceConfig, secret_kind};
 use crate::daemon::open::source_of;
 use callbridge_asterisk::survey::{Account, EndpointList};

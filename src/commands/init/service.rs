@@ -2,8 +2,7 @@
 
 use super::{Answers, Person, pbx};
 use crate::commands::ScratchFolder;
-use crate::commands::check::finding::CheckFinding;
-use crate::commands::check::{place, service};
+use crate::commands::check::{CheckFinding, place, service};
 use crate::config::{STATES, TokenFrom};
 use crate::{Failure, OrFail as _};
 use callbridge_model::{Code, Secret, SecretPlace, is_token};

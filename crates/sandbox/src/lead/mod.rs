@@ -13,7 +13,6 @@ pub mod act;
 pub(super) mod admin;
 pub mod catalogue;
 pub(super) mod endpoints;
-pub mod list;
 pub mod record;
 pub mod store;
 

@@ -3,7 +3,7 @@
 use super::state::{Application, CompanyConnection, Refresh};
 use crate::core::Sandbox;
 use crate::token::{Company, Grant, Token, TokenKey, TokenKind};
-use crate::webhook::keys;
+use crate::webhook::webhook_connected;
 use callbridge_call::{EpochSeconds, EventTime};
 
 /// Registers an application, or changes the one of this id.
@@ -132,7 +132,7 @@ pub(super) fn approved(
     let installed = sandbox.webhooks.installed(company, application.id);
     let record = installed.and_then(|id| sandbox.webhooks.installations.get(&id));
     if record.is_none_or(|record| record.secret.is_none()) {
-        let key = keys::webhook_connected(sandbox, company, application.id);
+        let key = webhook_connected(sandbox, company, application.id);
         secrets.extend(key.map(|key| ("webhook_secret", key.expose().to_owned())));
     }
     (connection, secrets)

@@ -4,7 +4,9 @@
 
 use super::connection::{self, pair};
 use super::problem::{Code, Form, Problem};
-use super::state::{Application, AuthorizationCode, CompanyConnection, Refresh, Used, scope};
+use super::state::{
+    Application, AuthorizationCode, CODE_LIFE, CompanyConnection, Refresh, Used, scope,
+};
 use crate::core::Sandbox;
 use crate::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success};
 use crate::faults::Action;
@@ -153,7 +155,7 @@ fn exchange_code(
         judge_reuse(sandbox, ViolationKind::CodeReused, "§5.6.3", used);
         return Err(refused("the code was used"));
     }
-    if sandbox.now >= code.issued_at.plus(sandbox.settings.oauth.code_life) {
+    if sandbox.now >= code.issued_at.plus(CODE_LIFE) {
         return Err(refused("the code has expired"));
     }
     if code.redirect_uri != redirect_uri {

@@ -64,7 +64,7 @@ fn a_life() -> Sandbox {
     settings.company.grants = grants;
     settings.oauth.application = Some(super::oauth::application());
     settings.lead_list =
-        crate::lead::list::parse("leadId,phone,name\n6001,,Vali\n").expect("a list");
+        crate::lead::record::parse_list("leadId,phone,name\n6001,,Vali\n").expect("a list");
     core.begin(NOW, "svc_pat_second", None);
     core.issue_pat(NOW, TOKEN, None);
     calls_and_leads(&mut core);

@@ -1,5 +1,6 @@
-//! What a person does in the CRM with webhooks. The document does not publish these paths (§4.7);
-//! they are the sandbox's own, below `/sandbox/admin/`.
+//! What a person does in the CRM with webhooks, and how configurations and signing keys change by it
+//! (§2.7, §6.4). The document does not publish these paths (§4.7); they are the sandbox's own, below
+//! `/sandbox/admin/`.
 //!
 //! ```text
 //! GET  /sandbox/webhooks    configurations, installations, queue, journal, counts
@@ -11,8 +12,8 @@
 //! POST …/webhook/revoke     {"installation": 7001}
 //! ```
 
-use super::config::{Config, Installation};
-use super::{events, keys};
+use super::config::{Config, Installation, SigningKey};
+use super::events;
 use crate::body::{AdminAnswer, needed, read};
 use crate::core::Sandbox;
 use serde::Deserialize;
@@ -42,7 +43,7 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
             core.webhooks.configs.remove(&application);
         }
         "webhook/regenerate" => {
-            let key = keys::fresh_key(core);
+            let key = fresh_key(core);
             let (id, installation) = installation(core, &order)?;
             installation.secret = Some(key.clone());
             return Ok(json!({ "installation": id, "webhookSecret": key.expose() }));
@@ -85,10 +86,45 @@ fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer 
     });
     // §2.7: in clear only on creation, or when it is regenerated.
     let regenerate = order.regenerate_secret;
-    if let Some(secret) = keys::configure_webhook(core, application, config, regenerate) {
+    if let Some(secret) = configure_webhook(core, application, config, regenerate) {
         answer["webhookSecret"] = json!(secret.expose());
     }
     Ok(answer)
+}
+
+/// Sets an application's configuration, also one that §2.7 refuses; an application-level key is
+/// made with the first one (shown then alone), and with `regenerate`.
+pub fn configure_webhook(
+    sandbox: &mut Sandbox,
+    application: i64,
+    config: Config,
+    regenerate: bool,
+) -> Option<SigningKey> {
+    let earlier = sandbox.webhooks.config(application);
+    let kept = earlier.and_then(|config| config.secret.clone());
+    let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(sandbox));
+    let secret = fresh.clone().or(kept);
+    let configs = &mut sandbox.webhooks.configs;
+    configs.insert(application, Config { secret, ..config });
+    fresh
+}
+
+/// A company consented to an application: its installation has a new key, which the token
+/// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
+pub fn webhook_connected(
+    sandbox: &mut Sandbox,
+    company: i64,
+    application: i64,
+) -> Option<SigningKey> {
+    let configured = sandbox.webhooks.config(application).is_some();
+    let secret = configured.then(|| fresh_key(sandbox));
+    let installation = sandbox.webhooks.installation(company, application);
+    installation.secret = secret.clone().or(installation.secret.take());
+    secret
+}
+
+fn fresh_key(sandbox: &mut Sandbox) -> SigningKey {
+    SigningKey::new(sandbox.mint_key())
 }
 
 /// Everything about webhooks but the keys.

@@ -11,23 +11,21 @@
 //! |---|---|
 //! | [`event`] | what happened; the envelope and its blocks (§6.5–6.8) |
 //! | `events` | who gets an event of what is done |
-//! | `keys` | configurations and keys as they change |
 //! | [`config`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4, §6.9.5) |
 //! | [`dispatch`] | the cycle, its limits, outcomes (§6.9, Limits) |
-//! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
+//! | `admin`, [`post`] | what a person does in the CRM, new keys by it; the POSTs (§6.3) |
 
 pub(super) mod admin;
 pub mod config;
 pub mod dispatch;
 pub mod event;
 pub(super) mod events;
-pub(super) mod keys;
 pub mod outbox;
 pub mod post;
 
+pub use self::admin::{configure_webhook, webhook_connected};
 pub use self::config::{Config, Installation};
 pub use self::dispatch::{AttemptOutcome, Dispatch};
 pub use self::event::CrmEvent;
-pub use self::keys::{configure_webhook, webhook_connected};
 pub use self::outbox::DeliveryRow;
