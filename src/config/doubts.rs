@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use callbridge_source::Transport;
+use callbridge_source::url::{Broker, TcpEndpoint};
 use callbridge_spool::folder::FILE;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -74,26 +75,43 @@ fn new_state(config: &Config) -> Option<Doubt> {
 /// Lines to other machines on which nothing is encrypted.
 fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
     let sources = config.sources.iter().filter_map(|source| {
-        let url = &source.url;
-        url.endpoint().filter(|it| it.is_clear())?;
         // The broker is told the password as it is; a manager's crosses as the answer to a
         // challenge.
-        let (crosses, scheme) = match &url.transport {
-            Transport::Amqp(_) => ("the user's secret and all calls cross", "amqps"),
-            Transport::WebSocket { .. } => ("all calls cross", "wss"),
-            Transport::Ami { .. } => ("all calls cross", "amis"),
+        let (is_clear, crosses, scheme) = match &source.url.transport {
+            Transport::Amqp(queue) => (
+                is_clear(&queue.broker),
+                "the user's secret and all calls cross",
+                "amqps",
+            ),
+            Transport::WebSocket { endpoint, .. } => {
+                (endpoint.is_clear(), "all calls cross", "wss")
+            }
+            Transport::Ami { endpoint, .. } => (endpoint.is_clear(), "all calls cross", "amis"),
             // Whoever gives this one has said `clear=yes` to it.
             Transport::Esl { .. } | Transport::File { .. } => return None,
         };
-        Some(crossing(format!("line {}", url.public()), crosses, scheme))
+        let what = format!("line {}", source.url.public());
+        is_clear.then(|| crossing(what, crosses, scheme))
     });
-    let letters = config.dead_letters.iter();
-    let letters = letters.filter(|it| it.url.broker.endpoint.is_clear());
-    let letters = letters.map(|it| {
-        let what = format!("line {}", it.url.public());
-        crossing(what, "the user's secret and all letters cross", "amqps")
+    let published = [
+        (
+            &config.dead_letters,
+            "the user's secret and all letters cross",
+        ),
+        (&config.forward, "the user's secret and all calls cross"),
+    ];
+    let published = published.into_iter().filter_map(|(target, crosses)| {
+        let url = &target.as_ref()?.url;
+        let what = format!("line {}", url.public());
+        is_clear(&url.broker).then(|| crossing(what, crosses, "amqps"))
     });
-    sources.chain(letters)
+    sources.chain(published)
+}
+
+/// What is said to some node of the broker can be read on its way there.
+fn is_clear(broker: &Broker) -> bool {
+    let mut nodes = std::iter::once(&broker.endpoint).chain(&broker.others);
+    nodes.any(TcpEndpoint::is_clear)
 }
 
 fn crossing(what: String, crosses: &str, scheme: &str) -> Doubt {
@@ -164,7 +182,9 @@ mod tests {
             "--source=amqp://a@mq.example/v?queue=q&format=asterisk-cel&pbx=g",
             "--source=amqp://a@localhost/v?queue=q&format=asterisk-cel&pbx=h",
             "--source=amqps://a@mq.example/v?queue=q&format=asterisk-cel&pbx=i",
+            "--source=amqp://a@localhost,mq.example/v?queue=q&format=asterisk-cel&pbx=j",
             "--dead-letter-queue=amqp://a@mq.example/v?queue=d&secret-file=/run/hidden",
+            "--forward=amqp://a@mq.example/v?stream=calls&secret-file=/run/hidden",
         ]);
         let found = found.iter().filter(|it| it.kind == CLEAR);
         let found: Vec<String> = found
@@ -181,8 +201,12 @@ mod tests {
           all calls cross the network in clear text; write wss:// …
         line amqp://a@mq.example/v?queue=q&format=asterisk-cel&pbx=g
           the user's secret and all calls cross the network in clear text; write amqps:// …
+        line amqp://a@localhost,mq.example/v?queue=q&format=asterisk-cel&pbx=j
+          the user's secret and all calls cross the network in clear text; write amqps:// …
         line amqp://a@mq.example/v?queue=d
           the user's secret and all letters cross the network in clear text; write amqps:// …
+        line amqp://a@mq.example/v?stream=calls
+          the user's secret and all calls cross the network in clear text; write amqps:// …
         ");
     }
 
