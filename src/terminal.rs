@@ -1,8 +1,9 @@
-//! What commands print on stdout, how wide its terminal is, and what is typed into stdin: lines, or
+//! What commands print on stdout, how wide its terminal is and whether it has colours, and what is typed into stdin: lines, or
 //! a secret that is not shown.
 
 use crate::Failure;
-use callbridge_model::Code;
+use callbridge_model::{Code, Environment};
+use callbridge_ops::log;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -15,6 +16,11 @@ pub(crate) fn width() -> Option<usize> {
     let size = tcgetwinsize(io::stdout()).ok();
     size.map(|size| usize::from(size.ws_col))
         .filter(|width| *width > 0)
+}
+
+/// What stdout shows may have colours.
+pub(crate) fn has_colour() -> bool {
+    log::colour(&Environment::of_process(), io::stdout().is_terminal())
 }
 
 /// Stdin's terminal without some of its modes, until this is dropped.

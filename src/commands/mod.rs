@@ -23,12 +23,13 @@ pub(crate) mod state;
 
 use crate::commands::control as command;
 use crate::config::{Command, manual};
+use crate::terminal::has_colour;
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::explain::story::Paint;
 use callbridge_model::{Code, Environment, forbid_dumps};
 use std::fs::DirBuilder;
 use std::future::Future;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
@@ -58,7 +59,7 @@ pub async fn dispatch(
             crate::commands::check::run(&check).await
         }
         Command::Explain(explain) if explain.file.is_none() => {
-            let colour = callbridge_ops::log::colour(environment, io::stdout().is_terminal());
+            let colour = has_colour();
             explain::kept::run(&explain, Paint { colour }).await
         }
         Command::Explain(explain) => {

@@ -81,3 +81,20 @@ async fn a_watch_without_a_terminal_is_64_and_with_json_a_line_each_time() {
     assert_eq!(ended.expect("a status").code(), Some(0));
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_terminal_that_takes_no_escapes_is_shown_none() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let check = [vec!["check".to_owned()], flags].concat();
+    let daemon = place.run(&check[1..]).await;
+    let state = format!("--state={}", place.path("state").display());
+    for asked in [&check[..], &["status".to_owned(), state.clone()]] {
+        for (kind, has_colour) in [("xterm", true), ("dumb", false)] {
+            let (_, shown) = Terminal::of_kind(kind, &place, asked).ends().await;
+            assert_eq!(shown.contains("\x1b["), has_colour, "{asked:?}: {shown}");
+        }
+    }
+    assert_eq!(daemon.end(Signal::TERM).await, 0);
+}

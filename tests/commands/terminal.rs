@@ -19,6 +19,11 @@ pub struct Terminal {
 impl Terminal {
     /// Starts the program with these arguments (`script` gives it the terminal).
     pub fn start<S: AsRef<str>>(place: &Place, arguments: &[S]) -> Self {
+        Self::of_kind("xterm", place, arguments)
+    }
+
+    /// The same in a terminal of this kind.
+    pub fn of_kind<S: AsRef<str>>(kind: &str, place: &Place, arguments: &[S]) -> Self {
         let words = arguments.iter().map(|word| format!(" '{}'", word.as_ref()));
         let typed = format!(
             "exec '{}'{}",
@@ -31,7 +36,7 @@ impl Terminal {
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("SHELL", "/bin/sh")
-            .env("TERM", "xterm")
+            .env("TERM", kind)
             .env("HOME", place.path(""))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

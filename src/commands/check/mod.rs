@@ -26,6 +26,7 @@ pub(crate) mod webhooks;
 
 use crate::config as cli;
 use crate::config::{Check, Config};
+use crate::terminal::has_colour;
 use crate::{Failure, print, privilege};
 use callbridge_mapping::People;
 use callbridge_model::{Code, safe, safe_json};
@@ -33,7 +34,6 @@ use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// The part of a finding that does not fit into words: a table.
@@ -169,7 +169,7 @@ fn worst(findings: &[CheckFinding]) -> Option<Code> {
 pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     let mut findings = Findings {
         json: check.json,
-        colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        colour: has_colour(),
         all: Vec::new(),
     };
     let config = &check.config;

@@ -5,14 +5,13 @@
 
 use super::conversation::{follow, list_items, typed};
 use crate::config::Asking;
-use crate::terminal::width;
+use crate::terminal::{has_colour, width};
 use crate::{Failure, nobody_reads, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_admin::protocol::CallsQuery;
 use callbridge_model::Zone;
 use serde_json::Value;
-use std::io::IsTerminal;
 
 /// Below this width times lose their year and seconds.
 const NARROW: usize = 100;
@@ -41,8 +40,7 @@ pub(crate) async fn run(
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colour = std::io::stdout().is_terminal() && !no_colour;
+    let colour = has_colour();
     let width = width().unwrap_or(usize::MAX);
     let show = |item: &Value, zone: &Zone| {
         let started = item["startedAt"].as_i64().unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use super::conversation::{converse, json_line, typed};
 use crate::config::{Asking, StatusMode};
-use crate::terminal::Keyboard;
+use crate::terminal::{Keyboard, has_colour};
 use crate::{Failure, OrFail as _, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::status::OverallState;
@@ -57,7 +57,7 @@ struct StatusAnswer {
 }
 
 async fn ask(at: &Asking) -> Result<StatusAnswer, Failure> {
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = has_colour();
     let mut answer = None;
     let keep = |item: &Value, zone: &Zone| {
         let mut status: Status = typed(item)?;

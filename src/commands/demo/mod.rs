@@ -15,7 +15,7 @@ use crate::commands::ScratchFolder;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Demo, DemoPbx, Faults};
 use crate::daemon::Daemon;
-use crate::terminal::width;
+use crate::terminal::{has_colour, width};
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::{Code, Environment, ExposeSecret, Secret, Status, clock};
@@ -25,7 +25,6 @@ use callbridge_spool::{Row, RowId, State, tables};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -97,9 +96,8 @@ fn form(json: bool) -> Form {
     if json {
         return Form::Json;
     }
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    if !std::io::stdout().is_terminal() || no_colour || dumb {
+    // A terminal without a name is as good as a dumb one.
+    if !has_colour() || std::env::var_os("TERM").is_none() {
         return Form::Plain;
     }
     let width = width().filter(|width| *width >= 40).unwrap_or(80);
