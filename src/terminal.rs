@@ -1,5 +1,5 @@
-//! What commands print on stdout, how wide its terminal is and whether it has colours, and what is typed into stdin: lines, or
-//! a secret that is not shown.
+//! What commands print on stdout, how wide its terminal is and whether it has colours; and what is
+//! typed into stdin: lines, or a secret that is not shown.
 
 use crate::Failure;
 use callbridge_model::{Code, Environment};

@@ -130,7 +130,7 @@ fn read(
         };
     let mut reading = Reading::new(explain::rules(&audit.config, format));
     let of_file = (&*audit.file, format);
-    explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
+    let beginning = explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
         let ended = calls.into_iter().flatten();
         // Calls that go on at the end of the file are compared, too: their beginning was read.
         let open = if is_last {
@@ -159,7 +159,7 @@ fn read(
     let counts = reading.counts();
     let unreadable = counts
         .is_doubtful()
-        .then(|| explain::unreadable(&audit.file, format, counts.is_readable()));
+        .then(|| explain::unreadable(of_file, &beginning, counts.is_readable()));
     match unreadable.flatten() {
         Some(words) => Err(Failure::new(Code::Input, words)),
         None => Ok(()),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const TRUNKS: [&str; 4] = [
     "--trunk",
@@ -290,6 +290,29 @@ fn what_cannot_be_read_is_65_and_what_is_not_there_66() {
         assert_eq!(output.status.code(), Some(code), "{file} {format}: {told}");
         assert!(told.contains(words), "{file} {format}: {told}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn what_comes_through_a_pipe_is_judged_as_a_file_is() {
+    for place in ["-", "/dev/stdin"] {
+        let frames = recording("inbound_answered/amiws.jsonl");
+        let mut cat = Command::new("cat")
+            .arg(frames)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cat runs");
+        let piped = cat.stdout.take().expect("a pipe");
+        let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+            .env_clear()
+            .args(["explain", "--format", "cel-csv", place])
+            .stdin(piped)
+            .output()
+            .expect("the program runs");
+        cat.wait().expect("cat ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(65), "{place}: {told}");
+        assert!(told.contains("use --format ami-json"), "{place}: {told}");
     }
 }
 

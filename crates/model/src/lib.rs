@@ -7,7 +7,7 @@
 //! | `record` | a call as the journal will have it, and what is to become of it |
 //! | [`number`] | telephone numbers made E.164; `typed_number`: as a person types them |
 //! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
-//! | `secret`, [`secret_source`] | texts that cannot be printed, and where they are; tokens' rights |
+//! | `secret`, [`secret_source`] | texts that cannot be printed, tokens' rights; where they are |
 //! | [`shell`] | commands that a person gives, run within their time |
 //! | `environment` | the environment variables, read once |
 //! | `exit` | how a command ends |

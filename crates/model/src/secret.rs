@@ -58,8 +58,8 @@ impl fmt::Display for TokenFingerprint {
     }
 }
 
-/// A right of a token that callbridge has a use for, as it is written in an OAuth scope; the service
-/// knows others.
+/// A right of a token that callbridge has a use for, as it is written in an OAuth scope; the
+/// service knows others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 pub enum Grant {
     /// Calls are submitted (§4.5.6): without it nothing can be journaled.

@@ -8,7 +8,7 @@
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
 //! | [`release`] | which release it is, what it wants, and what each source tells of its calls |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
-//! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: where it comes from |
+//! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: its source |
 //! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
 //! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
 

@@ -368,8 +368,8 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
 }
 
 /// What to do about a field of `--lead-field`: the CRM passes over wrong ones in silence.
-const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where it \
-                    takes no text its kind: ID:number, ID:boolean or ID:date";
+const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where \
+                          it takes no text its kind: ID:number, ID:boolean or ID:date";
 
 /// Judges each field of `--lead-field` by the answer to `crm-field` and by what the CRM has refused
 /// of it.

@@ -28,7 +28,7 @@ use callbridge_mapping::{People, Rules, journal};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock};
 use choice::{Choice, Chosen};
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
 use summary::Endpoints;
 
@@ -93,7 +93,7 @@ pub fn run(
         closed: false,
     };
     let mut reading = Reading::new(rules(config, *format));
-    read(
+    let beginning = read(
         file,
         (path, *format),
         &mut reading,
@@ -111,7 +111,7 @@ pub fn run(
     // Wrong messages that name a call have been told, each by itself.
     let partly = reading.counts().is_readable() || printing.names_calls;
     if reading.counts().is_doubtful()
-        && let Some(words) = unreadable(path, *format, partly)
+        && let Some(words) = unreadable((path, *format), &beginning, partly)
     {
         let first = printing.nameless.first();
         let first = first.map(|wrong| format!("; of its first message: {wrong}"));
@@ -175,8 +175,8 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     }
 }
 
-/// Reads a file to its end. `each` takes what every piece of it tells, told whether it is the
-/// last, and says whether to go on.
+/// Reads a file to its end, and returns its beginning. `each` takes what every piece of it tells,
+/// told whether it is the last, and says whether to go on.
 ///
 /// # Errors
 /// 65 when the file cannot be read or is of another format, 64 when two endpoints conflict.
@@ -185,17 +185,19 @@ pub(crate) fn read(
     (path, format): (&Path, Format),
     reading: &mut Reading,
     mut each: impl FnMut(&mut Reading, Vec<ReadCall>, bool) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
-    let mut begun = false;
+) -> Result<Vec<u8>, Failure> {
+    let mut beginning = Vec::new();
     loop {
         let read = match file.read(reading.space(PIECE_BYTES)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read.or_fail_at(Code::Input, path.display())?,
         };
-        if !std::mem::replace(&mut begun, true)
-            && let Some(like) = is_of_bus(format, &reading.space(PIECE_BYTES)[..read])
-        {
-            return Err(Failure::new(Code::Input, instead(path, format, &like)));
+        if beginning.len() < PIECE_BYTES {
+            let is_first = beginning.is_empty();
+            beginning.extend_from_slice(&reading.space(PIECE_BYTES)[..read]);
+            if let Some(like) = is_of_bus(format, &beginning).filter(|_| is_first) {
+                return Err(Failure::new(Code::Input, instead(path, format, &like)));
+            }
         }
         let calls = match read {
             0 => reading.finish(clock::now().wall),
@@ -203,7 +205,7 @@ pub(crate) fn read(
         };
         let calls = calls.or_fail_at(Code::Usage, "--trunk")?;
         if !each(reading, calls, read == 0)? || read == 0 {
-            return Ok(());
+            return Ok(beginning);
         }
     }
 }
@@ -384,22 +386,22 @@ fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Resu
     held.write(file, &svg).or_fail_at(Code::CannotWrite, what)
 }
 
-/// Returns the reason for which nothing could be read; `None` if some of it is written in the
-/// format, and no other.
-pub(crate) fn unreadable(path: &Path, format: Format, partly: bool) -> Option<String> {
-    let mut beginning = Vec::new();
-    let looked =
-        File::open(path).and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut beginning));
-    if looked.is_ok() && beginning.trim_ascii().is_empty() {
+/// Returns the reason for which nothing could be read of a file that begins so; `None` if some of
+/// it is written in the format, and no other.
+pub(crate) fn unreadable(
+    (path, format): (&Path, Format),
+    beginning: &[u8],
+    partly: bool,
+) -> Option<String> {
+    if beginning.trim_ascii().is_empty() {
         return None;
     }
-    let like = looked.ok().and_then(|_| Likeness::of(&beginning));
     let shown = path.display();
-    match like.filter(|like| like.format != Some(format)) {
+    match Likeness::of(beginning).filter(|like| like.format != Some(format)) {
         Some(like) => Some(instead(path, format, &like)),
         None if partly => None,
         None => {
-            let columns = (format == Format::CelCsv).then(|| columns_seen(&beginning));
+            let columns = (format == Format::CelCsv).then(|| columns_seen(beginning));
             Some(columns.flatten().map_or_else(
                 || format!("{shown}: nothing in it is {format}, nor any other format known here"),
                 |seen| format!("{shown}: {seen}"),
