@@ -17,7 +17,6 @@
 //! | [`webhooks`] | events that come to us |
 //! | [`page`] | the administrator's page |
 //! | [`lookup`] | who calls, told to a dialplan |
-//! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`tasks`] | its parts, and the order to stop that they are given |
 //!
@@ -32,14 +31,13 @@ pub(crate) mod open;
 pub(crate) mod outward;
 pub(crate) mod page;
 pub(crate) mod readers;
-pub(crate) mod rights;
 pub(crate) mod tasks;
 pub(crate) mod trunks;
 pub(crate) mod webhooks;
 
 use crate::config::doubts::{self, Doubt};
 use crate::config::{Config, SourceConfig, TokenFrom};
-use crate::privilege::Held;
+use crate::privilege::{Held, is_open_to_all};
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
 use callbridge_fleet::PbxOwners;
@@ -47,7 +45,7 @@ use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_model::status::{Status, findings};
-use callbridge_model::{Code, ExitCode, Pulse, Zone};
+use callbridge_model::{Code, ExitCode, Pulse, SecretPlace, Zone};
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
 use callbridge_page::SessionCount;
@@ -104,7 +102,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     };
     let mut daemon = started?;
     daemon.announce(&doubts);
-    rights::announce(&config);
+    announce_rights(&config);
     systemd::ready();
     let settled = settled(Arc::clone(&daemon.observer), &config);
     let ended = tokio::select! {
@@ -118,6 +116,33 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     systemd::stopping();
     daemon.stop().await;
     ended.map_err(failed_at_work)
+}
+
+/// Says with whose rights it runs, and who else can read its secrets.
+fn announce_rights(config: &Config) {
+    if let Some(owner) = config.held.owner {
+        tracing::info!(
+            user = owner.uid,
+            group = owner.gid,
+            "root has become the owner of the state folder, for good"
+        );
+    }
+    for (_, place) in config.places() {
+        match place {
+            SecretPlace::Held(file, _) => tracing::info!(
+                file = %file.display(),
+                "a secret was read by root, and its file cannot be read any more: another one \
+                 counts after a restart"
+            ),
+            SecretPlace::File(_) | SecretPlace::Variable(_) => {}
+        }
+    }
+    for file in config.secret_files().iter().filter(|it| is_open_to_all(it)) {
+        tracing::warn!(
+            file = %file.display(),
+            "every user of this machine can read a secret's file: chmod o-r it"
+        );
+    }
 }
 
 /// Ends when every file is read, every other line was up and then quiet for 5 s,

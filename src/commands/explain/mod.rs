@@ -4,33 +4,32 @@
 //! |---|---|
 //! | [`choice`] | which call `--call` means |
 //! | [`kept`] | a call out of the spool |
-//! | `summary` | what was read, for stderr |
 
 pub(crate) mod choice;
 pub(crate) mod kept;
-mod summary;
 
 use crate::config::{Config, Explain};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::audit::records;
-use callbridge_admin::explain::reading::{ReadCall, Reading};
+use callbridge_admin::explain::reading::{MessageCounts, ReadCall, Reading};
 use callbridge_admin::explain::shape::Other;
 use callbridge_admin::explain::story::{Paint, Times};
 use callbridge_admin::explain::text::Depth;
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
 use callbridge_call::decoded::WrongCall;
-use callbridge_call::{EventTime, ReportedCall};
+use callbridge_call::trunk::extension;
+use callbridge_call::{EventTime, FinishedCall, ReportedCall, Role};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
 use callbridge_mapping::people::files::Watched;
 use callbridge_mapping::{People, Rules, journal};
-use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock};
+use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
 use choice::{Choice, Chosen};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
-use summary::Endpoints;
 
 /// A file is read in pieces of so many bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -123,7 +122,7 @@ pub fn run(
     printing.print_nameless()?;
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
-    let summary = summary::of(&reading, &printing.endpoints, config);
+    let summary = summary(&reading, &printing.endpoints, config);
     let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
     let chosen = choice.made(&path.display().to_string())?;
@@ -422,4 +421,75 @@ fn is_of_bus(format: Format, beginning: &[u8]) -> Option<Likeness> {
     let like = (format == Format::AmiJson).then(|| Likeness::of(beginning));
     like.flatten()
         .filter(|like| like.format == Some(Format::Wazo))
+}
+
+/// Endpoints that are named at most.
+const NAMED_MAX: usize = 12;
+/// Endpoints that are counted at most.
+const KNOWN_MAX: usize = 4096;
+
+/// The names of channels without their suffixes, with their counts: one of these is the trunk that
+/// is missing.
+#[derive(Debug, Default)]
+struct Endpoints(BTreeMap<String, u64>);
+
+impl Endpoints {
+    /// Counts those of a call.
+    fn of(&mut self, call: &FinishedCall) {
+        let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
+        let real = channels.filter(|channel| channel.party != Role::Plumbing);
+        for name in real.map(|channel| channel.name.as_str()) {
+            let technology = name.split('/').next().unwrap_or_default();
+            let Some(device) = extension(name) else {
+                continue;
+            };
+            let endpoint = format!("{technology}/{device}");
+            if self.0.len() < KNOWN_MAX || self.0.contains_key(&endpoint) {
+                *self.0.entry(endpoint).or_default() += 1;
+            }
+        }
+    }
+
+    /// The most frequent ones: `PJSIP/city, PJSIP/101`.
+    fn named(&self) -> String {
+        let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
+        all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
+        let more = if all.len() > NAMED_MAX { ", …" } else { "" };
+        let named = all.iter().take(NAMED_MAX);
+        let named = named.map(|(endpoint, _)| safe(endpoint));
+        named.collect::<Vec<_>>().join(", ") + more
+    }
+}
+
+/// Returns what was read of a recording, for stderr.
+fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
+    let MessageCounts {
+        read,
+        skipped,
+        repaired,
+        unreadable,
+        timeless,
+    } = reading.counts();
+    let mut lines = vec![format!(
+        "{read} events read ({repaired} repaired), {skipped} not needed, {unreadable} unreadable"
+    )];
+    match reading.open_calls() {
+        0 => {}
+        1 => lines.push("1 call has no end in it and is not shown".to_owned()),
+        open => lines.push(format!("{open} calls have no end in it and are not shown")),
+    }
+    if timeless > 0 {
+        lines.push(format!(
+            "seconds are not exact, for events carry no time ({timeless}): set timestampevents=yes"
+        ));
+    }
+    if !reading.is_of_messages() && config.rules.trunks.is_empty() {
+        lines.push("no --trunk is given, so every call looks internal".to_owned());
+        if !endpoints.0.is_empty() {
+            let named = endpoints.named();
+            lines.push(format!("which of its endpoints are trunks? {named}"));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }
