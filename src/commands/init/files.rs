@@ -163,19 +163,27 @@ impl Planned {
         let (mut others, mut shown) = (Vec::new(), String::new());
         for file in &self.files {
             let text = file.text.expose_secret();
-            let Ok(old) = std::fs::read_to_string(&file.path) else {
-                if !file.secret {
-                    shown.push_str(&format!("\n{}:\n{text}", file.path.display()));
+            let old = match std::fs::read(&file.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if !file.secret {
+                        shown.push_str(&format!("\n{}:\n{text}", file.path.display()));
+                    }
+                    continue;
                 }
-                continue;
+                // What cannot be read is there all the same.
+                read => read.unwrap_or_default(),
             };
-            if old == *text {
+            if old == text.as_bytes() {
                 continue;
             }
             others.push(file.path.display().to_string());
             shown.push_str(&match file.secret {
                 true => format!("\n{} holds another secret\n", file.path.display()),
-                false => format!("\n{}:\n{}", file.path.display(), difference(&old, text)),
+                false => format!(
+                    "\n{}:\n{}",
+                    file.path.display(),
+                    difference(&String::from_utf8_lossy(&old), text)
+                ),
             });
         }
         person.say(&shown)?;

@@ -99,3 +99,18 @@ async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
     let names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
+
+#[tokio::test]
+async fn a_file_that_is_no_utf_8_is_not_written_over_either() {
+    let stage = Stage::new().await;
+    let old = b"# \xcf\xd2\xd1\n--lead=directory\n";
+    std::fs::create_dir_all(stage.etc("")).expect("a folder");
+    std::fs::write(stage.etc("office.flags"), old).expect("written");
+    let said = stage.init(&[]).await;
+    assert_eq!(said.code, 73, "{said:?}");
+    assert!(said.out.contains("- --lead=directory\n"), "{said:?}");
+    let kept = std::fs::read(stage.etc("office.flags")).expect("there");
+    assert_eq!(kept, old);
+    stage.init(&["--yes"]).await.well();
+    assert!(stage.read("office.flags").contains("--lead=var:LEAD_ID\n"));
+}
