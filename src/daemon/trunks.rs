@@ -55,8 +55,8 @@ impl KnownTrunks {
         Ok(Self { trunks, since })
     }
 
-    /// Each trunk with the calls that it took, and with those who wait for a call back by trunk;
-    /// and all calls of the last day.
+    /// Each trunk with the calls that it took in a day, and with those who wait for a call back by
+    /// trunk; and all calls of that day.
     pub(crate) fn shown(
         &self,
         took: &[TrunkCalls],
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn calls_of_each_pbx_add_up_and_those_of_no_trunk_count_in_the_day_alone() {
-        let all = trunks(&["city=PJSIP/city"]);
+        let all = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
         let since = known(&all, None, 100);
         let known = KnownTrunks { trunks: all, since };
         let calls = |pbx: &str, trunk: &str, calls, last| TrunkCalls {
@@ -148,15 +148,18 @@ mod tests {
             calls("a", "city", 2, 50),
             calls("b", "city", 3, 70),
             calls("a", "", 4, 90),
+            // A server below the PBX whose stream it is.
+            calls("office/hq", "gsm", 1, 95),
         ];
         let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];
         let (shown, day) = known.shown(&took, &missed);
-        assert_eq!((shown.len(), day), (1, 9));
+        assert_eq!((shown.len(), day), (2, 10));
         assert_eq!(
             (shown[0].day_calls, shown[0].calls, shown[0].last_at),
             (5, 20, Some(70))
         );
         assert_eq!((shown[0].day_extensions, shown[0].day_employees), (5, 2));
         assert_eq!((shown[0].missed_waiting, shown[0].since), (6, Some(100)));
+        assert_eq!((shown[1].day_calls, shown[1].last_at), (1, Some(95)));
     }
 }

@@ -74,21 +74,12 @@ impl DaemonBackend {
         let today = self.day_begun(clock::now().wall, 0);
         let took = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
         let took = took.await?;
-        let trunks = self.handler.rules.trunks.iter().map(|trunk| {
-            let own = took.iter().filter(|it| {
-                it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
-            });
-            let (mut calls, mut last_at) = (0, None);
-            for it in own {
-                calls += it.calls;
-                last_at = last_at.max(Some(it.last_at.get()));
-            }
-            TrunkView {
-                name: trunk.name.clone(),
-                today: calls,
-                last_at,
-            }
+        let (shown, _) = self.observer.trunks.shown(&took, &[]);
+        let views = shown.into_iter().map(|trunk| TrunkView {
+            name: trunk.name,
+            today: trunk.day_calls,
+            last_at: trunk.last_at,
         });
-        Ok(trunks.collect())
+        Ok(views.collect())
     }
 }
