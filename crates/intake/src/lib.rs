@@ -7,7 +7,7 @@
 //! | [`settings`] | what the flags say of assembling and of each source |
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls; its call detail records, where no events tell |
-//! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` joins with the first |
+//! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` joins to the first |
 //! | [`mod@under_way`] | calls that go on: under which names the spool keeps them; what they are |
 //! | `proof`, `lacks` | what proves that a source receives events, and what its account lacks |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |

@@ -1,5 +1,5 @@
-//! A lead with what the document names of it (§2.4, §2.5), and its faces: the snapshot of the webhooks,
-//! the record of the REST endpoints, and the lines of a file of `--leads`.
+//! A lead with what the document names of it (§2.4, §2.5), and its faces: the snapshot of the
+//! webhooks, the record of the REST endpoints, and the lines of a file of `--leads`.
 
 use super::catalogue::{employee_name, stage};
 use crate::body::is_phone;
@@ -174,8 +174,8 @@ pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
 /// 4001,+998901112233,Ali,2,501
 /// ```
 ///
-/// All but `leadId` may be empty or left out; a lead may stand in several lines, one for each of its
-/// phones.
+/// All but `leadId` may be empty or left out; a lead may stand in several lines, one for each of
+/// its phones.
 ///
 /// # Errors
 /// The first line that cannot be read, in words.

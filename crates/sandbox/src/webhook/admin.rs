@@ -1,6 +1,6 @@
-//! What a person does in the CRM with webhooks, and how configurations and signing keys change by it
-//! (§2.7, §6.4). The document does not publish these paths (§4.7); they are the sandbox's own, below
-//! `/sandbox/admin/`.
+//! What a person does in the CRM with webhooks, and how configurations and signing keys change by
+//! it (§2.7, §6.4). The document does not publish these paths (§4.7); they are the sandbox's own,
+//! below `/sandbox/admin/`.
 //!
 //! ```text
 //! GET  /sandbox/webhooks    configurations, installations, queue, journal, counts
