@@ -6,8 +6,8 @@ use crate::secret::{ExposeSecret as _, Secret};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// A secret is one line, and no longer than this.
-const SECRET_BYTES_MAX: u64 = 16 << 10;
+/// A secret is one line, and of a page's people there is a line each: no file is longer than this.
+const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Secrets in a file that may hold several: the current one, and those before it.
 pub const LINES_MAX: usize = 4;
@@ -109,6 +109,9 @@ pub enum Error {
         "the secret's file {0} has more than {LINES_MAX} lines: current and previous, a line each"
     )]
     TooMany(PathBuf),
+    /// The file is none of secrets, which it could only be in part.
+    #[error("the secret's file {0} is longer than 1 MB")]
+    TooLong(PathBuf),
     /// The text cannot be a secret: it is no UTF-8, or holds control characters.
     #[error("the secret's file {0} holds no secret: one line of text is expected")]
     NoText(PathBuf),
@@ -118,9 +121,11 @@ impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
             Self::Missing(_) => Code::NoInput,
-            Self::Unreadable(..) | Self::Empty(_) | Self::TooMany(_) | Self::NoText(_) => {
-                Code::Configuration
-            }
+            Self::Unreadable(..)
+            | Self::Empty(_)
+            | Self::TooMany(_)
+            | Self::TooLong(_)
+            | Self::NoText(_) => Code::Configuration,
         }
     }
 }
@@ -200,7 +205,7 @@ impl SecretPlace {
         secrets.iter().any(|secret| quoted(secret.expose_secret()))
     }
 
-    /// The whole text, for a file that is more than a secret a line. 16 KB of it.
+    /// The whole text, for a file that is more than a secret a line.
     pub fn text(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(text) | Self::Held(_, text) => Ok(text.clone()),
@@ -231,12 +236,15 @@ pub fn text_of(path: &Path) -> Result<String, Error> {
     })?;
     let mut text = String::new();
     opened
-        .take(SECRET_BYTES_MAX)
+        .take(FILE_BYTES_MAX as u64 + 1)
         .read_to_string(&mut text)
         .map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => Error::NoText(path.to_owned()),
             _ => Error::Unreadable(path.to_owned(), error),
         })?;
+    if text.len() > FILE_BYTES_MAX {
+        return Err(Error::TooLong(path.to_owned()));
+    }
     Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
 
@@ -315,6 +323,23 @@ mod tests {
             );
             assert_eq!(error.exit_code(), Code::Configuration);
         }
+    }
+
+    #[test]
+    fn a_file_of_many_lines_is_read_whole_or_said_to_be_too_long() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("people");
+        let place = SecretPlace::File(file.clone());
+        let many = "anna:view:$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA\n".repeat(500);
+        std::fs::write(&file, &many).expect("written");
+        assert_eq!(place.text().expect("a text").expose_secret(), many);
+        std::fs::write(&file, many.repeat(50)).expect("written");
+        let error = place.text().expect_err("no text");
+        assert_eq!(error.exit_code(), Code::Configuration);
+        assert!(
+            error.to_string().ends_with("is longer than 1 MB"),
+            "{error}"
+        );
     }
 
     #[test]
