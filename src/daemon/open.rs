@@ -235,7 +235,7 @@ async fn restored(
     let memory = remembered(&sources, config, spool).await?;
     let mut intake = Intake::new(settings, sources, memory).or_fail(Code::Usage)?;
     let open = spool
-        .read(|store| tables::open_calls::all_open_calls(store))
+        .read(|store| tables::resume::all_open_calls(store))
         .await?;
     let count = open.len();
     let mut aside = Vec::new();
@@ -333,7 +333,7 @@ async fn remembered(
             .recreated
             .extend(recreated.map(|at| (shown.clone(), at)));
         let place = shown.clone();
-        let position = spool.read(move |store| tables::positions::position(store, &place));
+        let position = spool.read(move |store| tables::resume::position(store, &place));
         // What cannot be read of a place is told where its source is opened.
         if let Some(Ok(Position::Stream(at))) = position.await?.map(serde_json::from_value) {
             memory.offsets.insert(shown.clone(), at.offset);
@@ -350,7 +350,7 @@ async fn source(
 ) -> Result<Source, spool::Error> {
     let shown = flag.url.place();
     let position = spool
-        .read(move |store| tables::positions::position(store, &shown))
+        .read(move |store| tables::resume::position(store, &shown))
         .await?;
     let position = position.and_then(|json| match serde_json::from_value::<Position>(json) {
         Ok(position) => Some(position),

@@ -158,7 +158,7 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let restored = handle.read(|store| Ok(store.restored())).wait();
     assert_eq!(restored, Ok(false), "a file that was killed in is no copy");
     let opened = handle
-        .read(|store| tables::open_calls::all_open_calls(store))
+        .read(|store| tables::resume::all_open_calls(store))
         .wait();
     let opened: BTreeSet<u64> = opened
         .expect("readable")

@@ -246,7 +246,7 @@ impl Chain {
     /// Who goes on tells the stream what became of its calls.
     fn tell(&mut self, percent: u64) {
         let store = &self.world.disk.store;
-        let due = tables::outcomes::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
+        let due = tables::outbox::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
         let Some((due, through)) = due else { return };
         let told = Op::PeerOutcome(PeerOutcome::Published { through });
         let struck = self.dice.chance(percent * TOLD_HARDER);

@@ -10,7 +10,7 @@ use callbridge_mapping::{People, Rules, Trunk, Trunks};
 use callbridge_source::amqp::attached::{Attached, Message, PROOF_WITHIN};
 use callbridge_source::amqp::stream_place;
 use callbridge_source::{Frame, Position, Publisher, SourceId, SourceUrl, StreamPosition};
-use callbridge_spool::peer_outcomes::STREAM_BEGAN;
+use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{self as spool, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -136,7 +136,7 @@ impl StreamReader {
             },
         };
         let source = source();
-        let kept = tables::positions::position(&disk.store, &source.shown).expect("readable");
+        let kept = tables::resume::position(&disk.store, &source.shown).expect("readable");
         let place = kept.map(|json| match serde_json::from_value(json) {
             Ok(Position::Stream(place)) => place,
             other => panic!("no place of a stream: {other:?}"),

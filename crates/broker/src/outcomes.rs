@@ -114,7 +114,7 @@ impl Outbox for OutcomePublisher {
     }
 
     async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Self::Item>, Error> {
-        let due = spool.read(|store| tables::outcomes::outcomes(store, BATCH));
+        let due = spool.read(|store| tables::outbox::outcomes(store, BATCH));
         Ok(due.await?.into_iter().collect())
     }
 

@@ -4,7 +4,7 @@
 use super::settings::SourceSettings;
 use callbridge_call::EventTime;
 use callbridge_model::clock;
-use callbridge_spool::peer_outcomes::STREAM_BEGAN;
+use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub async fn began(
     let streams = sources.iter().filter(|it| it.is_stream_of_calls());
     for shown in streams.map(|it| it.shown.clone()) {
         let (key, place) = (format!("{STREAM_BEGAN}{shown}"), shown.clone());
-        let position = spool.read(move |store| tables::positions::position(store, &place));
+        let position = spool.read(move |store| tables::resume::position(store, &place));
         let at = match (spool.meta(key.as_str()).await?, position.await?) {
             (Some(text), _) => text.parse().ok().map(EventTime::from_micros),
             (None, Some(_)) => None,

@@ -13,7 +13,7 @@ use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;
 use callbridge_source::Frame;
-use callbridge_spool::peer_outcomes::STREAM_BEGAN;
+use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{Delivery, Finished, Op, OutcomeSource, PeerOutcome, Settlement};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
-use callbridge_spool::peer_outcomes::STREAM_BEGAN;
+use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{
     Binding, Error, Op, QueueQuery, Row, RowId, Segment, SlotRow, Store, Unconfirmed, tables,
 };

@@ -15,7 +15,7 @@ use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::status::{Lease, Pause};
 use callbridge_model::{Pulse, Secret, TokenFingerprint, clock};
-use callbridge_spool::peer_outcomes::PeerOutcome;
+use callbridge_spool::PeerOutcome;
 use callbridge_spool::{Error, Handle, Op, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;

@@ -2,7 +2,7 @@
 //! file while nobody ran.
 
 use super::Error;
-use super::files::{check_siblings, not_writable};
+use super::state_dir::{check_siblings, not_writable};
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;

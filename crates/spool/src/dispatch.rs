@@ -99,10 +99,10 @@ impl Store {
             Op::Finish(finished) => return tables::finish::finish(self, finished),
             Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
-                tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())?;
+                tables::resume::set_open(self, pbx, *key, snapshot.as_deref())?;
             }
             Op::Position { source, position } => {
-                tables::positions::set_position(self, source, position)?;
+                tables::resume::set_position(self, source, position)?;
             }
             Op::Unreadable {
                 source,
@@ -132,12 +132,18 @@ impl Store {
             Op::Count { counter, by } => self.tally.count(counter, *by),
             Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice)?,
             Op::BindAddress { address, rebind } => {
-                tables::binding::bind_address(self, address, *rebind)?;
+                tables::meta::bind_address(self, address, *rebind)?;
             }
             Op::BindCompany {
                 company,
                 application,
-            } => return tables::binding::bind_company(self, company, application),
+            } => {
+                let done = tables::meta::bind_company(self, company, application)?;
+                if done == Done::Stored {
+                    tables::deliveries::take_waiting(self)?;
+                }
+                return Ok(done);
+            }
             Op::Delivery(delivery) => {
                 return tables::deliveries::deliver(self, delivery).map(Done::Delivered);
             }

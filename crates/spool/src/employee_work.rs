@@ -141,7 +141,7 @@ pub async fn employee_work(spool: &Handle, from: i64, until: i64) -> Result<Work
     let mut hour = from.saturating_sub(LOOK_BACK);
     while hour < until {
         let end = hour.saturating_add(HOUR).min(until);
-        let read = spool.read(move |store| tables::customer_calls::between(store, hour, end));
+        let read = spool.read(move |store| tables::figures::customer_calls(store, hour, end));
         for call in read.await? {
             sums.add(&call, from);
         }

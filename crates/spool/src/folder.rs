@@ -1,11 +1,11 @@
 //! Opening the state folder: who may, what is found, and what is checked beside the work.
 
 use super::check::check_beside;
-use super::files::{check_siblings, connect, make_folder, not_writable, sync_folder};
 use super::identity::{self, Seen};
+use super::state_dir::{check_siblings, connect, make_folder, not_writable, sync_folder};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
-use crate::state_dir_lock::{Lock, StateDir};
+use crate::state_dir::{Lock, StateDir};
 use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use callbridge_model::plain_file;
@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-pub use super::files::{FILE, LOCK};
+pub use super::state_dir::{FILE, LOCK};
 
 /// Opens the state in `dir`: makes it if allowed, locks it, brings it up to date, starts the
 /// thread. After an unclean stop, or when the file was changed meanwhile, it is checked beside the

@@ -13,24 +13,19 @@
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
 //! | [`delivery`] | an event as the message that other machines take |
-//! | [`peer_outcomes`] | what other senders of the same calls did |
 //! | [`store`] | the open database and its books |
 //! | `dispatch` | operations on their way to the tables, and commits |
-//! | `tally` | the books, in memory and as they are written |
+//! | `tally` | the books, in memory and as they are written, and what the log is told with them |
 //! | `finished` | a judged call, and what its row keeps of it |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors |
 //! | [`folder`] | opening: modes, damage |
 //! | [`archive`] | a state folder as one file, out and in |
-//! | `files` | the names of its files, and how they are made |
-//! | `state_dir_lock` | folder, lock and file, and what is done when they go away |
+//! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
-//! | `lead_log` | what the log is told about leads, once it is committed |
-//! | [`finished_calls`] | finished calls, looked up beside the writer |
-//! | [`directory`] | leads by phone, looked up beside the writer |
-//! | `read_connection` | the connection of both |
+//! | `readers` | finished calls, and leads by phone, looked up beside the writer |
 //! | [`binding`] | whose calls these are |
 //! | `advice` | what to do about a letter |
 //! | [`error`] | what can go wrong, with exit codes |
@@ -52,60 +47,55 @@
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
 pub mod advice;
-mod appeared;
 pub mod archive;
 pub mod binding;
 mod check;
 mod db;
 pub mod delivery;
-pub mod directory;
 mod dispatch;
 mod echo;
 mod effects;
 pub mod employee_work;
 pub mod error;
-mod files;
 mod finished;
-pub mod finished_calls;
 pub mod folder;
 pub mod foreign;
 mod identity;
-mod lead_log;
 pub mod op;
-pub mod peer_outcomes;
-mod read_connection;
+mod readers;
 pub mod row;
 pub mod state;
-mod state_dir_lock;
+mod state_dir;
 pub mod store;
 pub mod tables;
 mod tally;
 pub mod writer;
 
 pub use crate::advice::{hint, hint_found};
-pub use crate::finished_calls::{FinishedCalls, Known};
 pub use binding::{Binding, Fit};
 pub use check::Integrity;
 pub use db::Db;
-pub use directory::LeadDirectory;
 pub use error::Error;
 pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
-pub use op::{Delivered, Delivery, Done, Op, Purged, SlotRow, WebhookEvent};
-pub use peer_outcomes::{PeerOutcome, Segment, Settlement};
+pub use op::{
+    Delivered, Delivery, Done, Op, PeerOutcome, Purged, STREAM_BEGAN, Settlement, SlotRow,
+    WebhookEvent,
+};
+pub use readers::{FinishedCalls, Known, LeadDirectory};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
     Notice, ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId,
-    SeenCall, TrunkCalls, Unconfirmed, UnreadMessage, WorkQueue,
+    SeenCall, Segment, TrunkCalls, Unconfirmed, UnreadMessage, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;
 pub use tables::audited::{AuditedCall, CallFate, JournaledCall, SentValues};
 pub use tables::books::Recount;
+pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};
-pub use tables::search::Search;
 pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health};
 

@@ -488,3 +488,14 @@ pub struct PossiblySentCalls {
     /// Calls that the stream has settled.
     pub settled: u64,
 }
+
+/// The newest of the calls that are to be looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Number of calls in the segment.
+    pub calls: u32,
+    /// Start of the oldest of these calls.
+    pub since: EpochSeconds,
+    /// Older calls are to be searched for after these.
+    pub more: bool,
+}

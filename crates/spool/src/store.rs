@@ -1,7 +1,6 @@
 //! The store: the open database with the books of its last commit. It is synchronous and knows no
 //! clock and no thread.
 
-use crate::appeared::{self, Appeared};
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::tally::{Book, Tally};
 use crate::{Db, Error, RowId, Settings};
@@ -10,12 +9,18 @@ use callbridge_model::status::Books;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::path::Path;
 
 /// The highest id ever given, where its row may be gone.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
+
+/// Letters that are remembered: who looks twice a second misses none.
+const LETTERS_REMEMBERED: usize = 65_536;
+
+/// Moves of calls that are remembered: a call makes some four of them.
+const MOVES_REMEMBERED: usize = 16_384;
 
 /// Numbers that calls wait for, of which something was learned.
 #[derive(Debug, Default)]
@@ -92,8 +97,8 @@ impl Store {
             tally,
             next_id: 1,
             restored: false,
-            appeared: Appeared::new(appeared::LETTERS),
-            moved: Appeared::new(appeared::MOVES),
+            appeared: Appeared::new(LETTERS_REMEMBERED),
+            moved: Appeared::new(MOVES_REMEMBERED),
             awaited: RefCell::default(),
             backfill_begun: Cell::new(false),
             seen_calls_cursor: (String::new(), String::new()),
@@ -191,6 +196,60 @@ impl Store {
     }
 }
 
+/// Ids of rows in the order of their commits.
+#[derive(Debug)]
+pub(crate) struct Appeared {
+    /// Rows before the first that is remembered.
+    before: u64,
+    last: VecDeque<RowId>,
+    most: usize,
+}
+
+impl Appeared {
+    /// None yet; so many are remembered.
+    const fn new(most: usize) -> Self {
+        Self {
+            before: 0,
+            last: VecDeque::new(),
+            most,
+        }
+    }
+
+    pub(crate) fn add(&mut self, rows: Vec<RowId>) {
+        self.last.extend(rows);
+        while self.last.len() > self.most {
+            self.last.pop_front();
+            self.before += 1;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.before + self.last.len() as u64
+    }
+
+    /// Reads at most `limit` after the first `seen`, each once, and says how many are seen then;
+    /// `None` when they are forgotten.
+    pub(crate) fn read_since<T>(
+        &self,
+        seen: u64,
+        limit: usize,
+        read: impl Fn(RowId) -> Result<Option<T>, Error>,
+    ) -> Result<Option<(Vec<T>, u64)>, Error> {
+        let Some(skip) = seen.checked_sub(self.before) else {
+            return Ok(None);
+        };
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let (mut through, mut known, mut found) = (seen, BTreeSet::new(), Vec::new());
+        for id in self.last.iter().skip(skip).take(limit) {
+            through += 1;
+            if known.insert(*id) {
+                found.extend(read(*id)?);
+            }
+        }
+        Ok(Some((found, through)))
+    }
+}
+
 #[cfg(test)]
 impl Store {
     /// Limits the file, as if the disk had room for so many pages.
@@ -206,5 +265,23 @@ impl Store {
     /// Returns `true` when no transaction is open.
     pub(super) fn is_settled(&self) -> bool {
         self.connection.is_autocommit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_letters_are_remembered_and_all_are_counted() {
+        let mut appeared = Appeared::new(LETTERS_REMEMBERED);
+        let n = i64::try_from(LETTERS_REMEMBERED).expect("small");
+        appeared.add((1..=n + 3).map(RowId).collect());
+        assert_eq!(
+            (appeared.before, appeared.last.len()),
+            (3, LETTERS_REMEMBERED)
+        );
+        assert_eq!(appeared.count(), LETTERS_REMEMBERED as u64 + 3);
+        assert_eq!(appeared.last[0], RowId(4));
     }
 }

@@ -8,7 +8,7 @@ use super::Error;
 use super::check::{Check, Integrity};
 use super::op::{Done, Op};
 use crate::dispatch::prepare;
-use crate::state_dir_lock::StateDir;
+use crate::state_dir::StateDir;
 use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use std::sync::Arc;

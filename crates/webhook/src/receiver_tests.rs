@@ -172,7 +172,9 @@ async fn with_a_standby_an_event_is_in_the_stream_before_its_200_and_changes_not
         (None, None),
         "whose it is is not known"
     );
-    let waiting = receiver.spool.read(|store| tables::waiting::waiting(store));
+    let waiting = receiver
+        .spool
+        .read(|store| tables::deliveries::waiting(store));
     assert_eq!(waiting.await, Ok(0), "it comes by the stream");
 
     let refused = comes(&receiver, &signed("e-no", 77), "6").await;

@@ -92,7 +92,7 @@ impl DaemonBackend {
                 continue;
             }
             let moves = self.handler.spool.read(|store| {
-                let open = tables::open_calls::open_call_count(store)?;
+                let open = tables::resume::open_call_count(store)?;
                 Ok((store.moves_so_far(), store.letters_so_far(), open))
             });
             let Ok(moves) = moves.await else { continue };

@@ -156,7 +156,7 @@ impl CommandHandler {
         let asked = id.to_owned();
         let search = self
             .spool
-            .read(move |store| tables::search::search_call(store, &asked));
+            .read(move |store| tables::calls::search_call(store, &asked));
         match search.await? {
             Search::One(row) => {
                 let id = row.id;

@@ -1,11 +1,22 @@
-//! What became of a call that a file of the PBX tells of, by the ids of its channels.
+//! What became of a call that a file of the PBX tells of, by the ids of its channels. Of calls that
+//! are long over a short row each is kept, a summary, when the call and the memory of its ids are
+//! purged.
 
-use super::{directory, open_calls, seen_calls, summaries};
+use super::{directory, resume, seen_calls};
 use crate::db::Columns as _;
 use crate::{Db, Error, State};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
+use rusqlite::Params;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A summary is kept so long after its call began.
+pub const SUMMARIES_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
+/// Summaries that one purge forgets at most.
+const FORGOTTEN_MAX: u32 = 500;
+/// Stands where a call's state would: it was between extensions, or skipped by a flag.
+const COUNTED: &str = "counted";
 
 /// A call in a file of the PBX, by its ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +79,7 @@ pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
         let (mut fate, _) = found(db, call)?;
         if fate == CallFate::Unknown {
             if open.is_none() {
-                open = Some(open_calls::all_open_calls(db)?);
+                open = Some(resume::all_open_calls(db)?);
             }
             let open = open.as_deref().unwrap_or_default();
             let named = |(_, _, snapshot): &(String, u64, Vec<u8>)| names(snapshot, call);
@@ -111,7 +122,7 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
         }
     }
     for id in &call.ids {
-        let Some(it) = summaries::summary(db, &call.pbx, id)? else {
+        let Some(it) = summary(db, &call.pbx, id)? else {
             continue;
         };
         match it.state {
@@ -177,7 +188,7 @@ fn purged_call(
     call: &AuditedCall,
 ) -> Result<Option<JournaledCall>, Error> {
     for id in &call.ids {
-        let kept = summaries::summary(db, &call.pbx, id)?;
+        let kept = summary(db, &call.pbx, id)?;
         if let Some(it) = kept.filter(|it| it.uuid == Some(uuid)) {
             return Ok(Some(JournaledCall {
                 uuid,
@@ -215,4 +226,65 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
         )?;
     }
     Ok(())
+}
+
+/// Keeps what became of the calls that this question finds: their rows go.
+pub(crate) fn summarize(db: &Db, calls: &str, values: impl Params) -> Result<(), Error> {
+    let text = format!(
+        "INSERT INTO summaries (pbx, id, uuid, state, started)
+         SELECT json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'), uuid, state,
+                started
+         FROM calls WHERE id IN ({calls}) ON CONFLICT DO NOTHING"
+    );
+    db.run(&text, values)
+}
+
+/// Keeps, of the tombstones from one place to another that are to go, those of calls that were
+/// counted only.
+pub(crate) fn summarize_counted(
+    db: &Db,
+    from: (&str, &str),
+    to: (&str, &str),
+    before: EventTime,
+) -> Result<(), Error> {
+    db.run(
+        "INSERT INTO summaries (pbx, id, uuid, state, started)
+         SELECT pbx, id, NULL, ?1, started FROM tombstones
+         WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)
+             AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING",
+        (COUNTED, before.micros(), from.0, from.1, to.0, to.1),
+    )
+}
+
+/// Row that outlives a purged call.
+struct SummaryRow {
+    /// State in which it ended; `None`: it was counted only.
+    state: Option<State>,
+    uuid: Option<CallUuid>,
+    /// Start of the call, in epoch seconds.
+    started: i64,
+}
+
+/// Reads the summary of a call by its own id.
+fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
+    db.query_first(
+        "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2",
+        (pbx, id),
+        |row| {
+            Ok(SummaryRow {
+                state: State::from_word(&row.get::<_, String>(0)?),
+                uuid: row.maybe_uuid(1)?,
+                started: row.get(2)?,
+            })
+        },
+    )
+}
+
+pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {
+    let before = now.minus(SUMMARIES_KEPT_FOR).floor_seconds().get();
+    db.run(
+        "DELETE FROM summaries WHERE (pbx, id) IN (
+             SELECT pbx, id FROM summaries WHERE started < ?1 ORDER BY started LIMIT ?2)",
+        (before, FORGOTTEN_MAX),
+    )
 }

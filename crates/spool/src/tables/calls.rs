@@ -1,13 +1,16 @@
-//! A stored call, read back.
+//! A stored call, read back, and found by what a person knows of it.
 
 use super::seen_calls;
-use crate::db::Columns as _;
-use crate::db::count;
+use crate::db::{Columns as _, count};
 use crate::{Db, Error, Progress, Row, RowId};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallUuid, TokenFingerprint};
 use rusqlite::Params;
 
+/// A uuid's beginning is at least so many hexadecimal digits.
+const DIGITS_MIN: usize = 4;
+/// Calls that are named when several may be meant.
+const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that [`read_progress`] reads.
 const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
      submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, \
@@ -71,7 +74,7 @@ pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
 }
 
 /// The first call that this is true of.
-pub(super) fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<Row>, Error> {
+fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<Row>, Error> {
     let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE {rule}");
     db.query_first(&text, values, |row| read_call(db, row))
 }
@@ -80,6 +83,61 @@ pub(super) fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<R
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
     db.first_value("SELECT id FROM calls WHERE uuid = ?1", [uuid])
+}
+
+/// Result of a search for a call.
+#[derive(Debug)]
+pub enum Search {
+    /// No stored call has the id.
+    None,
+    /// One stored call alone has the id, or a uuid that begins so.
+    One(Box<Row>),
+    /// The uuids of several begin so; twenty of them at most.
+    Several(Vec<CallUuid>),
+}
+
+/// The stored call of this linkedid, of this unique id of any of its channels, of this uuid,
+/// or of the only uuid that begins so.
+pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
+    if let Some(row) = find_call(db, id)? {
+        return Ok(Search::One(Box::new(row)));
+    }
+    // A letter outlives the memory of its ids.
+    let of_letter =
+        "state IN ('dead', 'parked') AND json_extract(record, '$.linkedid') = ?1 LIMIT 1";
+    if let Some(row) = first(db, of_letter, [id])? {
+        return Ok(Search::One(Box::new(row)));
+    }
+    let Some((low, high)) = bounds(id) else {
+        return Ok(Search::None);
+    };
+    let uuids: Vec<CallUuid> = db.query_all(
+        &format!(
+            "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT {NAMED_MAX}"
+        ),
+        [low, high],
+        |row| row.uuid(0),
+    )?;
+    if uuids.len() > 1 {
+        return Ok(Search::Several(uuids));
+    }
+    let only = first(db, "uuid BETWEEN ?1 AND ?2", [low, high])?;
+    Ok(only.map_or(Search::None, |row| Search::One(Box::new(row))))
+}
+
+/// The least and the greatest uuid that begin so; `None` for what is no uuid's beginning.
+fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
+    let digits: Option<Vec<u8>> = id
+        .chars()
+        .filter(|c| *c != '-')
+        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let digits = digits.filter(|digits| (DIGITS_MIN..=32).contains(&digits.len()))?;
+    let filled = |rest: u8| {
+        let digit = |i: usize| digits.get(i).copied().unwrap_or(rest);
+        std::array::from_fn(|i| digit(2 * i) << 4 | digit(2 * i + 1))
+    };
+    Some((filled(0), filled(15)))
 }
 
 /// The stored call of this uuid, or of this linkedid or unique id on any PBX.

@@ -1,13 +1,19 @@
 //! Events that the service sends: each pair of installation and event once (§6.9), each signature
 //! once under whatever installation it comes, and what it tells in the same transaction.
+//!
+//! Some come through the stream before a token has told whose state this is: a standby asks nothing
+//! of the CRM. From the stream nothing comes twice, so they are kept, in the transaction of its
+//! place, and taken when the company is bound. The oldest give way to newer ones: of their calls
+//! the stream tells otherwise too, and leads are read again by the backfill.
 
-use super::{directory, echoes, look_ups, meta, step, waiting};
+use super::{directory, echoes, look_ups, meta, step};
 use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery, Done, WebhookEvent};
 use crate::state::{self, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, Hooked, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
+use callbridge_formats::message::WebhookMessage;
 use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::{CallUuid, LeadId};
 use std::time::Duration;
@@ -16,6 +22,14 @@ use std::time::Duration;
 const FORGOTTEN_MAX: u32 = 2_000;
 /// Name of the setting that keeps [`Hooked`]: its fields in microseconds, with spaces between.
 pub(crate) const HOOKED: &str = "webhook.hooked";
+/// Events that are kept at most.
+pub(crate) const WAITING_MAX: i64 = 10_000;
+/// Bytes of their messages together.
+pub(crate) const WAITING_BYTES_MAX: i64 = 16 << 20;
+
+/// Counters: events that were kept, and those that gave way.
+const WAITED: &str = "webhooks_waited";
+const GAVE_WAY: &str = "webhooks_gave_way";
 
 /// A call that an event is about.
 struct DeliveredCall {
@@ -48,7 +62,7 @@ pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
 pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
     match meta::binding(store)?.fits_their_company(&delivery.company) {
         Fit::Unbound if delivery.service_retries => return Ok(Delivered::CompanyUnknown),
-        Fit::Unbound => return waiting::keep(store, delivery),
+        Fit::Unbound => return keep_waiting(store, delivery),
         Fit::Other => return Ok(Delivered::OtherCompany),
         Fit::Same => {}
     }
@@ -152,6 +166,90 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
             step::step(store, found.row, &step, at)?;
         }
     }
+    Ok(())
+}
+
+/// Keeps an event until it is known whose this state is.
+fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
+    let values = (
+        &delivery.installation,
+        &delivery.event,
+        delivery.at.micros(),
+        delivery.message().write(),
+    );
+    let new = store.execute(
+        "INSERT INTO waiting_deliveries (installation, event, at, message)
+         VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+        values,
+    )?;
+    if new == 0 {
+        return Ok(Delivered::Repeat);
+    }
+    store.tally.count(WAITED, 1);
+    while gives_way(store)? {
+        store.tally.count(GAVE_WAY, 1);
+    }
+    Ok(Delivered::Waits)
+}
+
+/// Forgets the oldest, where there are too many.
+fn gives_way(db: &Db) -> Result<bool, Error> {
+    let gone = db.execute(
+        "DELETE FROM waiting_deliveries WHERE id = (SELECT min(id) FROM waiting_deliveries)
+         AND (SELECT events > ?1 OR bytes > ?2 FROM waiting_deliveries_size WHERE one = 1)",
+        [WAITING_MAX, WAITING_BYTES_MAX],
+    )?;
+    Ok(gone > 0)
+}
+
+/// Counts the events that are kept.
+pub fn waiting(db: &Db) -> Result<u64, Error> {
+    db.value(
+        "SELECT events FROM waiting_deliveries_size WHERE one = 1",
+        [],
+    )
+}
+
+/// Takes all events that were kept until it was known whose state this is, in their order.
+pub(crate) fn take_waiting(store: &mut Store) -> Result<(), Error> {
+    let all: Vec<(EventTime, String)> = store.query_all(
+        "SELECT at, message FROM waiting_deliveries ORDER BY id LIMIT ?1",
+        [WAITING_MAX],
+        |row| Ok((row.moment(0)?, row.get(1)?)),
+    )?;
+    if all.is_empty() {
+        return Ok(());
+    }
+    store.execute("DELETE FROM waiting_deliveries", [])?;
+    let (mut confirmed, mut learned, mut unread) = (0_u64, 0_u64, 0_u64);
+    let events = all.len();
+    for (at, message) in all {
+        let read = WebhookMessage::read(message.as_bytes());
+        let read = read.and_then(|it| Delivery::of_message(&it, at));
+        let Ok(delivery) = read else {
+            unread += 1;
+            continue;
+        };
+        match deliver(store, &delivery)? {
+            Delivered::Confirmed { .. } => confirmed += 1,
+            Delivered::Learned { new: true } => learned += 1,
+            Delivered::Repeat
+            | Delivered::Waits
+            | Delivered::CompanyUnknown
+            | Delivered::OtherCompany
+            | Delivered::Overtaken(_)
+            | Delivered::Settled(_)
+            | Delivered::NotOurs
+            | Delivered::Learned { new: false } => {}
+        }
+    }
+    tracing::info!(
+        events,
+        confirmed,
+        learned,
+        unread,
+        "webhooks that came before it was known whose this state is are taken"
+    );
     Ok(())
 }
 

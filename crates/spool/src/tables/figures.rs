@@ -1,6 +1,12 @@
-//! Figures of a span of time: what became of its calls, and how long it took.
+//! Figures of a span of time: what became of its calls, how long it took, and the kept calls with
+//! customers, for what employees did.
 
-use crate::{Db, Error, State};
+use crate::employee_work::CustomerCall;
+use crate::finished::rang;
+use crate::{Db, Error, RowId, State};
+use callbridge_call::{Direction, EventTime, Timeline};
+use callbridge_model::{CallRecord, EmployeeId};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -29,4 +35,83 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
     // Whole seconds are told of a call; it may be confirmed within the last of them.
     let micros = micros.into_iter().map(|it| u64::try_from(it).unwrap_or(0));
     Ok(micros.map(Duration::from_micros).collect())
+}
+
+/// Calls that began from this second until before that one, by their start; those that
+/// `unanswered=no` keeps out of the journal among them. Parts of calls that came whole later are
+/// none.
+pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
+    let rows: Vec<(i64, i64, String, String)> = db.query_all(
+        "SELECT id, started, record, call FROM calls WHERE started >= ?1 AND started < ?2
+           AND NOT (state = 'discarded' AND reason IS 'incomplete')
+         ORDER BY started, id",
+        [from, until],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+    )?;
+    let mut calls = Vec::new();
+    for (id, started, record, facts) in rows {
+        let record: CallRecord = db.read_json(RowId(id), &record)?;
+        let facts: Facts = db.read_json(RowId(id), &facts)?;
+        calls.push(customer_call(started, record, &facts));
+    }
+    let kept_out = db.query_all(
+        "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
+         ORDER BY started",
+        [from, until],
+        |row| {
+            let rang: String = row.get(2)?;
+            Ok(CustomerCall {
+                started: row.get(0)?,
+                inbound: true,
+                phone: row.get(1)?,
+                rang: rang.split_whitespace().map(str::to_owned).collect(),
+                ..CustomerCall::default()
+            })
+        },
+    )?;
+    calls.extend::<Vec<CustomerCall>>(kept_out);
+    calls.sort_by_key(|call| call.started);
+    Ok(calls)
+}
+
+fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCall {
+    let inbound = record.direction == Direction::Inbound;
+    let waited = Some(facts.waited().as_secs());
+    let extensions = rang(facts.timeline.as_ref());
+    CustomerCall {
+        started,
+        inbound,
+        answered: record.answered,
+        phone: record.client_phone.map(|phone| phone.as_str().to_owned()),
+        extension: record.employee,
+        employee_id: record.employee_id.map(EmployeeId::get),
+        talk_sec: u64::from(record.talk_time_sec),
+        wait_sec: waited.filter(|_| inbound && record.answered).unwrap_or(0),
+        rang: extensions
+            .into_iter()
+            .filter(|_| inbound && !record.answered)
+            .map(str::to_owned)
+            .collect(),
+    }
+}
+
+/// Part of a call's facts that is read here.
+#[derive(Deserialize)]
+struct Facts {
+    started: EventTime,
+    ended: EventTime,
+    talk: Duration,
+    timeline: Option<Timeline>,
+}
+
+impl Facts {
+    /// Time from the caller's first sign to the first word; where only the talk's length is known,
+    /// all that is no talk.
+    fn waited(&self) -> Duration {
+        let talk = self.timeline.as_ref().and_then(|it| it.talk.first());
+        match talk {
+            Some(talk) => talk.from.since(self.started),
+            None => self.ended.since(self.started).saturating_sub(self.talk),
+        }
+    }
 }

@@ -1,13 +1,21 @@
-//! A judged call comes in.
+//! A judged call comes in. Where it is an incomplete one told again, and better, its letter is
+//! corrected, as long as nobody has sent it: never are there two of one call.
 
-use super::{correct, listed, missed, outbox, seen_calls, trunk_calls};
+use super::{listed, missed, outbox, seen_calls, step, trunk_calls};
 use crate::finished::Finished;
 use crate::tally::Book;
-use crate::{Db, Done, Error, RowId, State, Store};
+use crate::{Db, Done, Error, Left, RowId, State, Store};
+use callbridge_call::UniqueId;
 use callbridge_model::{Outcome, Reason};
+use std::collections::BTreeSet;
 
 /// The counter of calls that came again.
 const REPEATS: &str = "repeats";
+/// The counter of letters that were corrected.
+const CORRECTED: &str = "corrected";
+
+/// A letter `incomplete` that waits for somebody.
+const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
 /// Facts by which two calls of one uuid are distinguished. A number that is not known is no other
 /// number.
@@ -68,9 +76,9 @@ fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Do
 
 fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     if let Some(started) = seen {
-        if let Some(done) = correct::corrected(store, new)? {
+        if let Some(done) = corrected(store, new)? {
             seen_calls::mark_aliases_seen(store, new)?;
-            correct::give_up_parts(store, new)?;
+            give_up_parts(store, new)?;
             return Ok(done);
         }
         return match known(store, new, "uuid")?.pop() {
@@ -80,7 +88,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
             None => conflict(store, new),
         };
     }
-    correct::give_up_parts(store, new)?;
+    give_up_parts(store, new)?;
     if let Some(row) = insert(
         store,
         new,
@@ -181,4 +189,103 @@ fn known(db: &Db, new: &Finished, column: &str) -> Result<Vec<DuplicateCandidate
             })
         },
     )
+}
+
+/// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
+/// as much as the new account.
+fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
+    let found = store.query_first(
+        &format!(
+            "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
+                             AS INTEGER), phone
+             FROM calls WHERE uuid = ?1 AND {WAITS}"
+        ),
+        [new.uuid()],
+        |row| Ok((row.get::<_, RowId>(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let Some((row, span, phone)) = found else {
+        return Ok(None);
+    };
+    if new.judged.reason == Some(Reason::Incomplete) && new.span_micros() <= span {
+        return Ok(None);
+    }
+    let state = new.state();
+    let letter = matches!(state, State::Dead | State::Parked);
+    let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
+    store.execute(
+        "UPDATE calls SET state = ?2, since = ?3, started = ?4, phone = ?5, heard = ?6,
+                          record = ?7, call = ?8, reason = ?9, message = ?10, live = 0
+         WHERE id = ?1",
+        (
+            row.0,
+            state.word(),
+            new.judged.judged_at.micros(),
+            new.started(),
+            new.phone(),
+            new.raw_number(),
+            &new.record_json,
+            &new.call_json,
+            new.judged.reason.filter(|_| letter).map(Reason::word),
+            if letter { &new.judged.message } else { "" },
+        ),
+    )?;
+    store.tally.shift(State::Dead, state);
+    store.tally.count(CORRECTED, 1);
+    store.tally.moved(row);
+    if letter && new.judged.reason != Some(Reason::Incomplete) {
+        step::letter_appeared(store, row)?;
+    }
+    if let Some(before) = before {
+        outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
+    }
+    weigh(store, new, phone)?;
+    Ok(Some(Done::Corrected(row)))
+}
+
+/// Weighs anew who waits for a call back: the call had another number, or has other facts now.
+fn weigh(store: &Store, new: &Finished, before: Option<String>) -> Result<(), Error> {
+    let other = before
+        .as_deref()
+        .filter(|_| before.as_deref() != new.phone());
+    for phone in other.into_iter().chain(new.phone()) {
+        missed::anew(store, phone, new.judged.judged_at)?;
+    }
+    Ok(())
+}
+
+/// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
+/// lest somebody sends them, too.
+fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
+    if new.judged.reason == Some(Reason::Incomplete) {
+        return Ok(());
+    }
+    let record = &new.judged.record;
+    let mut parts = BTreeSet::new();
+    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
+    for id in aliases.chain([record.linkedid.as_str()]) {
+        let text = format!(
+            "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
+                (SELECT uuid FROM tombstones WHERE pbx = ?1 AND id = ?2)"
+        );
+        parts.extend(store.first_value::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
+    }
+    for part in parts {
+        let message = format!(
+            "it was a part of {}, which was received whole later",
+            record.linkedid
+        );
+        let before = outbox::before_it_leaves(store, part)?;
+        store.execute(
+            "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1",
+            (part.0, new.judged.judged_at.micros(), message),
+        )?;
+        store.tally.shift(State::Dead, State::Discarded);
+        store.tally.moved(part);
+        if let Some(before) = before {
+            outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
+        }
+        let phone = store.value("SELECT phone FROM calls WHERE id = ?1", [part.0])?;
+        weigh(store, new, phone)?;
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::meta::{change_memory, memory};
 use super::shows::{self, LEFT_OUT, WRITTEN};
 use super::{backfill, directory, look_ups, meta};
-use crate::lead_log::{GIVEN_UP, LeadWarning};
+use crate::tally::{GIVEN_UP, LeadWarning};
 use crate::{Db, Done, Error, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};

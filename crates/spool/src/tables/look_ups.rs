@@ -2,7 +2,7 @@
 
 use super::{calls, directory, step, unknown_employees};
 use crate::db::Columns as _;
-use crate::lead_log::{DROPPED, TO_SURVIVOR};
+use crate::tally::{DROPPED, TO_SURVIVOR};
 use crate::{Db, Done, Error, RowId, Step, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::ledger::Ledger as _;

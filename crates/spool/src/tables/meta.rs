@@ -2,7 +2,7 @@
 
 use crate::db::json;
 use crate::store::HIGHEST_ID;
-use crate::{Binding, Db, Error, RowId, Store};
+use crate::{Binding, Db, Done, Error, Fit, RowId, Store};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,9 +17,9 @@ pub(crate) const UNCHECKED: &str = "unchecked";
 pub(crate) const FILE: &str = "spool.file";
 /// `yes` in a copy, until a request was made with it.
 pub(crate) const RESTORED: &str = "spool.restored";
-pub(crate) const ADDRESS: &str = "bound.address";
-pub(crate) const COMPANY: &str = "bound.company";
-pub(crate) const APPLICATION: &str = "bound.application";
+const ADDRESS: &str = "bound.address";
+const COMPANY: &str = "bound.company";
+const APPLICATION: &str = "bound.application";
 
 pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
     db.run(
@@ -30,14 +30,6 @@ pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
 
 pub(crate) fn drop_meta(db: &Db, key: &str) -> Result<(), Error> {
     db.run("DELETE FROM meta WHERE key = ?1", [key])
-}
-
-/// A request is made: the doubt is over for those who open the file after us.
-pub(crate) fn settle_identity(store: &Store) -> Result<(), Error> {
-    if store.restored {
-        drop_meta(store, RESTORED)?;
-    }
-    Ok(())
 }
 
 pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
@@ -76,6 +68,38 @@ pub fn binding(db: &Db) -> Result<Binding, Error> {
         company: meta(db, COMPANY)?,
         application: meta(db, APPLICATION)?,
     })
+}
+
+pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<(), Error> {
+    let binding = binding(db)?;
+    match binding.fits_address(address) {
+        Fit::Same if !rebind => return Ok(()),
+        Fit::Other if !rebind => {
+            return Err(Error::OtherAddress {
+                bound: binding.address.unwrap_or_default(),
+                given: address.to_owned(),
+            });
+        }
+        Fit::Unbound | Fit::Same | Fit::Other => {}
+    }
+    if rebind {
+        drop_meta(db, COMPANY)?;
+        drop_meta(db, APPLICATION)?;
+    }
+    set_meta(db, ADDRESS, address.trim_end_matches('/'))
+}
+
+pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<Done, Error> {
+    let binding = binding(db)?;
+    match binding.fits_company(company, application) {
+        Fit::Same => Ok(Done::Stored),
+        Fit::Other => Ok(Done::WrongCompany(binding)),
+        Fit::Unbound => {
+            set_meta(db, COMPANY, company)?;
+            set_meta(db, APPLICATION, application)?;
+            Ok(Done::Stored)
+        }
+    }
 }
 
 /// Name of the setting that keeps [`RequestMemory`].

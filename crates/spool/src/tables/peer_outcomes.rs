@@ -12,9 +12,9 @@
 
 use super::{deliveries, meta, step};
 use crate::db::Columns as _;
-use crate::peer_outcomes::{PeerOutcome, Segment, Settlement};
 use crate::{
-    Db, Due, Error, IfAbsent, OutcomeSource, PossiblySentCalls, RowId, State, Step, Store,
+    Db, Due, Error, IfAbsent, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId, Segment,
+    Settlement, State, Step, Store,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;

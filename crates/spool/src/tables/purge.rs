@@ -1,7 +1,7 @@
 //! Forgetting what is old, a bounded part at a time.
 
-use super::{deliveries, lead_requests, listed, look_ups, meta, missed, outcomes};
-use super::{shows, summaries, trunk_calls};
+use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed, outbox};
+use super::{shows, trunk_calls};
 use crate::tally::Book;
 use crate::{Db, Error, Purged, State, Store};
 use callbridge_call::EventTime;
@@ -32,8 +32,8 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> 
     listed::purge_internal(store, now)?;
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
-    summaries::purge_summaries(store, now)?;
-    outcomes::purge_outcomes(store)?;
+    audited::purge_summaries(store, now)?;
+    outbox::purge_outcomes(store)?;
     give_pages_back(store)?;
     Ok(Purged {
         calls,
@@ -47,7 +47,7 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
         format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2"),
         (before.micros(), CALLS_MAX),
     );
-    summaries::keep(store, &old, values)?;
+    audited::summarize(store, &old, values)?;
     let text = format!("DELETE FROM calls WHERE id IN ({old}) RETURNING state");
     let states: Vec<State> = store.values(&text, values)?;
     let calls = states.len() as u64;
@@ -88,7 +88,7 @@ fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> 
     )?;
     let to = end.as_ref();
     let to = to.map_or((BEHIND_ALL, ""), |(pbx, id)| (pbx.as_str(), id.as_str()));
-    summaries::keep_counted(store, (&pbx, &id), to, before)?;
+    audited::summarize_counted(store, (&pbx, &id), to, before)?;
     let gone = store.execute(
         "DELETE FROM tombstones
          WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5",

@@ -3,7 +3,7 @@
 use super::{meta, missed};
 use crate::db::Columns as _;
 use crate::db::json;
-use crate::lead_log::{GIVEN_UP, LeadWarning};
+use crate::tally::{GIVEN_UP, LeadWarning};
 use crate::{Db, Error, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};

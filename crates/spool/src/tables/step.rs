@@ -1,7 +1,7 @@
 //! A stored call takes a step.
 
 use super::meta::set_meta;
-use super::{calls, missed, outbox, outcomes, shows, unknown_employees, unreadable};
+use super::{calls, missed, outbox, shows, unknown_employees, unreadable};
 use crate::db::json;
 use crate::state::{IfAbsent, State, Step, next};
 use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store};
@@ -61,10 +61,11 @@ pub(crate) fn step(
     if from != to {
         store.tally.shift(from, to);
         store.tally.moved(row);
-        outcomes::queue_outcome(store, row, to, step)?;
+        outbox::queue_outcome(store, row, to, step)?;
     }
     if leaves {
-        outcomes::letter_left(store, row)?;
+        // Whatever it waits for now, it is not to be looked for.
+        store.run("DELETE FROM remade WHERE row = ?1", [row.0])?;
     }
     // Of what another has sent, another has told the lead.
     let by_another = matches!(

@@ -226,14 +226,14 @@ pub const ACTS: &[Act] = &[
             snapshot,
         };
         write(store, vec![open(Some(vec![1]))]);
-        tables::open_calls::all_open_calls(store).expect("readable");
+        tables::resume::all_open_calls(store).expect("readable");
         write(store, vec![open(None)]);
     }),
     ("a position", |store, _| {
         let source = "file:///cel".to_owned();
         let position = serde_json::json!({"offset": 1});
         write(store, vec![Op::Position { source, position }]);
-        tables::positions::position(store, "file:///cel").expect("readable");
+        tables::resume::position(store, "file:///cel").expect("readable");
     }),
     ("bytes nobody reads", |store, _| {
         let row = new(&write(store, vec![unreadable(1)])[0]);
@@ -480,10 +480,10 @@ pub const ACTS: &[Act] = &[
     }),
     ("a call by its uuid's beginning", |store, rows| {
         let uuid = call(READY, rows.middle()).judged.record.uuid.expect("one");
-        tables::search::search_call(store, &uuid.to_string()[..34]).expect("readable");
+        tables::calls::search_call(store, &uuid.to_string()[..34]).expect("readable");
     }),
     ("no call at all", |store, _| {
-        drop(tables::search::search_call(store, "1.2").expect("readable"))
+        drop(tables::calls::search_call(store, "1.2").expect("readable"))
     }),
     ("the oldest calls", |store, _| {
         drop(tables::calls::oldest(store, PAGE).expect("readable"))

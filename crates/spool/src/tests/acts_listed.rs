@@ -83,7 +83,7 @@ pub const LISTED: &[Act] = &[
             kept_out.judged.kept_out_unanswered = true;
             write(store, vec![Op::Finish(Box::new(kept_out))]);
             let from = T0 + 910_000;
-            let calls = tables::customer_calls::between(store, from, from + 500).expect("readable");
+            let calls = tables::figures::customer_calls(store, from, from + 500).expect("readable");
             assert_eq!(calls.len(), 5);
             drop(tables::trunk_calls::trunk_calls(store, from).expect("readable"));
         },

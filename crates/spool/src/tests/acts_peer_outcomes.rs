@@ -56,7 +56,7 @@ pub const ELSEWHERE: &[Act] = &[
         };
         let (calls, at) = (vec![page], at(9_000));
         told(store, PeerOutcome::Shown { calls, at });
-        let due = tables::outcomes::outcomes(store, 5).expect("readable");
+        let due = tables::outbox::outcomes(store, 5).expect("readable");
         let (_, through) = due.expect("an outcome");
         told(store, PeerOutcome::Published { through });
     }),
@@ -85,7 +85,7 @@ pub const ELSEWHERE: &[Act] = &[
         write(store, vec![Op::BindAddress { address, rebind }]);
         let waits = completed("waits", FIRST + 15);
         write(store, vec![Op::Delivery(Box::new(waits.clone()))]);
-        assert_eq!(tables::waiting::waiting(store), Ok(1));
+        assert_eq!(tables::deliveries::waiting(store), Ok(1));
         let known = tables::deliveries::foreknown(store, &waits).expect("readable");
         assert_eq!(known, (Fit::Unbound, true));
         let company = Op::BindCompany {
@@ -93,6 +93,6 @@ pub const ELSEWHERE: &[Act] = &[
             application: "a".into(),
         };
         write(store, vec![company]);
-        assert_eq!(tables::waiting::waiting(store), Ok(0));
+        assert_eq!(tables::deliveries::waiting(store), Ok(0));
     }),
 ];

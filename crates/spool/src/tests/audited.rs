@@ -1,7 +1,7 @@
 //! Is each call of a PBX's file found as what became of it, also when its row is purged?
 
 use super::call::{at, finished, journal};
-use crate::tables::summaries::SUMMARIES_KEPT_FOR;
+use crate::tables::audited::SUMMARIES_KEPT_FOR;
 use crate::{AuditedCall, CallFate, Finished, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, Outcome, Reason};

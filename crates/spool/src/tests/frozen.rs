@@ -250,7 +250,7 @@ fn what_stands_beside_the_calls_of_the_first_schema_is_read_too() {
                 tables::seen_calls::tombstone(store, "pbx1", &format!("{T0}.5"))?.expect("one");
             assert_eq!((tombstone.own, tombstone.started.get()), (false, T0 + 2));
             assert_eq!(
-                tables::positions::position(store, source)?.expect("one")["offset"],
+                tables::resume::position(store, source)?.expect("one")["offset"],
                 52_428_800
             );
             assert_eq!(
@@ -263,7 +263,7 @@ fn what_stands_beside_the_calls_of_the_first_schema_is_read_too() {
             let slots = tables::slots::slots(store)?;
             assert_eq!((slots.len(), slots[1].slot), (2, 59));
             assert_eq!(slots[0].answered, Some(Duration::new(101, 6)));
-            let open = tables::open_calls::all_open_calls(store)?;
+            let open = tables::resume::all_open_calls(store)?;
             assert_eq!(open[1], ("pbx2".into(), u64::MAX, vec![0, 1, 255]));
             let notices = tables::outbox::notices(store, 100)?;
             assert_eq!(notices.len(), 13, "the first one was sent");

@@ -150,7 +150,7 @@ fn a_call_that_is_kept_out_of_the_journal_counts_and_is_no_record() {
     assert_eq!(seen(&store), Some((100, 100, 1)));
     let books = store.books();
     assert_eq!((books.skipped, books.finished), (1, 0));
-    let calls = tables::customer_calls::between(&store, T0, T0 + 1_000).expect("readable");
+    let calls = tables::figures::customer_calls(&store, T0, T0 + 1_000).expect("readable");
     assert_eq!(calls.len(), 1);
     assert!(calls[0].inbound && !calls[0].answered);
     finish(&mut store, call(2, talk(200)));

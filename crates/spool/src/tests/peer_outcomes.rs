@@ -78,7 +78,7 @@ fn words(store: &Store, n: u32) -> String {
 }
 
 fn outcomes(store: &Store) -> Vec<(CallUuid, bool)> {
-    let due = tables::outcomes::outcomes(store, 10).expect("readable");
+    let due = tables::outbox::outcomes(store, 10).expect("readable");
     let (due, _) = due.unwrap_or_default();
     assert!(due.again.is_empty() && due.generations.is_empty());
     let of = |all: Vec<uuid::Uuid>, is_journaled| {
@@ -360,7 +360,7 @@ fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
     let repeated = Op::Delivery(Box::new(completed("repeated", 1)));
     write(&mut store, vec![repeated]);
     assert_eq!(state(&store, 1), State::Ready);
-    let due = tables::outcomes::outcomes(&store, 10).expect("readable");
+    let due = tables::outbox::outcomes(&store, 10).expect("readable");
     let told = Outcomes {
         journaled: vec![uuid(1).0, uuid(2).0],
         again: BTreeMap::from([(uuid(1).0, 1)]),
@@ -373,7 +373,7 @@ fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
     step(&mut store, 2, sent_again());
     write(&mut store, vec![settled(&[2], &[], OutcomeSource::Journal)]);
     assert_eq!(state(&store, 2), State::Journaled);
-    let due = tables::outcomes::outcomes(&store, 10).expect("readable");
+    let due = tables::outbox::outcomes(&store, 10).expect("readable");
     let told = Outcomes {
         journaled: vec![uuid(1).0, uuid(2).0, uuid(2).0],
         discarded: Vec::new(),
@@ -461,7 +461,7 @@ fn outcomes_stay_until_the_stream_has_them() {
         &mut store,
         vec![settled(&[1, 2], &[], OutcomeSource::Journal)],
     );
-    let due = tables::outcomes::outcomes(&store, 1).expect("readable");
+    let due = tables::outbox::outcomes(&store, 1).expect("readable");
     let (due, through) = due.expect("one of them");
     assert_eq!(due.journaled, [uuid(1).0]);
     write(&mut store, vec![told(PeerOutcome::Published { through })]);

@@ -119,9 +119,9 @@ proptest! {
         };
         store.write(vec![open(Some(&other)), open(Some(&bytes))]).expect("stored");
         let stored = Ok(vec![(pbx.clone(), key, bytes)]);
-        prop_assert_eq!(tables::open_calls::all_open_calls(&store), stored);
+        prop_assert_eq!(tables::resume::all_open_calls(&store), stored);
         store.write(vec![open(None)]).expect("stored");
-        prop_assert_eq!(tables::open_calls::all_open_calls(&store), Ok(Vec::new()));
+        prop_assert_eq!(tables::resume::all_open_calls(&store), Ok(Vec::new()));
     }
 
     #[test]
@@ -157,7 +157,7 @@ proptest! {
             Op::Count { counter: key.clone(), by: 1 },
         ]).expect("stored");
         prop_assert_eq!(tables::meta::meta(&store, &key), Ok(Some(value)));
-        prop_assert_eq!(tables::positions::position(&store, &key), Ok(Some(position)));
+        prop_assert_eq!(tables::resume::position(&store, &key), Ok(Some(position)));
         prop_assert_eq!(store.counters().get(&key).copied(), Some(by + 1));
         store.write(vec![Op::MetaGone { key: key.clone() }]).expect("stored");
         prop_assert_eq!(tables::meta::meta(&store, &key), Ok(None));
@@ -167,7 +167,7 @@ proptest! {
 #[test]
 fn a_spool_that_is_empty_knows_nothing() {
     let store = store();
-    assert_eq!(tables::positions::position(&store, "file:///x"), Ok(None));
+    assert_eq!(tables::resume::position(&store, "file:///x"), Ok(None));
     assert_eq!(tables::calls::row(&store, crate::RowId(1)), Ok(None));
     assert_eq!(
         tables::work_queue::head(&store, &ask(at(0))),

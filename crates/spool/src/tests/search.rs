@@ -27,7 +27,7 @@ fn call(n: u32, word: u32) -> Finished {
 }
 
 fn found(store: &Store, id: &str) -> Option<CallUuid> {
-    match tables::search::search_call(store, id).expect("readable") {
+    match tables::calls::search_call(store, id).expect("readable") {
         Search::One(row) => Some(row.uuid),
         Search::None => None,
         Search::Several(uuids) => panic!("{uuids:?}"),
@@ -88,7 +88,7 @@ fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
 #[test]
 fn several_uuids_of_one_beginning_are_all_named() {
     let (store, calls) = store(&[0xabcd_0001, 0xabcd_0002, 0x1234_5678]);
-    let Search::Several(uuids) = tables::search::search_call(&store, "ABCD-00").expect("readable")
+    let Search::Several(uuids) = tables::calls::search_call(&store, "ABCD-00").expect("readable")
     else {
         panic!("two begin so");
     };

@@ -2,7 +2,7 @@
 
 use super::call::{at, journal};
 use super::deliveries::signature;
-use crate::tables::waiting::{BYTES_MAX, EVENTS_MAX, waiting};
+use crate::tables::deliveries::{WAITING_BYTES_MAX, WAITING_MAX, waiting};
 use crate::{
     Delivered, Delivery, Done, Error, Fit, Op, RowId, Settings, State, Step, Store, WebhookEvent,
     tables,
@@ -248,18 +248,18 @@ fn no_more_wait_than_there_is_room_for_and_the_oldest_give_way_counted() {
     let mut store = unbound();
     let row = call(&mut store, 1);
     let more = 3;
-    let numbers = (0..EVENTS_MAX - 1).map(|n| completed(&format!("e-{n}"), 9));
+    let numbers = (0..WAITING_MAX - 1).map(|n| completed(&format!("e-{n}"), 9));
     let ops = [completed("first", 1)].into_iter().chain(numbers);
     let ops = ops.map(|it| Op::Delivery(Box::new(it)));
     store.write(ops.collect()).expect("stored");
-    assert_eq!(waiting(&store), Ok(EVENTS_MAX.unsigned_abs()));
+    assert_eq!(waiting(&store), Ok(WAITING_MAX.unsigned_abs()));
     for n in 0..more {
         assert_eq!(
             deliver(&mut store, &learned(&format!("l-{n}"))),
             Delivered::Waits
         );
     }
-    assert_eq!(waiting(&store), Ok(EVENTS_MAX.unsigned_abs()));
+    assert_eq!(waiting(&store), Ok(WAITING_MAX.unsigned_abs()));
     assert_eq!(store.counters()["webhooks_gave_way"], more);
     write(&mut store, bind());
     assert_eq!(state(&store, row), State::Ready, "the first gave way");
@@ -277,7 +277,7 @@ fn no_more_wait_than_there_is_room_for_and_the_oldest_give_way_counted() {
     };
     let large = event("x", WebhookEvent::Learn(Box::new(large)));
     let length = i64::try_from(large.message().write().len()).expect("small");
-    for n in 0..=BYTES_MAX / length {
+    for n in 0..=WAITING_BYTES_MAX / length {
         let event = format!("{n:04}");
         deliver(
             &mut store,

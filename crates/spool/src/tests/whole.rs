@@ -149,13 +149,13 @@ fn what_stands_beside_the_calls_is_understood() {
             assert!(tables::shows::leads_to_show(store)? <= 1);
             let source = "file:///var/log/asterisk/cel-custom/Master.csv";
             assert_eq!(
-                tables::positions::position(store, source)?.expect("one")["offset"],
+                tables::resume::position(store, source)?.expect("one")["offset"],
                 52_428_800
             );
             let all = CallFilter::default();
             let (internal, _) = tables::listed::listed_internal(store, &all, all.beginning())?;
             assert_eq!(internal.len(), 1);
-            tables::open_calls::all_open_calls(store)
+            tables::resume::all_open_calls(store)
         })
         .wait();
     let open = read.expect("readable");

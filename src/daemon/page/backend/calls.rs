@@ -91,7 +91,7 @@ impl DaemonBackend {
             return Ok(CallSearch::Filter(Box::new(filter)));
         }
         let id = text.to_owned();
-        let search = self.read(move |store| tables::search::search_call(store, &id));
+        let search = self.read(move |store| tables::calls::search_call(store, &id));
         if let Search::One(row) = search.await? {
             return Ok(CallSearch::One(row));
         }
@@ -102,7 +102,7 @@ impl DaemonBackend {
 
     pub(super) async fn one_call(&self, uuid: String) -> Result<Option<CallView>, Refusal> {
         let read = self.handler.spool.read(move |store| {
-            let Search::One(row) = tables::search::search_call(store, &uuid)? else {
+            let Search::One(row) = tables::calls::search_call(store, &uuid)? else {
                 return Ok(None);
             };
             let letter = tables::letters::letter(store, row.id)?;
@@ -165,7 +165,7 @@ impl DaemonBackend {
     }
 
     pub(super) async fn open_calls(&self) -> Result<Vec<OpenCallView>, Refusal> {
-        let open = self.read(|store| tables::open_calls::all_open_calls(store));
+        let open = self.read(|store| tables::resume::all_open_calls(store));
         let open = open.await?;
         let now = clock::now().wall;
         let calls = callbridge_intake::under_way::under_way(&self.intake, &open);

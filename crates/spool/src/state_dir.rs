@@ -1,4 +1,5 @@
-//! The place of the state: its folder, its lock, its file, and whether it still is there.
+//! The place of the state: its folder and the files in it, their names and how they are made, the
+//! lock, and whether all of it still is there.
 //!
 //! An open file lives on when its name is gone, and all of it is lost with the process. So the
 //! place is looked at before each commit:
@@ -13,15 +14,22 @@
 //! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
 
 use super::Error;
-use super::files::{self, FILE, LOCK, connect, make_folder, not_writable};
 use super::identity::{self, Seen};
 use super::store::Store;
 use callbridge_model::plain_file;
+use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
+
+/// The database in the state folder.
+pub const FILE: &str = "spool.db";
+/// The lock in the state folder.
+pub const LOCK: &str = "spool.lock";
 
 /// Result of the check whether the open file is still in its place.
 enum Found {
@@ -108,7 +116,7 @@ impl StateDir {
         // Of the file that was deleted: to the new one they would be a log of strange pages.
         for rest in ["-wal", "-shm", ".new"] {
             match std::fs::remove_file(self.beside(rest)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(error)),
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(wrong(error)),
                 _ => {}
             }
         }
@@ -119,8 +127,8 @@ impl StateDir {
         store.copy_to(&new)?;
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
-        files::sync_folder(&self.file)?;
-        files::check_siblings(&self.file)?;
+        sync_folder(&self.file)?;
+        check_siblings(&self.file)?;
         let mut store = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?;
         identity::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
         self.held = made;
@@ -190,4 +198,60 @@ fn words(held: &mut File) -> String {
     let mut text = String::new();
     held.take(256).read_to_string(&mut text).ok();
     text
+}
+
+/// SQLite opens its files by their names, whatever stands there: what is no plain file is refused
+/// before it does.
+///
+/// # Errors
+/// [`Error::NotPlain`], which says what stands there; [`Error::NotWritable`] where the system does
+/// not let us look.
+pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        let path = Path::new(&name);
+        plain_file::check(path).map_err(|error| not_writable(path, &error))?;
+    }
+    Ok(())
+}
+
+/// Opens a connection that writes, to a file that is there.
+pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))
+}
+
+pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
+    let (path, why) = (path.to_path_buf(), error.to_string());
+    match error.kind() {
+        // as `plain_file` says it
+        ErrorKind::InvalidInput => Error::NotPlain { path, why },
+        _ => Error::NotWritable { path, why },
+    }
+}
+
+/// A folder that is made here, or is found empty, is made private. One that holds other things
+/// keeps its mode: it may be shared on purpose, and the files are private anyway.
+pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
+    let wrong = |error: io::Error| not_writable(dir, &error);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(wrong)?;
+    let is_empty = dir.read_dir().map_err(wrong)?.next().is_none();
+    if is_empty {
+        std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// SQLite syncs its files; that they stand in their folder is to be synced as well.
+pub(super) fn sync_folder(file: &Path) -> Result<(), Error> {
+    let Some(dir) = file.parent() else {
+        return Ok(());
+    };
+    let synced = plain_file::folder(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| not_writable(dir, &error))
 }

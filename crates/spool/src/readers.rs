@@ -1,10 +1,21 @@
-//! The intake's memory of finished calls: looked up for each new channel, beside the writer's
-//! thread, so that no look-up waits for a commit.
+//! Look-ups beside the writer's thread, on read-only connections, so that none waits for a commit
+//! and each sees what was committed before it: the intake's memory of finished calls, and the
+//! directory of leads as calls are judged by it.
 
-use super::Error;
-use crate::read_connection::ReadConnection;
+use super::{Db, Error, state_dir};
+use crate::tables::directory::{holders, profile, responsible_employees, survivor};
+use crate::tables::given::given;
 use callbridge_call::{EpochSeconds, FinishedCall};
-use std::path::Path;
+use callbridge_leads::directory::{Finding, LeadProfile};
+use callbridge_mapping::LeadAnswer;
+use callbridge_mapping::people::Directory;
+use callbridge_model::{EmployeeId, LeadId, Phone};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Finished calls, by their ids.
 #[derive(Debug)]
@@ -92,6 +103,136 @@ impl Known {
 fn tail(number: &str) -> Option<String> {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
+}
+
+/// Look-ups in the tables of the spool's file.
+#[derive(Debug)]
+pub struct LeadDirectory {
+    beside: Mutex<ReadConnection>,
+    failed: AtomicBool,
+}
+
+impl LeadDirectory {
+    /// Opens it beside the open spool of this folder.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            beside: Mutex::new(ReadConnection::open(dir)?),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// A look-up has failed since this was asked last: calls may be parked that have a lead.
+    pub fn has_failed(&self) -> bool {
+        self.failed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Looks up the leads that have this number, or had it.
+    ///
+    /// # Errors
+    /// In words, when it cannot be looked up now.
+    pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
+        self.ask("the directory of leads", |db| holders(db, phone))
+    }
+
+    /// Reads what is shown of a lead, or of the one it was merged into.
+    ///
+    /// # Errors
+    /// In words, when it cannot be read now.
+    pub fn profile(&self, lead: LeadId) -> Result<LeadProfile, String> {
+        self.ask("the directory of leads", |db| profile(db, lead))
+    }
+
+    /// The lead that is left of this one, and what is shown of it; nothing where it cannot be read
+    /// now.
+    pub fn shown(&self, lead: LeadId) -> (LeadId, LeadProfile) {
+        let known = self.ask("the directory of leads", |db| {
+            let now = survivor(db, lead)?.unwrap_or(lead);
+            Ok((now, profile(db, now)?))
+        });
+        known.unwrap_or((lead, LeadProfile::default()))
+    }
+
+    /// The employees who are responsible for leads, and for how many each. All leads are read.
+    ///
+    /// # Errors
+    /// In words, when they cannot be read now.
+    pub fn responsible_employees(&self) -> Result<Vec<(EmployeeId, u64)>, String> {
+        self.ask("the directory of leads", responsible_employees)
+    }
+
+    fn ask<T>(
+        &self,
+        place: &str,
+        question: impl FnOnce(&Db) -> Result<T, Error>,
+    ) -> Result<T, String> {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        question(beside.db()).map_err(|error| {
+            self.failed.store(true, Ordering::Release);
+            tracing::warn!(%error, "a number cannot be looked up in {place}");
+            error.to_string()
+        })
+    }
+}
+
+impl Directory for LeadDirectory {
+    fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
+        Ok(self.find(phone)?.answer())
+    }
+
+    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+        let given = self.ask("the given leads", |db| given(db, phone))?;
+        Ok(given.map(|it| (it.lead, it.words())))
+    }
+}
+
+/// Connection that only reads, and follows the file when that is made anew.
+#[derive(Debug)]
+struct ReadConnection {
+    db: Db,
+    /// Device and inode of what is open.
+    opened: Option<(u64, u64)>,
+}
+
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    let meta = file.symlink_metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+impl ReadConnection {
+    fn open(dir: &Path) -> Result<Self, Error> {
+        Self::of(dir.join(state_dir::FILE))
+    }
+
+    fn of(file: PathBuf) -> Result<Self, Error> {
+        state_dir::check_siblings(&file)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(&file, flags)
+            .map_err(|error| Error::sqlite(&file, &error))?;
+        // A plan that hangs on the values asked for is made anew for each of them.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .map_err(|error| Error::sqlite(&file, &error))?;
+        let opened = identity(&file);
+        Ok(Self {
+            db: Db::new(db, &file),
+            opened,
+        })
+    }
+
+    /// The connection. A file that was deleted in use is made anew by the writer: what it holds
+    /// from then on is read there.
+    fn db(&mut self) -> &Db {
+        let now = identity(&self.db.path);
+        if now.is_some() && now != self.opened {
+            match Self::of(self.db.path.clone()) {
+                Ok(anew) => *self = anew,
+                Err(error) => tracing::warn!(%error, "the state is read as it was"),
+            }
+        }
+        &self.db
+    }
 }
 
 #[cfg(test)]
