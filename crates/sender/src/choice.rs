@@ -1,7 +1,7 @@
 //! Which request is the best one now, in the order of [`Lane`].
 
 use super::core::Core;
-use super::pause_cause::Admission;
+use super::gate::Admission;
 use super::plan::{Decision, Lane, Task};
 use super::possibly_sent_search::SearchStep;
 use super::reconciliation::WORTH;

@@ -12,7 +12,6 @@
 //! [`super::troubles`].
 
 use super::outage::Failure;
-use super::pause_cause::{Admission, PauseCause, phase, trial};
 use super::schedule::PROBE;
 use super::troubles::{Extent, InFlightPart, Part, PartAdmission, Troubles};
 use super::verdict::StopReason;
@@ -27,6 +26,45 @@ pub const REFUSALS_MAX: u32 = 5;
 
 /// The first probe for a grant comes soon.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
+
+/// Reasons for which nothing but probes goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PauseCause {
+    /// No token was given, its file cannot be read, or its keeper has none.
+    TokenMissing,
+    /// The token is another company's or application's.
+    WrongCompany,
+    /// The service refuses the token, a grant or the address.
+    StopReason(StopReason),
+    /// All requests fail, or all submissions.
+    Outage(Extent),
+    /// The service answers 429: the limit is used up.
+    TooMany,
+    /// Five calls in a row were refused for this reason.
+    Refused(Reason),
+}
+
+/// Kind of request that may go out now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Requests of all kinds: the service works.
+    Calls,
+    /// One request, of whatever part of the service may be asked: nothing works.
+    Probe,
+    /// One call, to see whether it is mended; polls first where only they can tell.
+    Trial {
+        /// A poll tells more than a submission.
+        polls_first: bool,
+    },
+    /// The question `token/info`, and no other request.
+    Ask,
+    /// Nothing before this time since boot.
+    Until(Duration),
+    /// Nothing before an answer comes.
+    Answer,
+    /// Nothing before another token comes.
+    Token,
+}
 
 /// Request that serves as the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,6 +462,29 @@ impl Gate {
             }
         };
         self.state = paused(cause, why, by, next);
+    }
+}
+
+/// One call, to see whether what this cause says is mended.
+fn trial(of: PauseCause) -> Admission {
+    let polls = |kind| phase(kind) == Some(Endpoint::Poll);
+    let polls_first = matches!(of, PauseCause::Refused(kind) if polls(kind));
+    Admission::Trial { polls_first }
+}
+
+/// The request whose answer refuses for this reason.
+const fn phase(kind: Reason) -> Option<Endpoint> {
+    match kind {
+        Reason::Failed | Reason::Unconfirmed => Some(Endpoint::Poll),
+        Reason::Rejected | Reason::Conflict | Reason::ServerError => Some(Endpoint::Submit),
+        Reason::NoLead
+        | Reason::AmbiguousLead
+        | Reason::UuidConflict
+        | Reason::Incomplete
+        | Reason::TalkExceedsDuration
+        | Reason::InvalidEpoch
+        | Reason::Unreadable
+        | Reason::NoEmployee => None,
     }
 }
 

@@ -1,10 +1,9 @@
 //! When the gate opens, and what is tried while it is paused.
 
 use super::*;
-use crate::outage::Failure;
+use crate::outage::{Failure, Fault};
 use crate::schedule::Jitter;
 use crate::troubles::Extent;
-use crate::verdict::Fault;
 use callbridge_call::EventTime;
 
 const S: Duration = Duration::from_secs(1);

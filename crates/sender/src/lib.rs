@@ -15,16 +15,14 @@
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
 //! | `in_flight` | the requests under way |
-//! | [`gate`], [`pause_cause`] | the circuit breaker: flowing, paused or half open, and why |
+//! | [`gate`] | the circuit breaker: flowing, paused or half open, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
-//! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
-//! | [`probes`] | when the next request goes out in an outage |
+//! | [`outage`] | whether failures are an outage, a call's own, or chance |
 //! | [`reconciliation`], `confirmation` | confirming many calls with one request |
 //! | [`possibly_sent_search`] | looking for calls that another may have sent |
 //! | [`unresolved`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
-//! | `retry` | which calls failed, and when each is tried again |
-//! | [`schedule`] | when a poll, a probe or a failed call is next |
+//! | [`schedule`] | when a poll, a probe or a failed call is next; which calls failed |
 //! | [`verdict`] | what an answer means; [`outcome`]: verdicts and lanes as lists |
 //! | [`crm_proxy`] | the way for commands to ask something of the CRM |
 //! | `webhook_expectation` | webhooks that confirm calls, and how long they are waited for |
@@ -53,17 +51,13 @@ pub mod memory;
 pub mod outage;
 pub mod outcome;
 pub mod pacer;
-pub mod pause_cause;
 pub mod plan;
 pub mod possibly_sent_search;
-pub mod probes;
 pub mod rate;
 pub mod reconciliation;
-mod retry;
 mod rights;
 pub mod run;
 pub mod schedule;
-pub mod share;
 mod shown;
 pub mod status;
 pub mod token;

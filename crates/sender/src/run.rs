@@ -1,8 +1,8 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
 use super::core::Core;
+use super::gate::PauseCause;
 use super::log::{Call, doubted, log_answer, searched, settled};
-use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::shown::SenderView;
 use super::status::{self, SenderStatus};

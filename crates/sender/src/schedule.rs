@@ -1,7 +1,17 @@
 //! When to try again, when to ask again.
+//!
+//! While nothing but failures come back, requests go out as probes:
+//!
+//! ```text
+//! outage so far     0   1   2   3   4   5.3  7.1  9.5  12.7 … 95   125   155 … 360   420   480 …
+//! one more after    1 s at least, a third of it              30 s at most     60 s at most
+//! ```
+//! So an outage of 15 s is over within 5 s of its end, one of five minutes within 30, of an hour
+//! within 60, and an hour of it costs fewer than 90 requests.
 
-use super::probes::SHORTER;
 use callbridge_call::EventTime;
+use callbridge_spool::RowId;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A requestId is readable for 24 hours (§4.6); an hour before, asking goes before all else.
@@ -23,7 +33,7 @@ pub const PROBE: Duration = Duration::from_secs(60);
 
 /// Time beyond the next probe that a call waits which failed with all others, so that the probe
 /// takes another one.
-pub const OTHERS_FIRST: Duration = Duration::from_secs(1);
+const OTHERS_FIRST: Duration = Duration::from_secs(1);
 
 /// So many failures of one call are unlikely enough, where this share fails anyhow, to wait long.
 const UNLIKELY: (f64, f64) = (5.0, 1e-6);
@@ -36,6 +46,30 @@ const IDLE: Duration = Duration::from_secs(4);
 
 /// Age of a call up to which it is asked for that often.
 const IDLE_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// Never more than one probe of an outage in this time.
+pub const PROBE_LEAST: Duration = Duration::from_secs(1);
+
+/// For so long an outage is young: who looks at it waits for its end.
+const YOUNG: Duration = Duration::from_secs(6 * 60);
+
+/// The most between two probes while it is young, afterwards, and where nothing waits for it
+/// since the same is done by other requests.
+const PROBE_MOST: [Duration; 3] = [
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(600),
+];
+
+/// Waits are shortened by a share between these, in 1024, lest many programs ask at one moment.
+/// They are never made longer: the figures above hold.
+pub const SHORTER: (u32, u32) = (20, 60);
+
+/// Calls whose failures are remembered.
+const BLAMED_MAX: usize = 10_000;
+
+/// In an outage a call is a probe once in so many.
+const PROBES_MAX: u32 = 4;
 
 /// Moment at which a submitted call is polled: 2, 5, 15, then 60 s after its submission or last
 /// poll; on an idle line after 2 and 5 s, then every 4 s for five minutes. `polls` is the number of
@@ -59,6 +93,19 @@ pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
         return now.plus(IDLE);
     }
     now.plus(age.clamp(TOGETHER, PROBE))
+}
+
+/// Time from a request to the next one, so long after the first that failed (`so_far`). `replaced`:
+/// other requests do what those do that fail.
+pub fn until_probe(so_far: Duration, replaced: bool, shorter: u32) -> Duration {
+    let wait = match (replaced, so_far < YOUNG) {
+        (true, _) => so_far.min(PROBE_MOST[2]),
+        (false, true) => (so_far / 3).min(PROBE_MOST[0]),
+        (false, false) => (so_far / 3).min(PROBE_MOST[1]),
+    };
+    let (least, most) = SHORTER;
+    let shorter = shorter.clamp(least, most);
+    (wait - wait * shorter / 1024).max(PROBE_LEAST)
 }
 
 /// Small pseudo-random numbers for jitter: splitmix64, so that a seed repeats a run.
@@ -115,6 +162,102 @@ impl Jitter {
                     + self.up_to(Duration::from_millis(500))
             }
             5.. => window + self.up_to(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// Failures of one call, by what passed meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blame {
+    /// Failures at a time when others passed, as far as was known.
+    tries: u32,
+    /// Failures after which others passed.
+    alone: u32,
+    /// Failures since others passed last.
+    together: u32,
+    /// None has passed since the last.
+    open: bool,
+}
+
+/// Failures of calls, by which it is known whether they are their own, and the chance in what is
+/// waited after them.
+#[derive(Debug)]
+pub(super) struct Retry {
+    pub(super) jitter: Jitter,
+    blamed: BTreeMap<RowId, Blame>,
+}
+
+impl Retry {
+    /// Nothing has failed yet; the seed is that of the jitter.
+    pub(super) const fn new(seed: u64) -> Self {
+        Self {
+            jitter: Jitter::new(seed),
+            blamed: BTreeMap::new(),
+        }
+    }
+
+    /// Failures of this call while others passed.
+    pub(super) fn failures(&self, row: RowId) -> u32 {
+        self.blamed.get(&row).map_or(0, |blame| blame.alone)
+    }
+
+    /// A call failed once more, by itself or with others.
+    fn blame(&mut self, row: RowId, itself: bool) -> Blame {
+        if self.blamed.len() >= BLAMED_MAX && !self.blamed.contains_key(&row) {
+            self.blamed.pop_first();
+        }
+        let blame = self.blamed.entry(row).or_default();
+        blame.tries = blame.tries.saturating_add(u32::from(itself));
+        blame.together = blame.together.saturating_add(1);
+        blame.open = true;
+        *blame
+    }
+
+    /// A submission passed: those that failed before it failed alone.
+    pub(super) fn others_passed(&mut self, row: RowId) {
+        self.blamed.remove(&row);
+        for blame in self.blamed.values_mut().filter(|blame| blame.open) {
+            blame.open = false;
+            blame.together = 0;
+            blame.alone = blame.alone.saturating_add(1);
+        }
+    }
+
+    /// The call is no longer to be tried.
+    pub(super) fn forget(&mut self, row: RowId) {
+        self.blamed.remove(&row);
+    }
+
+    /// So often the call failed alone before the last start.
+    pub(super) fn recall(&mut self, row: RowId, failures: u32) {
+        if failures > 0 {
+            self.blamed.entry(row).or_insert(Blame {
+                tries: failures,
+                alone: failures,
+                together: 0,
+                open: false,
+            });
+        }
+    }
+
+    /// In a trouble a call waits until the next probe, or one after it: that takes another call
+    /// where there is one. Else it waits as long as its failures are unlikely.
+    pub(super) fn wait(
+        &mut self,
+        row: RowId,
+        until_probe: Option<Duration>,
+        share: f64,
+        unsent: u64,
+    ) -> Duration {
+        let Some(until) = until_probe else {
+            let tries = self.blame(row, true).tries;
+            return self.jitter.backoff(tries, share);
+        };
+        let together = self.blame(row, false).together;
+        let others = u32::try_from(unsent.saturating_sub(1)).unwrap_or(u32::MAX);
+        match together.min(others).min(PROBES_MAX) {
+            0 => until,
+            probes => until * probes + OTHERS_FIRST,
         }
     }
 }
@@ -257,5 +400,41 @@ mod tests {
         let short = (0..2000).map(|seed| Jitter::new(seed).after_429(1, window));
         assert!(short.clone().max() > Some(Duration::from_millis(1_490)));
         assert!(short.max() < Some(Duration::from_millis(1_500)));
+    }
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// When requests go out in an outage, each answered at once.
+    fn schedule(until: Duration, shorter: u32) -> Vec<Duration> {
+        let mut sent = vec![Duration::ZERO];
+        let mut next = until_probe(Duration::ZERO, false, shorter);
+        while next < until {
+            sent.push(next);
+            next += until_probe(next, false, shorter);
+        }
+        sent.push(next);
+        sent
+    }
+
+    #[test]
+    fn outages_of_any_length_are_over_soon_after_their_end_and_cost_little() {
+        let (least, most) = SHORTER;
+        for shorter in [0, least, 40, most, 1024] {
+            let sent = schedule(3600 * S, shorter);
+            assert!(sent.len() <= 85, "{}", sent.len());
+            for (end, within) in [(15, 5), (300, 30), (3600, 60)] {
+                for end in [end * S, end * S - S / 2, end * S - 2 * S] {
+                    let next = sent.iter().find(|at| **at >= end).expect("one more");
+                    assert!(*next - end < within * S, "{end:?}: {next:?}");
+                }
+            }
+            assert!(sent.windows(2).all(|two| two[1] - two[0] >= PROBE_LEAST));
+        }
+    }
+
+    #[test]
+    fn what_others_do_meanwhile_is_looked_at_seldom() {
+        let waits = [0, 5, 100, 5000].map(|so_far| until_probe(so_far * S, true, 20).as_secs());
+        assert_eq!(waits, [1, 4, 98, 588]);
     }
 }

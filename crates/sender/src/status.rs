@@ -1,7 +1,7 @@
 //! What the sender shows of itself: for `status`, metrics and the log.
 
+use super::gate::PauseCause;
 use super::pacer::Pacer;
-use super::pause_cause::PauseCause;
 use super::troubles::{Extent, Part};
 use super::verdict::StopReason;
 use callbridge_crm::{Endpoint, TokenInfo};

@@ -1,7 +1,7 @@
 //! Tokens that somebody else keeps for the sender: a connection that is refreshed, a command that
 //! prints one. Whoever keeps them tells each change, and why there is none.
 
-use super::pause_cause::PauseCause;
+use super::gate::PauseCause;
 use super::status::{self, SenderStatus};
 use super::verdict::StopReason;
 use callbridge_call::EpochSeconds;

@@ -2,10 +2,8 @@
 //! token's record. What failed is proved by its own success; while nothing at all passes they are
 //! one trouble, and one request at a time looks whether it is over.
 
-use super::outage::{Failure, Failures};
-use super::probes;
-use super::share::Share;
-use super::verdict::Fault;
+use super::outage::{Failure, Failures, Fault, Share};
+use super::schedule::{PROBE_LEAST, until_probe};
 use callbridge_call::EventTime;
 use callbridge_crm::Endpoint;
 use callbridge_model::Now;
@@ -239,10 +237,10 @@ impl Troubles {
         // one that did not fail yet tells most
         let soon = health.at_once || all && health.failures.is_none();
         let wait = match soon {
-            true => probes::LEAST,
+            true => PROBE_LEAST,
             false => {
                 let so_far = asked.saturating_sub(trial.since);
-                probes::wait(so_far, self.is_replaced(part), self.shorter)
+                until_probe(so_far, self.is_replaced(part), self.shorter)
             }
         };
         Some(asked + wait)

@@ -36,7 +36,7 @@ impl Troubles {
             alone: 0,
         };
         self.sent(now.boot, part);
-        self.failed(now, part, failure, waiting, probes::SHORTER.0);
+        self.failed(now, part, failure, waiting, crate::schedule::SHORTER.0);
     }
 
     fn request_fails(&mut self, second: u64, part: Part, call: i64) {

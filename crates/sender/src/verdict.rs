@@ -1,8 +1,8 @@
 //! What an answer means for the call it is about: the table of the design as one match. Lead
 //! requests about leads are judged by [`callbridge_leads::lead_request`].
 
+use super::outage::{Fault, by_chance};
 use super::outcome::Outcome;
-use super::share::by_chance;
 use callbridge_crm::{
     ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus, answer,
 };
@@ -25,19 +25,6 @@ pub struct Context {
     pub share: f64,
     /// Others fail just now, too.
     pub trouble: bool,
-}
-
-/// Ways in which a request fails by no fault of its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// No connection, no name, no trust: no other request can fare better.
-    Unreached,
-    /// 502 to 504, or a 404 to a poll, of something in between.
-    Gateway,
-    /// The answer cannot be read.
-    Unreadable,
-    /// A reset, a time-out, a 5xx: perhaps of this request alone.
-    Request,
 }
 
 /// Meaning of an answer for its call, or for the sender.
