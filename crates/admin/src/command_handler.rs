@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::socket::AnswerRequest;
 use crate::letters::retry;
 use crate::letters::select::{Letters, Selection};
-use callbridge_broker::again::{self, ForwardAgain};
+use callbridge_broker::ForwardAgain;
 use callbridge_call::EventTime;
 use callbridge_intake::owners::Owners;
 use callbridge_mapping::{People, Rules, Wish};
@@ -435,7 +435,8 @@ impl CommandHandler {
     /// running daemon or the next one carries out.
     async fn forward_again(&self, since: i64, line: &mut ReplySender) -> Result<(), Stop> {
         let (since, until) = (EventTime::from_micros(since), clock::now().wall);
-        again::add(&self.spool, ForwardAgain::between(since, until)).await?;
+        let again = ForwardAgain::between(since, until);
+        again.add(&self.spool).await?;
         let who = line.who.as_str();
         tracing::info!(%since, who, "what was forwarded since then is published again");
         let [since, until] = [since, until].map(|at| at.floor_seconds().get());

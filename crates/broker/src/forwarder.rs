@@ -1,9 +1,14 @@
 //! Ready calls to a broker's stream: each is forwarded when the broker has confirmed it.
+//!
+//! Some are published once more: a stream confirms what most of its nodes hold, and none of them
+//! need have it on its disk. Whoever loses a broker publishes again what was confirmed shortly
+//! before, once for each outage; a person may do so from any moment (`state forward-again`). A call
+//! that the stream has kept is the same call by its uuid.
 
-use crate::again::{self, ForwardAgain};
 use crate::drain::{CHECK_EVERY, Destination, Error, NOWHERE, Outbox, keep_empty};
 use crate::message::{body, properties};
 use crate::outcomes;
+use callbridge_call::EventTime;
 use callbridge_formats::message::Outcomes;
 use callbridge_model::status::{Backlog, Pause};
 use callbridge_model::{Pulse, clock};
@@ -11,7 +16,7 @@ use callbridge_sender::status::SenderStatus;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
 use callbridge_source::amqp::{Login, declare_stream_command, reply, route_commands};
 use callbridge_source::{BrokerUrl, Secret};
-use callbridge_spool::{Handle, Op, Row, Step, tables};
+use callbridge_spool::{Handle, Op, Row, RowId, Step, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,6 +29,12 @@ const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 /// The broker's words on a message that came back.
 const NO_ROUTE: &str = "NO_ROUTE";
+
+/// Age up to which confirmed calls may not be on a lost broker's disk (300 s), and the time in
+/// which a lost line is noticed (30 s).
+pub const BEFORE_LOSS: Duration = Duration::from_secs(300 + 30);
+/// The setting that keeps [`ForwardAgain`], until all of it is published.
+const AGAIN: &str = "forward.again";
 
 /// The way of a collector's calls to a stream.
 pub struct Forwarder {
@@ -150,6 +161,78 @@ impl Forwarder {
     }
 }
 
+/// A span of which what was forwarded is published again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardAgain {
+    /// The last of it that was published.
+    after: (EventTime, RowId),
+    until: EventTime,
+}
+
+impl ForwardAgain {
+    /// Covers all calls forwarded between two moments.
+    pub const fn between(since: EventTime, until: EventTime) -> Self {
+        Self {
+            after: (since, RowId(0)),
+            until,
+        }
+    }
+
+    /// Covers the calls that may be lost with a broker whose loss is noticed `now`: the last 330 s.
+    pub fn lost(now: EventTime) -> Self {
+        Self::between(now.minus(BEFORE_LOSS), now)
+    }
+
+    /// Behind these calls, which were published.
+    fn behind(self, calls: &[Row]) -> Self {
+        let last = calls.last().map(|row| (row.since, row.id));
+        Self {
+            after: last.unwrap_or(self.after),
+            until: self.until,
+        }
+    }
+
+    /// Both: what was published again before another outage may be lost, too.
+    fn and(self, more: Self) -> Self {
+        Self {
+            after: self.after.min(more.after),
+            until: self.until.max(more.until),
+        }
+    }
+
+    fn op(self) -> Op {
+        let ((since, row), until) = (self.after, self.until);
+        let until = until.micros();
+        Op::meta(AGAIN, format!("{} {} {until}", since.micros(), row.0))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ').map(|it| it.parse::<i64>().ok());
+        let mut next = || numbers.next().flatten();
+        let (since, row, until) = (next()?, next()?, next()?);
+        Some(Self {
+            after: (EventTime::from_micros(since), RowId(row)),
+            until: EventTime::from_micros(until),
+        })
+    }
+
+    /// Reads the span that is to be published again; `None` when none is left.
+    async fn due(spool: &Handle) -> Result<Option<Self>, callbridge_spool::Error> {
+        let text = spool.meta(AGAIN).await?;
+        Ok(text.as_deref().and_then(Self::read))
+    }
+
+    /// Adds it to what is to be published again.
+    ///
+    /// # Errors
+    /// When the spool cannot be read or written.
+    pub async fn add(self, spool: &Handle) -> Result<(), callbridge_spool::Error> {
+        let before = Self::due(spool).await?;
+        let all = before.map_or(self, |before| before.and(self));
+        spool.write(vec![all.op()]).await.map(drop)
+    }
+}
+
 struct ReadyCalls {
     forwarder: Forwarder,
     /// Span of which the batch under way is a part; `None` when it holds ready calls.
@@ -172,7 +255,7 @@ impl ReadyCalls {
             return;
         }
         let lost = ForwardAgain::lost(clock::now().wall);
-        match again::add(spool, lost).await {
+        match lost.add(spool).await {
             Ok(()) => self.noted = true,
             Err(error) => tracing::warn!(%error, "what may be lost with the broker is not noted"),
         }
@@ -223,13 +306,17 @@ impl Outbox for ReadyCalls {
         if lost {
             return Err(Error::Lost("the broker has closed it".to_owned()));
         }
-        let Some(due) = again::due(spool).await? else {
+        let Some(due) = ForwardAgain::due(spool).await? else {
             return Ok(Vec::new());
         };
-        let calls = again::calls(spool, due, BATCH).await?;
-        match calls.is_empty() {
-            true => again::over(spool).await?,
-            false => self.again = Some(due),
+        let calls =
+            spool.read(move |store| tables::calls::forwarded(store, due.after, due.until, BATCH));
+        let calls = calls.await?;
+        if calls.is_empty() {
+            let key = AGAIN.to_owned();
+            spool.write(vec![Op::MetaGone { key }]).await?;
+        } else {
+            self.again = Some(due);
         }
         Ok(calls)
     }
@@ -276,5 +363,28 @@ impl Outbox for ReadyCalls {
     fn goes_on(&mut self) {
         self.noted = false;
         self.show(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_outages_are_one_span_from_the_first_and_what_is_stored_reads_back() {
+        let at = EventTime::from_seconds;
+        let first = ForwardAgain::lost(at(10_000));
+        assert_eq!(first, ForwardAgain::between(at(9_670), at(10_000)));
+        let second = ForwardAgain::lost(at(10_060));
+        let both = first.and(second);
+        assert_eq!(both, ForwardAgain::between(at(9_670), at(10_060)));
+        let Op::Meta { key, value } = both.op() else {
+            panic!("a setting");
+        };
+        assert_eq!(
+            (key.as_str(), ForwardAgain::read(&value)),
+            (AGAIN, Some(both))
+        );
+        assert_eq!(ForwardAgain::read("7 8"), None);
     }
 }

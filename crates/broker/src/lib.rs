@@ -10,12 +10,10 @@
 //! |---|---|
 //! | [`message`] | a stored call to its message; pure |
 //! | [`drain`] | the loop that keeps an outbox empty, for each of them |
-//! | [`forwarder`] | ready calls |
-//! | [`again`] | what is published once more, after a loss of the broker |
+//! | [`forwarder`] | ready calls, and those published once more after a loss of the broker |
 //! | [`notices`] | notices of dead letters to a queue |
 //! | [`outcomes`] | what became of its calls to a stream |
 
-pub mod again;
 pub mod drain;
 pub mod forwarder;
 pub mod message;
@@ -23,5 +21,5 @@ pub mod notices;
 pub mod outcomes;
 
 pub use drain::Error;
-pub use forwarder::Forwarder;
+pub use forwarder::{ForwardAgain, Forwarder};
 pub use outcomes::OutcomePublisher;

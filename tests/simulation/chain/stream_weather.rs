@@ -4,7 +4,7 @@
 use super::{Chain, SimCollector};
 use crate::chain_paths::ChainPath;
 use crate::stream::StreamMessage;
-use callbridge_broker::{again, message};
+use callbridge_broker::{forwarder, message};
 use callbridge_formats::message::MessageKind;
 use callbridge_spool::{RowId, tables};
 use std::time::Duration;
@@ -50,10 +50,10 @@ impl Chain {
     /// Every collector publishes again what was confirmed shortly before it lost its broker.
     fn publish_again(&mut self) {
         let now = self.world.now.wall;
-        let since = (now.minus(again::BEFORE_LOSS), RowId(0));
+        let since = (now.minus(forwarder::BEFORE_LOSS), RowId(0));
         for SimCollector { store, .. } in &self.collectors {
             let calls = tables::calls::forwarded(store, since, now, usize::MAX);
-            for (_, row) in calls.expect("readable") {
+            for row in calls.expect("readable") {
                 self.stream.push(StreamMessage {
                     kind: MessageKind::Call,
                     body: message::body(&row),

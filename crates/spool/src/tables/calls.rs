@@ -180,13 +180,13 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 }
 
 /// Calls that were forwarded until then, the one that was forwarded first at the front, behind the
-/// last one that is known, at most `limit`; each with the moment.
+/// last one that is known, at most `limit`.
 pub fn forwarded(
     db: &Db,
     after: (EventTime, RowId),
     until: EventTime,
     limit: usize,
-) -> Result<Vec<(EventTime, Row)>, Error> {
+) -> Result<Vec<Row>, Error> {
     let (since, id) = (after.0.micros(), after.1.0);
     db.query_all(
         &format!(
@@ -195,7 +195,7 @@ pub fn forwarded(
                AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
         ),
         (since, id, until.micros(), count(limit)),
-        |row| Ok((row.moment("since")?, read_call(db, row)?)),
+        |row| read_call(db, row),
     )
 }
 

@@ -70,8 +70,8 @@ pub const ELSEWHERE: &[Act] = &[
         }
         let begin = (at(9_000), RowId(0));
         let all = tables::calls::forwarded(store, begin, now, 5).expect("readable");
-        let (since, last) = all.last().expect("five");
-        let behind = (*since, last.id);
+        let last = all.last().expect("five");
+        let behind = (last.since, last.id);
         let rest = tables::calls::forwarded(store, behind, now, 9).expect("readable");
         assert_eq!((all.len(), rest.len()), (5, 4));
         let none = tables::calls::forwarded(store, begin, at(9_400), 5);
