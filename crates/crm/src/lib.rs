@@ -9,10 +9,9 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`address`] | where the CRM is, checked once |
+//! | [`address`] | where the CRM is, checked once, and how it is reached |
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
-//! | [`shown`] | what a row of the journal says of its call |
 //! | [`client`] | the shell: one request out, its answer back |
 //! | `gated` | leave to send, asked for directly before a request is written |
 //! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
@@ -25,13 +24,9 @@ pub mod failure;
 mod gated;
 pub mod lenient;
 pub mod request;
-pub mod setup;
-pub mod shown;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Setup, Timeouts};
 pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, WriteStatus, read};
 pub use client::{Client, Unheard};
-pub use envelope::{Page, TokenInfo, is_own};
+pub use envelope::{Page, ShownCall, TokenInfo, is_own};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};
-pub use setup::{Setup, Timeouts};
-pub use shown::ShownCall;
