@@ -16,7 +16,7 @@
 //! | [`metrics`] | the table as metrics; pure |
 //! | [`line`](mod@line) | the stream of reports at a broker: published to, read from |
 //! | [`words`] | the loops of a daemon: publishes its own, reads those of others |
-//! | [`options`], [`command`] | `callbridge fleet` |
+//! | [`command`] | `callbridge fleet` |
 //! | [`lease`] | which of several machines sends (`--standby`) |
 
 pub mod command;
@@ -24,16 +24,14 @@ pub mod error;
 pub mod lease;
 pub mod line;
 pub mod metrics;
-pub mod options;
 pub mod roster;
 pub mod schedule;
 pub mod text;
 pub mod word;
 pub mod words;
 
-pub use command::run;
+pub use command::{FleetOptions, run};
 pub use error::Error;
 pub use line::WordsStream;
-pub use options::FleetOptions;
 pub use roster::PbxOwners;
 pub use words::Words;
