@@ -81,15 +81,15 @@ impl StateDir {
         }
     }
 
-    /// Returns nothing where the state is in its place; where it was deleted, a store that goes on
-    /// in its place with all that `store` holds.
+    /// Sees to it that the state is in its place: where it was deleted, `store` goes on there with
+    /// all that it holds.
     ///
     /// # Errors
     /// [`Error::Gone`], or why it cannot be made anew.
-    pub fn keep(&mut self, store: &Store) -> Result<Option<Store>, Error> {
+    pub fn keep(&mut self, store: &mut Store) -> Result<(), Error> {
         let why = match self.check() {
-            Found::Here => return self.keep_lock().map(|()| None),
-            Found::Deleted => return self.make_anew(store).map(Some),
+            Found::Here => return self.keep_lock(),
+            Found::Deleted => return self.make_anew(store),
             Found::Moved => "it was moved",
             Found::Another => "another file is there",
         };
@@ -109,7 +109,7 @@ impl StateDir {
         Ok(())
     }
 
-    fn make_anew(&mut self, store: &Store) -> Result<Store, Error> {
+    fn make_anew(&mut self, store: &mut Store) -> Result<(), Error> {
         make_folder(self.file.parent().unwrap_or(Path::new(".")))?;
         self.keep_lock()?;
         let wrong = |error: io::Error| not_writable(&self.file, &error);
@@ -127,17 +127,20 @@ impl StateDir {
         store.copy_to(&new)?;
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
+        let seen = Seen::of(&made.metadata().map_err(wrong)?);
+        // Whatever fails from here on, the file in its place is ours.
+        self.held = made;
         sync_folder(&self.file)?;
         check_siblings(&self.file)?;
-        let mut store = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?;
-        identity::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
-        self.held = made;
+        let anew = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?;
+        store.go_on_in(anew);
+        identity::begin(store, &seen)?;
         tracing::error!(
             file = %self.file.display(),
             "the state was deleted in use, all or in part; it was written anew from the open \
              database"
         );
-        Ok(store)
+        Ok(())
     }
 }
 

@@ -131,6 +131,11 @@ impl Store {
         self.sql(self.connection.query_row(fold, [], |_| Ok(())))
     }
 
+    /// Goes on in a copy of this state: what is followed, counted and awaited here stays.
+    pub(super) fn go_on_in(&mut self, copy: Self) {
+        self.db = copy.db;
+    }
+
     /// A whole copy of this state into an empty file.
     pub(super) fn copy_to(&self, file: &Path) -> Result<(), Error> {
         let name = file.to_str().ok_or_else(|| Error::NotWritable {

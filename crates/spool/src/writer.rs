@@ -291,13 +291,10 @@ impl Writer {
 
     /// Sees to it that the file is in its place.
     fn stay(&mut self) -> Result<(), Error> {
-        let Some(state_dir) = &mut self.state_dir else {
-            return Ok(());
-        };
-        if let Some(anew) = state_dir.keep(&self.store)? {
-            self.store = anew;
+        match &mut self.state_dir {
+            Some(state_dir) => state_dir.keep(&mut self.store),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Answers a request for nothing. In trouble it is a write of one row: SQLite commits an empty

@@ -2,7 +2,7 @@
 
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
-use crate::{Done, Error, Integrity, Op, Settings, open};
+use crate::{Done, Error, Integrity, Op, Settings, open, tables};
 use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -173,4 +173,21 @@ fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
     let found = checked(dir.path());
     assert!(matches!(found, Integrity::Damaged(_)), "{found:?}");
     assert!(file.exists());
+}
+
+#[test]
+fn who_follows_the_calls_misses_none_when_the_state_is_deleted_in_use() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let state = dir.path().join("state");
+    let (handle, _guard) = open(&state, Settings::default()).expect("opens");
+    let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
+    assert!(store(1).is_ok());
+    let seen = handle.read(|store| Ok(store.moves_so_far())).wait();
+    let seen = seen.expect("readable");
+    std::fs::remove_dir_all(&state).expect("deleted");
+    assert!(store(2).is_ok());
+    let moved = handle.read(move |store| tables::listed::moved_since(store, seen, 9));
+    let (calls, through) = moved.wait().expect("readable").expect("remembered");
+    assert_eq!((calls.len(), through), (1, seen + 1));
+    assert!(state.join(FILE).exists(), "made anew");
 }
