@@ -288,10 +288,11 @@ pub fn listed_internal(
 }
 
 /// Calls between extensions kept after the one with this id, oldest first, and the id of the
-/// last of them.
+/// last of them. Where all of them were forgotten since, ids have begun anew.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
-    let (calls, last) = internal(db, "id > ?1 ORDER BY id", [id])?;
-    Ok((calls, last.map_or(id, |last| last.id)))
+    let after = if newest_internal(db)? < id { 0 } else { id };
+    let (calls, last) = internal(db, "id > ?1 ORDER BY id", [after])?;
+    Ok((calls, last.map_or(after, |last| last.id)))
 }
 
 /// The id of the newest call between extensions that is kept; 0 without any.
