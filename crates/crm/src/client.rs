@@ -2,15 +2,17 @@
 //!
 //! No redirect is followed (it would carry the token away), nothing is repeated by the library,
 //! no connection is kept (hyper would resend on a dead one), no proxy is taken from the
-//! environment, and no body is read beyond its limit.
+//! environment, and no body is read beyond its limit. Why no answer came is told apart by what it
+//! means: nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read};
 use super::envelope::is_own;
-use super::{Address, Request, Setup, failure};
+use super::{Address, Request, Setup};
 use crate::gated::Gated;
-use callbridge_model::{ExposeSecret, Permit, Secret};
+use callbridge_model::{ExposeSecret, NotPermitted, Permit, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
+use std::error::Error as StdError;
 use std::fmt::Display;
 use std::sync::OnceLock;
 
@@ -19,6 +21,9 @@ const FORM_BODY_MAX: usize = 256 * 1024;
 
 /// The header of the token (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
+
+/// Longest text of a transport error that is kept.
+const WORDS_MAX: usize = 300;
 
 /// Reason why a form has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub enum Unheard {
 impl Unheard {
     fn of(error: reqwest::Error, way: &Setup) -> Self {
         let sent = !error.is_connect() && !error.is_builder();
-        let why = failure::words_of(failure::read(error, way));
+        let why = words_of(failure(error, way));
         match sent {
             true => Self::Perhaps(why),
             false => Self::NotSent(why),
@@ -75,7 +80,7 @@ impl Client {
         };
         exchange(http, &self.setup.address, request, token)
             .await
-            .unwrap_or_else(|error| Err(failure::read(error, &self.setup)).into())
+            .unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
     }
 
     /// Checks that the service is there: its own 401 to a request without a token, which counts
@@ -91,7 +96,7 @@ impl Client {
         let asked = http.get(Request::TokenInfo.url(&setup.address)).send();
         let mut response = match asked.await {
             Ok(response) => response,
-            Err(error) => return Err(failure::read(error, setup).to_string()),
+            Err(error) => return Err(failure(error, setup).to_string()),
         };
         let status = response.status().as_u16();
         let body = body(&mut response, FORM_BODY_MAX).await;
@@ -250,7 +255,127 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
         builder = builder.connector_layer(Gated::layer(setup.permit.clone()));
     }
     builder.build().map_err(|error| {
-        let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
+        let why = StdError::source(&error).map_or(error.to_string(), ToString::to_string);
         format!("TLS cannot be set up: {why}; install CA certificates or give --crm-ca-file")
+    })
+}
+
+/// The error that a failed exchange with the service behind `way` amounts to. The URL is left out
+/// of the words: it may hold a requestId, never a secret, but it says nothing new.
+fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
+    let error = error.without_url();
+    let why = innermost_words(&error);
+    if let Some(tls) = causes(&error).find_map(find_tls) {
+        return ApiError::TlsRefused {
+            why: tls_words(tls),
+        };
+    }
+    if causes(&error).any(|cause| cause.is::<NotPermitted>()) {
+        return ApiError::NotPermitted;
+    }
+    if error.is_timeout() && !error.is_connect() {
+        return ApiError::TimedOut;
+    }
+    if error.is_builder() {
+        return ApiError::NotConnected { why };
+    }
+    if error.is_connect() {
+        let place = match &way.proxy {
+            Some(proxy) => format!("{} by way of {proxy}", way.address.place()),
+            None => way.address.place(),
+        };
+        let why = if error.is_timeout() {
+            format!("{place} does not answer (nor perhaps the DNS that knows it)")
+        } else {
+            format!("{place}: {why}")
+        };
+        return ApiError::NotConnected { why };
+    }
+    match causes(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
+        // an answer came, and it is none of HTTP's
+        Some(hyper) if hyper.is_parse_too_large() => ApiError::Unreadable {
+            why: "the head of the answer is too large to be read".to_owned(),
+        },
+        Some(hyper) if hyper.is_parse() => ApiError::Unreadable {
+            why: format!(
+                "what answers at {} does not speak HTTP ({why}); check scheme and port of \
+                 --crm-url",
+                way.address.place()
+            ),
+        },
+        Some(_) | None => ApiError::Lost { why },
+    }
+}
+
+/// Returns the transport's words alone, of an error that [`failure`] made.
+fn words_of(error: ApiError) -> String {
+    match error {
+        ApiError::NotConnected { why } | ApiError::TlsRefused { why } | ApiError::Lost { why } => {
+            why
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The innermost cause is the one that says something.
+fn innermost_words(error: &(dyn StdError + 'static)) -> String {
+    let innermost = causes(error)
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string);
+    innermost.chars().take(WORDS_MAX).collect()
+}
+
+fn tls_words(tls: &rustls::Error) -> String {
+    use rustls::{CertificateError as Certificate, Error as Tls};
+    match tls {
+        Tls::InvalidCertificate(Certificate::NotValidForName)
+        | Tls::InvalidCertificate(Certificate::NotValidForNameContext { .. }) => {
+            "the certificate is for another name; give --crm-url the name that it is for".to_owned()
+        }
+        Tls::InvalidCertificate(Certificate::Expired)
+        | Tls::InvalidCertificate(Certificate::ExpiredContext { .. }) => {
+            "the certificate has expired; it has to be renewed at the CRM".to_owned()
+        }
+        Tls::InvalidCertificate(Certificate::NotValidYet)
+        | Tls::InvalidCertificate(Certificate::NotValidYetContext { .. }) => {
+            "the certificate is not valid yet; check this machine's clock".to_owned()
+        }
+        Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
+            "the certificate is self-signed, or signed by an authority that is not trusted here; \
+             if it is your own, give it with --crm-ca-file"
+                .to_owned()
+        }
+        // as `openssl req -x509` makes them
+        Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
+             server, signed by that authority, and give the authority's with --crm-ca-file"
+                .to_owned()
+        }
+        Tls::InvalidMessage(_) => {
+            "what answers there does not speak TLS; check the port of --crm-url".to_owned()
+        }
+        other => other.to_string().chars().take(WORDS_MAX).collect(),
+    }
+}
+
+/// rustls errors travel inside `io::Error`, whose `source` steps over the error it wraps.
+fn find_tls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(tls);
+    }
+    let io = error.downcast_ref::<std::io::Error>()?;
+    io.get_ref()?.downcast_ref::<rustls::Error>()
+}
+
+/// The error and its causes, those hidden inside `io::Error` included.
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        let io = error.downcast_ref::<std::io::Error>();
+        match io.and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        }
     })
 }

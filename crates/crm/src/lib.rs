@@ -12,15 +12,13 @@
 //! | [`address`] | where the CRM is, checked once, and how it is reached |
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
-//! | [`client`] | the shell: one request out, its answer back |
+//! | [`client`] | the shell: one request out, its answer back, or why there is none |
 //! | `gated` | leave to send, asked for directly before a request is written |
-//! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
 
 pub mod address;
 pub mod answer;
 pub mod client;
 mod envelope;
-pub mod failure;
 mod gated;
 pub mod lenient;
 pub mod request;

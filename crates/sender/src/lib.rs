@@ -10,7 +10,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`run`] | the loop: spool, clock, token and client around the core; `log`: its lines |
+//! | [`run`] | the loop: spool, clock, token and client around the core |
 //! | [`core`] | the state machine; `choice`: which request is next; [`answered`]: its answer |
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
@@ -31,7 +31,7 @@
 //! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
 //! | [`token_probe`] | `token/info` where no daemon runs; [`left_slots`]: where no state is, too |
-//! | [`status`], `shown` | what is shown |
+//! | [`status`], `shown` | what is shown, and the lines of the log |
 //! | [`token`] | where the token comes from, and whether it is another now |
 //! | [`token_update`] | what a keeper tells of it |
 
@@ -46,7 +46,6 @@ mod in_flight;
 mod launch;
 mod lead_requests;
 pub mod left_slots;
-mod log;
 pub mod memory;
 pub mod outage;
 pub mod outcome;

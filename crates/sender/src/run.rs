@@ -2,9 +2,8 @@
 
 use super::core::Core;
 use super::gate::PauseCause;
-use super::log::{Call, doubted, log_answer, searched, settled};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
-use super::shown::SenderView;
+use super::shown::{Call, SenderView, doubted, log_answer, searched, settled};
 use super::status::{self, SenderStatus};
 use super::token::{TokenCheck, TokenSource, Watch};
 use super::token_update::{Tokens, print};
