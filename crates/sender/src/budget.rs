@@ -6,6 +6,7 @@ use super::memory::{Recollection, Shared, Silence};
 use super::pacer::{Pace, Pacer, STRAGGLER, Use};
 use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
+use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::ClockOffset;
 use callbridge_model::{Now, TokenFingerprint};
@@ -75,7 +76,7 @@ impl Budget {
             sent: now.boot,
             ended: None,
         };
-        self.row(slot, in_flight, one)
+        self.row(slot, &in_flight.token, in_flight.wall_sent, one)
     }
 
     /// The request of a slot was answered like this: the slot as it is stored.
@@ -87,7 +88,7 @@ impl Budget {
         answer: &ApiResult,
     ) -> Option<Op> {
         let one = self.pacer.ended(slot, end_of(answer, now))?;
-        Some(self.row(slot, in_flight, one))
+        Some(self.row(slot, &in_flight.token, in_flight.wall_sent, one))
     }
 
     /// Requests of another count as ours, since boot: the slots as they are stored.
@@ -98,16 +99,7 @@ impl Budget {
         token: &TokenFingerprint,
     ) -> Vec<Op> {
         let adopted = self.pacer.adopt(now.boot, ended).into_iter();
-        let rows = adopted.map(|(slot, one)| {
-            Op::Slot(SlotRow {
-                slot,
-                token: token.clone(),
-                boot_id: self.boot_id.clone(),
-                sent: one.sent,
-                answered: one.ended,
-                wall_sent: now.wall,
-            })
-        });
+        let rows = adopted.map(|(slot, one)| self.row(slot, token, now.wall, one));
         rows.collect()
     }
 
@@ -139,14 +131,14 @@ impl Budget {
         })
     }
 
-    fn row(&self, slot: u32, in_flight: &InFlight, one: Use) -> Op {
+    fn row(&self, slot: u32, token: &TokenFingerprint, wall_sent: EventTime, one: Use) -> Op {
         Op::Slot(SlotRow {
             slot,
-            token: in_flight.token.clone(),
+            token: token.clone(),
             boot_id: self.boot_id.clone(),
             sent: one.sent,
             answered: one.ended,
-            wall_sent: in_flight.wall_sent,
+            wall_sent,
         })
     }
 

@@ -14,7 +14,7 @@ use super::plan::{Known, Load, Settings, Task};
 use super::possibly_sent_search::SearchNews;
 use super::rights::Rights;
 use super::schedule::Retry;
-use super::status::{self, SenderStatus, TokenPlace};
+use super::status::{self, SenderStatus};
 use super::tokens::{Before, KnownTokens};
 use super::troubles::Part;
 use super::verdict::Context;
@@ -197,11 +197,6 @@ impl Core {
     /// Number of requests that have no answer yet.
     pub fn under_way(&self) -> usize {
         self.in_flight.by_slot.len()
-    }
-
-    /// Place into which a person puts a new token.
-    pub(super) const fn token_place(&self) -> &TokenPlace {
-        &self.settings.token_place
     }
 
     /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.

@@ -453,7 +453,7 @@ impl Loop {
         if let (Some(why), Some(pause)) = (&self.no_token, &mut status.pause)
             && pause.reason == status::word(PauseCause::TokenMissing)
         {
-            let place = self.core.token_place();
+            let place = &self.core.settings.token_place;
             pause.cure = match &place.then {
                 Some(_) => format!("put the token into {place}"),
                 None => format!("{why}; it is read again by itself"),
@@ -477,7 +477,7 @@ impl Loop {
         self.answer_waiting(waits.or(by_other.as_ref()));
         let still_asking = self.core.is_asking();
         let renewed = self.watch.kept().is_some();
-        let place = (!renewed).then(|| self.core.token_place());
+        let place = (!renewed).then_some(&self.core.settings.token_place);
         self.shown.publish(now, status, still_asking, place);
     }
 

@@ -81,6 +81,12 @@ impl State {
         self.into()
     }
 
+    /// Returns `true` for the two states of letters: a person has to decide, or the lead is
+    /// awaited.
+    pub(crate) const fn is_letter(self) -> bool {
+        matches!(self, Self::Dead | Self::Parked)
+    }
+
     /// The state of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
@@ -90,13 +96,9 @@ impl State {
 impl FromSql for State {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let word = value.as_str()?;
-        Self::from_word(word).ok_or_else(|| unknown("state", word))
+        let known = Self::from_word(word);
+        known.ok_or_else(|| FromSqlError::Other(format!("there is no state {word}").into()))
     }
-}
-
-/// Makes the error of a word that no version of ours wrote.
-fn unknown(what: &str, word: &str) -> FromSqlError {
-    FromSqlError::Other(format!("there is no {what} {word}").into())
 }
 
 /// Next step of an unresolved call that the journal does not hold. The words are stored.

@@ -140,7 +140,7 @@ fn insert(
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
     let uuid = new.uuid();
-    let letter = matches!(state, State::Dead | State::Parked);
+    let letter = state.is_letter();
     let added = store.execute(
         "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
                             call, deaths, reason, message)
@@ -210,7 +210,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
         return Ok(None);
     }
     let state = new.state();
-    let letter = matches!(state, State::Dead | State::Parked);
+    let letter = state.is_letter();
     let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
     store.execute(
         "UPDATE calls SET state = ?2, since = ?3, started = ?4, phone = ?5, heard = ?6,

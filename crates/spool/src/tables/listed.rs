@@ -242,11 +242,10 @@ fn next_page(last: Option<Place>, walked: usize) -> Option<Place> {
 
 fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
     let id = RowId(raw.place.id);
-    let letter = matches!(raw.state, State::Dead | State::Parked);
     Ok(Listed {
         id,
         state: Some(raw.state),
-        reason: raw.reason.filter(|_| letter),
+        reason: raw.reason.filter(|_| raw.state.is_letter()),
         record: db.read_json(id, &raw.record)?,
     })
 }

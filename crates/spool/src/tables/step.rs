@@ -12,11 +12,6 @@ use rusqlite::params;
 /// The setting that names the PBX of which a call was sent last: the next one has the next turn.
 pub(super) const HAD_TURN: &str = "sender.had_turn";
 
-/// Returns `true` for the two states of letters: a person has to decide, or the lead is awaited.
-const fn is_letter(state: State) -> bool {
-    matches!(state, State::Dead | State::Parked)
-}
-
 /// Returns the way in which a letter leaves by a step that leads there.
 const fn left_by(step: &Step, to: State) -> Left {
     match (to, step) {
@@ -43,7 +38,7 @@ pub(crate) fn step(
         return Ok(Done::Stepped(from));
     }
     let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
-    let leaves = is_letter(from) && !is_letter(to);
+    let leaves = from.is_letter() && !to.is_letter();
     let letter = match leaves {
         true => outbox::before_it_leaves(store, row)?,
         false => None,
