@@ -4,16 +4,17 @@
 //! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM and
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
-use crate::cause::Cause;
 use crate::language::Language;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_leads::directory::LeadProfile;
+use callbridge_leads::lead_request::Finding;
 use callbridge_model::{LeadId, Reason, Status, Zone};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::pin::Pin;
 
 /// An answer that takes a while.
@@ -228,6 +229,67 @@ impl LetterQuery {
     pub fn takes_cause(&self, letter: &Letter) -> bool {
         let wanted = self.cause.as_deref();
         wanted.is_none_or(|wanted| Cause::of(letter).to_string() == wanted)
+    }
+}
+
+/// The kind of subject that a cause has; its words stand in links: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum About {
+    /// A lead that the CRM does not know or take.
+    Lead,
+    /// An employee that it does not know.
+    Employee,
+    /// A number that has no lead, or two.
+    Phone,
+    /// An extension that has no employee.
+    Extension,
+}
+
+impl About {
+    /// Returns the word that links carry, such as `lead`.
+    pub fn word(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The cause of letters: their reason, and the subject that is mended once for all of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cause {
+    /// The reason that all letters of the cause have.
+    pub reason: Reason,
+    /// The lead, number or extension; `None` where each letter is a case of its own.
+    pub about: Option<(About, String)>,
+}
+
+impl Cause {
+    /// Returns the cause that the letter shares with others.
+    pub fn of(letter: &Letter) -> Self {
+        let lead = || Some((About::Lead, letter.lead()?.to_string()));
+        let phone = || Some((About::Phone, letter.phone()?.to_owned()));
+        let about = match (letter.reason, letter.finding) {
+            (Reason::Failed, Some(Finding::LeadExists)) => {
+                (letter.employee()).map(|it| (About::Employee, it.to_string()))
+            }
+            (Reason::Failed | Reason::Rejected, _) => lead(),
+            (Reason::NoLead | Reason::AmbiguousLead, _) => phone(),
+            (Reason::NoEmployee, _) => letter.extension().map(|it| (About::Extension, it)),
+            (Reason::Conflict | Reason::UuidConflict | Reason::ServerError, _)
+            | (Reason::Unconfirmed | Reason::Incomplete | Reason::TalkExceedsDuration, _)
+            | (Reason::InvalidEpoch | Reason::Unreadable, _) => None,
+        };
+        let reason = letter.reason;
+        Self { reason, about }
+    }
+}
+
+/// As a link has it: `lead:9001`; empty where it is about nothing.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.about {
+            Some((about, which)) => write!(f, "{}:{which}", about.word()),
+            None => Ok(()),
+        }
     }
 }
 

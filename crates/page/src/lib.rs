@@ -7,30 +7,24 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`backend`] | what the page asks of the daemon, and the shapes of its answers |
-//! | [`cause`] | what letters have in common |
 //! | [`settings`] | where it listens, under which names, with whom |
-//! | [`server`] | sockets and limits |
-//! | [`page`], `router` | the page itself; from a request to its answer |
+//! | [`server`] | sockets and limits; from a request to its answer |
+//! | [`page`] | the page itself, and a visit of somebody who is logged in |
 //! | `request`, `answer` | hosts, origins and fields; HTML and headers |
-//! | `login`, `authenticator`, `sessions`, `throttle`, `random` | who comes in |
-//! | [`links`], [`passwords`] | the link of `callbridge page`; the password file |
+//! | `login`, `sessions`, `throttle`, `random` | who comes in, by password or link |
+//! | [`passwords`] | the password file |
 //! | `views`, `chart`, `csv`, `markup`, `shell` | what is shown; templates lie in `templates` |
-//! | `jobs`, `checks`, `live` | what goes on in the background |
+//! | `background`, `live` | what goes on in the background |
 //! | `language` | texts, a file a language in `texts` |
-//! | `assets`, `icons` | style and script of `static`; drawings |
+//! | `assets` | style and script of `static` |
 
 mod answer;
 mod assets;
-mod authenticator;
 pub mod backend;
-pub mod cause;
+mod background;
 mod chart;
-mod checks;
 mod csv;
-mod icons;
-mod jobs;
 mod language;
-pub mod links;
 mod live;
 mod login;
 mod markup;
@@ -38,7 +32,6 @@ pub mod page;
 pub mod passwords;
 mod random;
 mod request;
-mod router;
 pub mod server;
 mod sessions;
 pub mod settings;
@@ -46,4 +39,4 @@ mod shell;
 mod throttle;
 mod views;
 
-pub use sessions::SessionCount;
+pub use sessions::{Links, SessionCount};

@@ -7,12 +7,14 @@ use crate::page::Page;
 use crate::passwords::PASSWORD_BYTES_MAX;
 use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
+use crate::sessions::{LoggedIn, SESSION_SECONDS};
 use crate::shell::{PageShell, Viewer, now_seconds};
 use askama::Template;
 use callbridge_admin::PageRole;
 use callbridge_listener::body::Body;
+use callbridge_model::clock;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// The memory of hashing that nobody has used for so long is given back.
@@ -48,6 +50,13 @@ struct CarryOnSheet<'a> {
     c: &'a PageShell,
     path: &'a str,
     fields: FormFields,
+}
+
+/// Returns the token and the session of the first cookie that belongs to an open session.
+pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
+    let (now, people) = (now_seconds(), page.settings.passwords());
+    let mut tokens = asked.cookies(&page.cookie);
+    tokens.find_map(|token| Some((token, page.sessions.find(now, token, &people)?)))
 }
 
 /// Somebody asks who is not logged in.
@@ -98,7 +107,8 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     }
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
-    let (attempt, wait) = page.authenticator.enter(asked, &name);
+    let throttle = || page.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+    let (attempt, wait) = throttle().enter(clock::now().boot, asked.from, &name);
     if !wait.is_zero() {
         let from = asked.from;
         tracing::warn!(
@@ -121,7 +131,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
         return answer::html_as(StatusCode::FORBIDDEN, &view);
     };
-    page.authenticator.forgive(&attempt);
+    throttle().forgive(&attempt);
     let line = page.settings.passwords().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
@@ -141,9 +151,8 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
 
 /// The empty form, or the way on for whoever is inside already.
 fn login_page(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
-    let people = page.settings.passwords();
     let next = local_path(asked.query.get("next").unwrap_or("/"));
-    if page.authenticator.whose(asked, &people).is_some() {
+    if whose(page, asked).is_some() {
         return Ok(see(next));
     }
     let view = LoginSheet {
@@ -152,7 +161,7 @@ fn login_page(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
         next,
         carried: "",
         wrong: None,
-        by_name: !people.is_empty(),
+        by_name: !page.settings.passwords().is_empty(),
     };
     answer::html(&view)
 }
@@ -161,14 +170,14 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
     if password.len() > PASSWORD_BYTES_MAX {
         return None;
     }
-    let mut memory = Arc::clone(&page.authenticator.hashing).lock_owned().await;
+    let mut memory = Arc::clone(&page.hashing).lock_owned().await;
     let (passwords, name) = (page.settings.passwords().clone(), name.to_owned());
     let hashing = tokio::task::spawn_blocking(move || {
         let role = passwords.role(&name, &password, &mut memory);
         (role, memory.uses())
     });
     let (role, uses) = hashing.await.ok()?;
-    let memory = Arc::clone(&page.authenticator.hashing);
+    let memory = Arc::clone(&page.hashing);
     tokio::spawn(async move {
         tokio::time::sleep(MEMORY_KEPT).await;
         memory.lock().await.give_back(uses);
@@ -200,10 +209,7 @@ async fn open_session(
     role: PageRole,
     line: Option<String>,
 ) -> Result<String, Problem> {
-    let token = page
-        .authenticator
-        .sessions
-        .open(now_seconds(), who, role, line);
+    let token = page.sessions.open(now_seconds(), who, role, line);
     let token = token.ok_or_else(|| {
         let words = "the system gives no random bytes";
         Problem::new(
@@ -218,12 +224,16 @@ async fn open_session(
 }
 
 async fn keep(page: &Page) -> Result<(), Problem> {
-    let sessions = page.authenticator.sessions.to_json();
+    let sessions = page.sessions.to_json();
     Ok(page.backend.keep_sessions(sessions).await?)
 }
 
 fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
-    let cookie = page.authenticator.set_cookie(token);
+    let life = if token.is_empty() { 0 } else { SESSION_SECONDS };
+    let cookie = format!(
+        "{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}",
+        page.cookie
+    );
     set_cookie(page, response, cookie);
 }
 
@@ -262,7 +272,7 @@ pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &
 
 /// Serves `POST /logout`: ends the session, also in the state.
 pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
-    page.authenticator.sessions.end(token);
+    page.sessions.end(token);
     let kept = keep(page).await;
     let mut response = see("/login");
     hand_over(page, &mut response, "");

@@ -1,15 +1,15 @@
 //! The page: its settings, the daemon behind it, and what a visit of somebody sees.
 
 use crate::answer::Problem;
-use crate::authenticator::Authenticator;
 use crate::backend::Backend;
-use crate::checks::CheckRun;
-use crate::jobs::Jobs;
+use crate::background::{CheckRun, Jobs};
 use crate::live::Live;
+use crate::passwords::HashMemory;
 use crate::request::Asked;
 use crate::sessions::{SessionCount, Sessions};
 use crate::settings::Settings;
 use crate::shell::{Badges, Notice, PageShell, now_seconds};
+use crate::throttle::LoginThrottle;
 use callbridge_admin::Refusal;
 use callbridge_model::Code;
 use hyper::StatusCode;
@@ -24,7 +24,12 @@ const NOTICES_MAX: usize = 1000;
 pub struct Page {
     pub(crate) settings: Settings,
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) authenticator: Authenticator,
+    pub(crate) sessions: Sessions,
+    /// The name of a session's cookie: it parts two pages on one host, whose ports do not.
+    pub(crate) cookie: String,
+    pub(crate) throttle: Mutex<LoginThrottle>,
+    /// One password is hashed at a time, in one piece of memory.
+    pub(crate) hashing: Arc<tokio::sync::Mutex<HashMemory>>,
     pub(crate) jobs: Jobs,
     pub(crate) checks: CheckRun,
     pub(crate) live: Live,
@@ -58,8 +63,13 @@ impl Page {
     pub fn new(settings: Settings, backend: Arc<dyn Backend>) -> Self {
         let changes = backend.changes();
         let (close, closing) = watch::channel(false);
+        let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let instance: String = backend.instance().chars().map(fit).collect();
         Self {
-            authenticator: Authenticator::new(&backend.instance()),
+            sessions: Sessions::default(),
+            cookie: format!("callbridge-{instance}"),
+            throttle: Mutex::default(),
+            hashing: Arc::default(),
             settings,
             backend,
             jobs: Jobs::new(closing.clone()),
@@ -73,7 +83,7 @@ impl Page {
     /// Whoever watches is told how many are logged in (`callbridge_page_sessions`).
     #[must_use]
     pub fn counted_by(mut self, count: SessionCount) -> Self {
-        self.authenticator.sessions = Sessions::counted_by(count);
+        self.sessions = Sessions::counted_by(count);
         self
     }
 
@@ -81,9 +91,8 @@ impl Page {
     pub(crate) async fn take_up_sessions(&self) {
         let take_up = |kept: Option<String>| {
             let people = self.settings.passwords();
-            let sessions = &self.authenticator.sessions;
             kept.map_or(Ok(()), |kept| {
-                sessions.take_up(&kept, now_seconds(), &people)
+                self.sessions.take_up(&kept, now_seconds(), &people)
             })
             .map_err(|error| error.to_string())
         };

@@ -467,7 +467,7 @@ impl PageShell {
 
     /// A drawing that stands beside a word.
     pub(crate) fn icon(&self, name: &str) -> Markup {
-        crate::icons::drawing(name)
+        Markup::icon(name)
     }
 
     /// Calls under their days, in their order.
@@ -485,7 +485,7 @@ impl PageShell {
             (_, false) => ("missed", "lost-call"),
         };
         let said = escaped(&self.word("direction", call.direction.word()));
-        let drawing = crate::icons::drawing(icon);
+        let drawing = Markup::icon(icon);
         Markup::made(format!(
             "<span class=\"direction {look}\">{drawing}<span class=\"hear\">{said} </span></span>"
         ))

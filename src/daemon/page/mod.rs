@@ -8,7 +8,7 @@ use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::command_handler::PageDoor;
 use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
-use callbridge_page::links::Links;
+use callbridge_page::Links;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::settings::Settings;
 use callbridge_webhook::tls;

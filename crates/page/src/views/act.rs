@@ -4,7 +4,7 @@
 use super::letters;
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::LetterQuery;
-use crate::jobs::{CHUNK, Job, JobState};
+use crate::background::{CHUNK, Job, JobState};
 use crate::page::AuthenticatedRequest;
 use crate::request::FormFields;
 use crate::shell::PageShell;

@@ -1,9 +1,8 @@
 //! Dead letters: by reason with its cure, one with all that is known of it, and all as a file.
 
 use crate::answer::{self, Handled, Problem, download};
-use crate::backend::{Backend, CauseGroup, LetterPage, LetterQuery};
-use crate::cause::{About, Cause};
-use crate::jobs::Job;
+use crate::backend::{About, Backend, Cause, CauseGroup, LetterPage, LetterQuery};
+use crate::background::Job;
 use crate::page::AuthenticatedRequest;
 use crate::request::{FormFields, link};
 use crate::shell::PageShell;

@@ -7,18 +7,15 @@
 //! | [`letters`] | Dead letters, a letter; [`act`]: what is done with them, jobs |
 //! | [`numbers`] | numbers without a lead |
 //! | [`missed`] | Missed; [`employees`]: what employees did |
-//! | [`pbx`] | PBX; [`check`]: Check |
-//! | [`fleet`] | Fleet, where the process has a stream |
+//! | [`operations`] | PBX, Check, and Fleet where the process has a stream |
 
 mod act;
 mod calls;
-mod check;
 mod employees;
-mod fleet;
 mod letters;
 mod missed;
 mod numbers;
-mod pbx;
+mod operations;
 mod today;
 
 use crate::answer::{Handled, Problem};
@@ -48,10 +45,10 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
         ["missed.csv"] => missed::csv(&visit).await,
         ["employees"] => employees::table(visit).await,
         ["employees.csv"] => employees::csv(&visit).await,
-        ["pbx"] => pbx::show(visit).await,
-        ["fleet"] => fleet::show(visit).await,
-        ["check"] if visit.asked.is_post() => Ok(check::begin(&visit)),
-        ["check"] => check::show(visit).await,
+        ["pbx"] => operations::pbx(visit).await,
+        ["fleet"] => operations::fleet(visit).await,
+        ["check"] if visit.asked.is_post() => Ok(operations::begin_check(&visit)),
+        ["check"] => operations::check(visit).await,
         _ => Err(Problem::missing(&visit.shell, "problem.no_page")),
     }
 }

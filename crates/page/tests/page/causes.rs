@@ -6,8 +6,7 @@ use crate::morning::{letter, morning};
 use callbridge_admin::{LetterChange, PageRole};
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{EmployeeId, LeadId, Reason};
-use callbridge_page::backend::CauseGroup;
-use callbridge_page::cause::{About, Cause};
+use callbridge_page::backend::{About, Cause, CauseGroup};
 use callbridge_spool::{Letter, RowId};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::fake::Fake;
 use argon2::password_hash::PasswordHasher as _;
 use argon2::{Argon2, Params};
 use callbridge_admin::PageRole;
-use callbridge_page::links::Links;
+use callbridge_page::Links;
 use callbridge_page::page::Page;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::server;

@@ -1,7 +1,8 @@
-//! Work on many letters: in the background, a hundred at a time, with a progress that can be left
-//! and come back to.
+//! What goes on in the background: work on many letters, a hundred at a time, with a progress that
+//! can be left and come back to; and `check`, which asks PBX and CRM and takes its time.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, CheckFinding};
+use crate::shell::now_seconds;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ type ById = BTreeMap<u64, Job>;
 /// The jobs that work or have ended, by number, until newer ones displace them.
 pub(crate) struct Jobs {
     all: Arc<Mutex<ById>>,
-    tasks: Mutex<JoinSet<()>>,
+    tasks: Tasks,
     closing: watch::Receiver<bool>,
 }
 
@@ -84,7 +85,7 @@ impl Jobs {
     pub(crate) fn new(closing: watch::Receiver<bool>) -> Self {
         Self {
             all: Arc::default(),
-            tasks: Mutex::default(),
+            tasks: Tasks::default(),
             closing,
         }
     }
@@ -152,24 +153,15 @@ impl Jobs {
             }
             end(&all, id, JobState::Done);
         };
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(work);
+        self.tasks.spawn(work);
         id
     }
 
     /// Waits for those that work; they have been told to end.
     pub(crate) async fn end(&self) {
-        let mut tasks = {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *tasks)
-        };
+        let mut tasks = self.tasks.take();
         while tasks.join_next().await.is_some() {}
     }
-}
-
-fn lock(all: &Mutex<ById>) -> MutexGuard<'_, ById> {
-    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn end(all: &Mutex<ById>, id: u64, state: JobState) {
@@ -179,4 +171,75 @@ fn end(all: &Mutex<ById>, id: u64, state: JobState) {
         }
         job.state = state;
     }
+}
+
+/// The last run of `check`, or the one under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastCheck {
+    pub(crate) running: bool,
+    /// Epoch seconds at which the run ended; `None` before the first has.
+    pub(crate) at: Option<i64>,
+    pub(crate) findings: Vec<CheckFinding>,
+    /// The daemon's words where the run itself failed; `findings` is empty then.
+    pub(crate) refused: Option<String>,
+}
+
+/// Runs one check at a time.
+#[derive(Default)]
+pub(crate) struct CheckRun {
+    last: Arc<Mutex<LastCheck>>,
+    tasks: Tasks,
+}
+
+impl CheckRun {
+    pub(crate) fn last(&self) -> LastCheck {
+        lock(&self.last).clone()
+    }
+
+    /// Begins one, where none runs.
+    pub(crate) fn begin(&self, backend: Arc<dyn Backend>) {
+        if std::mem::replace(&mut lock(&self.last).running, true) {
+            return;
+        }
+        let last = Arc::clone(&self.last);
+        let run = async move {
+            let found = backend.check().await;
+            let mut last = lock(&last);
+            *last = LastCheck {
+                running: false,
+                at: Some(now_seconds()),
+                ..LastCheck::default()
+            };
+            match found {
+                Ok(findings) => last.findings = findings,
+                Err(refusal) => last.refused = Some(refusal.words),
+            }
+        };
+        self.tasks.spawn(run);
+    }
+
+    /// Ends one that runs: it changes nothing.
+    pub(crate) async fn end(&self) {
+        self.tasks.take().shutdown().await;
+    }
+}
+
+/// The tasks under way.
+#[derive(Default)]
+struct Tasks(Mutex<JoinSet<()>>);
+
+impl Tasks {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.0);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
+    }
+
+    fn take(&self) -> JoinSet<()> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }

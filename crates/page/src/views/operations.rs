@@ -1,0 +1,184 @@
+//! What the installation rests on: PBX (sources and their gaps, trunks with what each took, channels
+//! and extensions that match nothing), Fleet (collectors and senders around the stream, who of them
+//! is silent, and what waits for each token), and Check (`check` run from here, with its cures).
+
+use crate::answer::{self, Handled, see};
+use crate::backend::{CheckFinding, TrunkView};
+use crate::background::LastCheck;
+use crate::page::AuthenticatedRequest;
+use crate::shell::PageShell;
+use askama::Template;
+use callbridge_listener::body::Body;
+use callbridge_model::Status;
+use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Speech};
+use callbridge_model::status::{Employees, FleetMember, LastWord, Unlisted};
+use hyper::Response;
+use std::sync::Arc;
+
+/// A trunk that takes nothing for so long is said loudly.
+const SILENT_SECONDS: i64 = 24 * 3600;
+/// Channel names that are shown.
+const CHANNELS_MAX: usize = 40;
+/// Members of the fleet that are shown: who has trouble stands first.
+const MEMBERS_MAX: usize = 200;
+
+#[derive(Template)]
+#[template(path = "pbx.html")]
+struct PbxSheet<'a> {
+    c: &'a PageShell,
+    status: &'a Status,
+    trunks: &'a [TrunkView],
+    /// Trunks that took nothing for a day.
+    silent: Vec<&'a TrunkView>,
+    /// Channels that belong to no trunk.
+    channels: Vec<&'a str>,
+    /// Extensions with calls that no list of employees has.
+    extensions: Vec<&'a Unlisted>,
+}
+
+/// Serves `GET /pbx`: sources, gaps, trunks, channels and extensions.
+pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
+    let backend = &visit.page.backend;
+    let trunks = backend.trunks().await?;
+    let status = backend.status().await?;
+    let now = visit.shell.now;
+    let silent = |it: &&TrunkView| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
+    let channels = status.unmatched.iter().map(|it| &*it.prefix);
+    let sheet = PbxSheet {
+        c: &visit.shell,
+        status: &status,
+        silent: trunks.iter().filter(silent).collect(),
+        channels: channels.take(CHANNELS_MAX).collect(),
+        extensions: (status.employees.iter())
+            .flat_map(|it| &it.unlisted)
+            .collect(),
+        trunks: &trunks,
+    };
+    answer::html(&sheet)
+}
+
+impl PbxSheet<'_> {
+    fn is_silent(&self, trunk: &TrunkView) -> bool {
+        self.silent.iter().any(|it| it.name == trunk.name)
+    }
+
+    /// Lists of employees that no call has met.
+    fn list_matches_nothing(&self) -> Option<&Employees> {
+        let employees = self.status.employees.as_ref()?;
+        (employees.calls > 0 && employees.matched == 0).then_some(employees)
+    }
+
+    /// There were calls at extensions, and each of these was listed.
+    fn every_extension_matches(&self) -> bool {
+        let employees = self.status.employees.as_ref();
+        employees.is_some_and(|it| it.calls > 0 && it.matched == it.calls)
+    }
+
+    fn length(&self, from: &i64, to: &i64) -> String {
+        let seconds = u64::try_from(to.saturating_sub(*from)).unwrap_or(0);
+        self.c.span(seconds)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "fleet.html")]
+struct FleetSheet<'a> {
+    c: &'a PageShell,
+    /// The fleet's status as this process sees it; `None` without a stream.
+    fleet: Option<&'a FleetStatus>,
+    /// Everybody; `None` of a collector, which reads no words, and before they are read.
+    table: Option<&'a FleetTable>,
+    rows: Vec<&'a FleetMember>,
+    more: u64,
+}
+
+/// Serves `GET /fleet`: the members, those with trouble first.
+pub(crate) async fn fleet(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
+    let status = visit.page.backend.status().await?;
+    let fleet = status.fleet.as_ref();
+    let table = fleet.and_then(|it| it.table.as_deref());
+    let mut rows: Vec<&FleetMember> = table.into_iter().flat_map(|it| &it.members).collect();
+    rows.sort_by_key(|it| it.trouble.is_none());
+    let more = rows.len().saturating_sub(MEMBERS_MAX);
+    rows.truncate(MEMBERS_MAX);
+    let sheet = FleetSheet {
+        c: &visit.shell,
+        fleet,
+        table,
+        rows,
+        more: u64::try_from(more).unwrap_or(u64::MAX),
+    };
+    answer::html(&sheet)
+}
+
+impl FleetSheet<'_> {
+    fn pill(&self, member: &FleetMember) -> &'static str {
+        match (member.speech, &member.trouble) {
+            (Speech::Silent, _) => "down",
+            (Speech::Stopped, _) | (Speech::Speaking, Some(_)) => "attention",
+            (Speech::Speaking, None) => "well",
+        }
+    }
+
+    /// Calls that have left it.
+    fn out(&self, word: &LastWord) -> u64 {
+        match word.role {
+            FleetRole::Collector => word.books.forwarded,
+            FleetRole::Sender => word.books.journaled,
+        }
+    }
+
+    fn up(&self, word: &LastWord) -> String {
+        let up = word.sources.iter().filter(|it| it.state.is_up()).count();
+        format!("{up}/{}", word.sources.len())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "check.html")]
+struct CheckSheet<'a> {
+    c: &'a PageShell,
+    last: LastCheck,
+}
+
+/// Serves `POST /check`: begins a run, and goes to its page.
+pub(crate) fn begin_check(visit: &AuthenticatedRequest<'_>) -> Response<Body> {
+    let backend = Arc::clone(&visit.page.backend);
+    visit.page.checks.begin(backend);
+    see("/check")
+}
+
+/// Serves `GET /check`: the findings of the last run, failed ones first.
+pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
+    visit.refresh_badges().await;
+    let mut last = visit.page.checks.last();
+    // What needs somebody stands first.
+    let rank = |it: &CheckFinding| match it.result() {
+        "failed" => 0,
+        "doubt" => 1,
+        _ => 2,
+    };
+    last.findings.sort_by_key(rank);
+    let sheet = CheckSheet {
+        c: &visit.shell,
+        last,
+    };
+    answer::html(&sheet)
+}
+
+impl CheckSheet<'_> {
+    fn count(&self, result: &str) -> u64 {
+        let found = self.last.findings.iter();
+        found.filter(|it| it.result() == result).count() as u64
+    }
+
+    fn result_class(&self, result: &str) -> &'static str {
+        match result {
+            "ok" => "well",
+            "failed" => "down",
+            _ => "attention",
+        }
+    }
+}
