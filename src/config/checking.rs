@@ -13,7 +13,7 @@ use super::options::{
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
-use callbridge_admin::letters::select::Selection;
+use callbridge_admin::letters::Selection;
 use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;

@@ -1,12 +1,10 @@
 //! Answers what commands ask: inside the daemon with its flags and people, or in the command
 //! itself, over the same spool, when no daemon runs.
 
-use super::page_role::PageRole;
-use super::protocol::{ControlReply, ControlRequest};
+use super::protocol::{ControlReply, ControlRequest, PageRole};
 use super::refusal::Refusal;
 use super::socket::AnswerRequest;
-use crate::letters::retry;
-use crate::letters::select::{Letters, Selection};
+use crate::letters::{Letters, Selection, plan_retry};
 use callbridge_broker::ForwardAgain;
 use callbridge_call::EventTime;
 use callbridge_intake::owners::Owners;
@@ -23,7 +21,6 @@ use tokio::sync::mpsc;
 
 pub mod audit;
 mod calls;
-mod follow;
 mod lead_set;
 mod leads;
 mod read_again;
@@ -306,7 +303,7 @@ impl CommandHandler {
             callbridge_spool::tables::letters::letters_since(store, seen, WATCH_PAGE)
         };
         let item = |letter: Letter| Some(letter.to_json());
-        follow::follow(&self.spool, seen, page, item, TOO_MANY, line).await
+        calls::follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     async fn change(
@@ -400,7 +397,7 @@ impl CommandHandler {
             return refused("it is gone".to_owned());
         };
         let now = clock::now().wall;
-        let step = match retry::plan(&row, wish, &self.rules, &self.people(), now) {
+        let step = match plan_retry(&row, wish, &self.rules, &self.people(), now) {
             Ok(step) => step,
             Err(why) => return refused(why),
         };

@@ -12,18 +12,14 @@
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
 //! | `kept_call` | a call that the spool keeps |
 //! | `refusal` | why something could not be done |
-//! | [`state_access`] | a state folder, through the daemon or opened here |
-//! | `page_role` | what somebody may do on the administrator's page |
+//! | [`state_access`] | a state folder, through the daemon or opened here; the wait for its lock |
 //! | `user` | the names of Unix users, for what is told of whoever asked |
-//! | `lock_wait` | waits for the lock of a state folder |
 
 pub mod audit;
 pub mod command_handler;
 pub mod explain;
 mod kept_call;
 pub mod letters;
-mod lock_wait;
-mod page_role;
 pub mod protocol;
 mod refusal;
 pub mod socket;
@@ -32,7 +28,6 @@ pub mod user;
 
 pub use command_handler::{CommandHandler, LetterChange, LetterOutcome};
 pub use kept_call::KeptCall;
-pub use lock_wait::LockWait;
-pub use page_role::PageRole;
-pub use protocol::{ControlReply, ControlRequest};
+pub use protocol::{ControlReply, ControlRequest, PageRole};
 pub use refusal::Refusal;
+pub use state_access::LockWait;

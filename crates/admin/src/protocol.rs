@@ -1,8 +1,7 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
-use super::page_role::PageRole;
-use crate::letters::select::Selection;
+use crate::letters::Selection;
 use callbridge_call::FinishedCall;
 use callbridge_crm::FilterPage;
 use callbridge_leads::lead_field::Item;
@@ -10,6 +9,7 @@ use callbridge_mapping::Wish;
 use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// A question to the daemon, by the command that asks it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,6 +161,43 @@ pub struct CallsQuery {
     pub internal: bool,
     /// The zone of the dates, in place of the PBX's.
     pub zone: Option<String>,
+}
+
+/// The rights of a user on the administrator's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
+pub enum PageRole {
+    /// Sees everything, and changes nothing.
+    View,
+    /// Sees everything, and may change it.
+    Admin,
+}
+
+impl PageRole {
+    /// Returns the word of flags and files: `admin` or `view`.
+    pub fn word(self) -> &'static str {
+        self.into()
+    }
+
+    /// May this role change anything?
+    pub const fn may_act(self) -> bool {
+        matches!(self, Self::Admin)
+    }
+}
+
+impl FromStr for PageRole {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "view" => Ok(Self::View),
+            "admin" => Ok(Self::Admin),
+            _ => Err(format!(
+                "`{word}` is not a role: `admin` or `view` is expected"
+            )),
+        }
+    }
 }
 
 /// One line of an answer.

@@ -1,12 +1,17 @@
 //! A state folder as a command comes to it: through the daemon that has it, else opened here.
 
-use super::lock_wait::LockWait;
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket;
 use callbridge_model::Status;
 use callbridge_spool::{Error, Guard, Handle};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So long a lock is waited for.
+const WITHIN: Duration = Duration::from_secs(4);
+const TRY_EVERY: Duration = Duration::from_millis(40);
 
 /// The holder of the state folder, with the way to it.
 #[derive(Debug)]
@@ -66,4 +71,30 @@ pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
         }
     }
     Err(io::Error::other("it closed the connection"))
+}
+
+/// One wait for the lock of a state folder, with the moment at which it is given up. A command
+/// without a daemon holds it for a moment, a daemon that starts or stops holds it and does not
+/// answer yet or any more: neither is a reason for the other to give up at once.
+#[derive(Clone, Copy, Debug)]
+pub struct LockWait {
+    until: Instant,
+}
+
+impl LockWait {
+    /// Returns a wait that begins now and lasts at most 4 s.
+    pub fn begin() -> Self {
+        Self {
+            until: Instant::now() + WITHIN,
+        }
+    }
+
+    /// Waits a little; false, and at once, when it has waited long enough.
+    pub async fn has_more(self) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        tokio::time::sleep(TRY_EVERY).await;
+        true
+    }
 }

@@ -10,19 +10,16 @@
 //! |---|---|
 //! | [`cause`] | why a call may be unexplained |
 //! | [`journal`] | which pages of the CRM's journal are read, and what they say |
-//! | [`journal_page`] | a page as the daemon is asked for it, and its answer |
 //! | [`records`] | the file, or a folder with a file a record, as one stream |
 //! | [`report`] | the sum, as JSON and for people |
 
 pub mod cause;
 pub mod journal;
-pub mod journal_page;
 pub mod records;
 pub mod report;
 
 pub use cause::Listening;
-pub use journal::{JournalFindings, JournalSearch};
-pub use journal_page::JournalAnswer;
+pub use journal::{JournalAnswer, JournalFindings, JournalSearch};
 pub use report::{ChangedCall, Report, Unexplained};
 
 use callbridge_call::{EventTime, FinishedCall};

@@ -7,12 +7,17 @@ use crate::protocol::{CallsQuery, ControlReply};
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
 use callbridge_model::{Country, TypedNumber, Zone, clock, dates};
-use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store, tables};
+use callbridge_spool::{
+    CallFilter, Error, Handle, Listed, Place, RowId, Search, State, Store, tables,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Moves of calls looked at in one read.
 const MOVES_PAGE: usize = 200;
+/// One who follows is told at most this often.
+const UPDATE_EVERY: Duration = Duration::from_millis(500);
 /// Calls under way that one who follows has been told of; past so many they are told again.
 const UNDER_WAY_MAX: usize = 10_000;
 /// Calls of a number that are named beside the newest.
@@ -129,7 +134,7 @@ impl CommandHandler {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
             news.then(|| item(call))
         };
-        super::follow::follow(&self.spool, seen, page, item, TOO_MANY, line).await
+        follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     async fn follow_internal(
@@ -140,7 +145,7 @@ impl CommandHandler {
     ) -> Result<(), Stop> {
         let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
         let item = |call: Listed| filter.takes(&call).then(|| item(call));
-        super::follow::follow(&self.spool, seen, page, item, TOO_MANY, line).await
+        follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     /// One call by an id, or the newest of a number with the ids of the others.
@@ -218,6 +223,52 @@ impl CommandHandler {
         let others = others.map(|other| Other::of(&other.record)).collect();
         line.item(KeptCall::of(row, Some(others), None)).await?;
         Ok(true)
+    }
+}
+
+/// Tells of each thing that came into the spool after `seen`, and of each that comes, until the
+/// daemon ends or nobody reads.
+///
+/// `page` reads the next things after a place, with the place behind them; that place is the
+/// given one when there are no more, and `None` when the spool has forgotten them. `item` makes
+/// of a thing what is told of it, or nothing.
+///
+/// # Errors
+/// [`Stop::Gone`] when nobody reads, those of the spool, and `too_many` with 69 when things
+/// were forgotten before they were told.
+pub(super) async fn follow<P, T>(
+    spool: &Handle,
+    mut seen: P,
+    page: impl Fn(&Store, P) -> Result<Option<(Vec<T>, P)>, Error> + Copy + Send + 'static,
+    mut item: impl FnMut(T) -> Option<Value>,
+    too_many: &str,
+    line: &mut ReplySender,
+) -> Result<(), Stop>
+where
+    P: Copy + PartialEq + Send + 'static,
+    T: Send + 'static,
+{
+    let mut changed = spool.changed();
+    loop {
+        changed.mark_unchanged();
+        loop {
+            let before = seen;
+            let read = spool.read(move |store| page(store, before));
+            let Some((things, after)) = read.await? else {
+                return Err(Refusal::new(69, too_many).into());
+            };
+            for item in things.into_iter().filter_map(&mut item) {
+                line.item(item).await?;
+            }
+            if after == seen {
+                break;
+            }
+            seen = after;
+        }
+        tokio::time::sleep(UPDATE_EVERY).await;
+        if changed.changed().await.is_err() {
+            return Ok(()); // the daemon ends
+        }
     }
 }
 

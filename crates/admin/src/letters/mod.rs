@@ -1,11 +1,193 @@
-//! Dead letters: calls that wait for a person, and parked ones that wait for a lead.
-//!
-//! | module | what lives there |
-//! |---|---|
-//! | [`select`] | which letters a command means |
-//! | [`retry`] | sending a letter again, under its own uuid |
-//! | [`text`] | letters for people, and as CSV |
+//! Dead letters, calls that wait for a person, and parked ones that wait for a lead: which of them
+//! a command means, how one is sent again, and ([`text`]) what is told of them.
 
-pub mod retry;
-pub mod select;
 pub mod text;
+
+use crate::refusal::Refusal;
+use callbridge_call::EventTime;
+use callbridge_mapping::{EmployeeWish, People, Rules, Wish, journal};
+use callbridge_model::{CallRecord, LeadId, Outcome, Reason};
+use callbridge_spool::{Error, Handle, Letter, LetterFilter, Row, RowId, State, Step, tables};
+use serde::{Deserialize, Serialize};
+
+/// The source of letter ids, for errors of a wrong one.
+const IDS: &str = "ids are numbers, see `callbridge dead list`";
+
+/// Letters read from the spool at a time.
+const PAGE: usize = 200;
+
+/// The dead letters that a command is about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Selection {
+    /// By id; empty for all that the other rules let through.
+    pub ids: Vec<String>,
+    /// Letters of this reason alone.
+    pub reason: Option<Reason>,
+    /// Without any other rule: all of them. A change to letters asks for one of the three.
+    pub all: bool,
+}
+
+impl Selection {
+    /// Returns the selection of all letters.
+    pub fn everything() -> Self {
+        Self {
+            all: true,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing was chosen at all.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.reason.is_none() && !self.all
+    }
+}
+
+/// Walks over the letters of a selection, oldest first, a page at a time, so that however many
+/// there are, few are in memory.
+pub struct Letters {
+    filter: LetterFilter,
+    over: bool,
+}
+
+impl Letters {
+    /// The letters of a selection; an empty one means all of them.
+    ///
+    /// # Errors
+    /// When an id is no number.
+    pub fn of(which: &Selection) -> Result<Self, Refusal> {
+        let ids = which.ids.iter().map(|id| {
+            let wrong = |_| format!("`{id}` is not the id of a letter: {IDS}");
+            id.trim().parse().map(RowId).map_err(wrong)
+        });
+        let ids = ids.collect::<Result<Vec<_>, _>>().map_err(Refusal::usage)?;
+        Ok(Self::new((!ids.is_empty()).then_some(ids), which.reason))
+    }
+
+    /// The letters of these ids.
+    pub fn by_id(ids: Vec<RowId>) -> Self {
+        Self::new(Some(ids), None)
+    }
+
+    fn new(ids: Option<Vec<RowId>>, reason: Option<Reason>) -> Self {
+        let filter = LetterFilter {
+            ids,
+            reason,
+            limit: PAGE,
+            ..LetterFilter::default()
+        };
+        Self {
+            filter,
+            over: false,
+        }
+    }
+
+    /// As [`Letters::of`], for commands that change letters: they mean none unless told.
+    ///
+    /// # Errors
+    /// When an id is no number, or nothing was chosen.
+    pub fn to_change(which: &Selection) -> Result<Self, Refusal> {
+        if which.is_empty() {
+            let words = "say which letters: ids, --reason REASON or --all";
+            return Err(Refusal::usage(words));
+        }
+        Self::of(which)
+    }
+
+    /// The next page; an empty one at the end.
+    ///
+    /// # Errors
+    /// When the spool cannot be read.
+    pub async fn next(&mut self, spool: &Handle) -> Result<Vec<Letter>, Error> {
+        if self.over {
+            return Ok(Vec::new());
+        }
+        let filter = self.filter.clone();
+        let page = spool
+            .read(move |store| tables::letters::letters(store, &filter))
+            .await?;
+        self.filter.after = page.last().map(|letter| letter.id);
+        self.over = page.len() < PAGE;
+        Ok(page)
+    }
+}
+
+/// Returns the step that sends the letter again: mapped anew by the rules in force, under its own
+/// uuid. With another lead than before, where the call may
+/// have been written all the same, the journal is searched first.
+///
+/// # Errors
+/// In words, with what to do.
+pub(crate) fn plan_retry(
+    row: &Row,
+    asked: Wish,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Result<Step, String> {
+    match row.state {
+        State::Dead | State::Parked => {}
+        other => return Err(format!("it is {}, neither dead nor parked", other.word())),
+    }
+    if row.reason == Some(Reason::UuidConflict) {
+        let (row, uuid) = (row.id, row.uuid);
+        return Err(Error::UuidTaken { row, uuid }.to_string());
+    }
+    let mut record = record(row, asked, rules, people, now)?;
+    if let Some(said) = asked.said {
+        if row.reason != Some(Reason::Incomplete) {
+            let reason = row.reason.map_or("no letter", Reason::word);
+            return Err(format!(
+                "--answered and --talk are for letters `incomplete`, whose facts were missed: this \
+                 one is {reason}"
+            ));
+        }
+        record = record.said_by_hand(said, now.floor_seconds())?;
+    }
+    let old = row.record.lead_id;
+    if may_be_written(row.reason) && old.is_some() && old != record.lead_id {
+        let before = format!("lead {}", old.map_or(0, LeadId::get));
+        return Ok(Step::Recheck { record, before });
+    }
+    let by_itself = false;
+    Ok(Step::Retry { record, by_itself })
+}
+
+/// Returns the record to send, mapped anew where trunks are known.
+fn record(
+    row: &Row,
+    asked: Wish,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Result<CallRecord, String> {
+    if rules.trunks.is_empty() {
+        return as_kept(row, asked);
+    }
+    let judged = journal::remap(&row.record, &row.call, Some(asked), rules, people, now);
+    match judged.outcome {
+        Outcome::Journal => Ok(judged.record),
+        Outcome::DeadLetter | Outcome::Internal | Outcome::Skipped => Err(judged.message),
+    }
+}
+
+/// Without the daemon's flags nothing can be mapped anew: the kept values are sent.
+fn as_kept(row: &Row, asked: Wish) -> Result<CallRecord, String> {
+    let mut record = row.record.clone();
+    if asked.lead.is_some() {
+        (record.lead_id, record.lead_from) = (asked.lead, Some(journal::BY_HAND.to_owned()));
+    }
+    match asked.employee {
+        None => {}
+        Some(EmployeeWish::None) => record.employee_id = None,
+        Some(EmployeeWish::Is(id)) => record.employee_id = Some(id),
+    }
+    match record.lead_id {
+        Some(_) => Ok(record),
+        None => Err("it has no lead: give one with --lead".to_owned()),
+    }
+}
+
+/// Returns `true` for reasons with which the CRM may have written the call all the same.
+const fn may_be_written(reason: Option<Reason>) -> bool {
+    matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed))
+}

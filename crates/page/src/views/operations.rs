@@ -1,6 +1,7 @@
-//! What the installation rests on: PBX (sources and their gaps, trunks with what each took, channels
-//! and extensions that match nothing), Fleet (collectors and senders around the stream, who of them
-//! is silent, and what waits for each token), and Check (`check` run from here, with its cures).
+//! What the installation rests on: PBX (sources and their gaps, trunks with what each took,
+//! channels and extensions that match nothing), Fleet (collectors and senders around the stream,
+//! who of them is silent, and what waits for each token), and Check (`check` run from here, with
+//! its cures).
 
 use crate::answer::{self, Handled, see};
 use crate::backend::{CheckFinding, TrunkView};
