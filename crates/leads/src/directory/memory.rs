@@ -2,8 +2,7 @@
 
 use super::entry::{Entry, Life, Slot};
 use super::find::{Finding, find};
-use super::learn::{Learned, learn};
-use super::ledger::{LeadPhone, Ledger};
+use super::ledger::{LeadPhone, Learned, Ledger, learn};
 use super::merges::root;
 use super::news::LeadNews;
 use super::profile::LeadProfile;

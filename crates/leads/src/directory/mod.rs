@@ -15,19 +15,16 @@
 //! | [`entry`] | all that is known of one lead, and what holds of two facts |
 //! | [`profile`] | name, responsible employee and stage |
 //! | [`merges`] | chains of merges, and loops cut |
-//! | [`ledger`] | where entries are kept |
-//! | [`mod@learn`] | news taken in |
-//! | [`mod@find`] | a number looked up |
+//! | [`ledger`] | where entries are kept, and news taken in |
+//! | [`mod@find`] | a number looked up, and what was found in words |
 //! | [`rows`] | rows of `lead/filter` read tolerantly |
 //! | [`backfill`] | which page is read next, and what it taught |
-//! | [`words`] | what was found, in words |
 //! | `memory` | a directory in memory, for tests |
 
 pub mod backfill;
 pub mod entry;
 pub mod fact;
 pub mod find;
-pub mod learn;
 pub mod ledger;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
@@ -35,7 +32,6 @@ pub mod merges;
 pub mod news;
 pub mod profile;
 pub mod rows;
-pub mod words;
 
 pub use fact::{FactSource, FactUpdate, What};
 pub use find::{Finding, Holder, Standing};

@@ -1,4 +1,4 @@
-use super::learn::Learned;
+use super::ledger::Learned;
 use super::memory::Remembered;
 use super::profile::{Name, ProfileNews, Responsible};
 use super::*;

@@ -5,8 +5,7 @@ use crate::{Db, Error, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
 use callbridge_leads::directory::find::find;
-use callbridge_leads::directory::learn::{self, Learned};
-use callbridge_leads::directory::ledger::{LeadPhone, Ledger};
+use callbridge_leads::directory::ledger::{self, LeadPhone, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
 use callbridge_leads::directory::{FactSource, Finding, LeadNews};
@@ -168,7 +167,7 @@ fn lead_phone(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
 /// Takes in news of a lead, and returns whether anything was new; calls that may leave by it are
 /// remembered for [`Store::take_awaited`].
 pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
-    let phones = match learn::learn::<Db>(store, news)? {
+    let phones = match ledger::learn::<Db>(store, news)? {
         Learned::Nothing => return Ok(false),
         Learned::Many => None,
         Learned::Phones(phones) => Some(phones),

@@ -3,7 +3,7 @@
 use crate::db::count;
 use crate::{Db, Error, LeadByHand};
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::words::moment;
+use callbridge_leads::directory::find::moment;
 use callbridge_model::{LeadId, Phone};
 
 impl LeadByHand {
