@@ -9,7 +9,7 @@ mod table;
 
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::rows;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_model::{LeadId, Phone};
 use callbridge_spool::{Handle, LeadDirectory, Op, Settings, open};
 use callbridge_testkit::Wait as _;
@@ -31,7 +31,7 @@ fn scattered(n: i64, all: i64) -> i64 {
     (n * 7_368_787) % all
 }
 
-fn news(n: i64, at: i64, what: What) -> Op {
+fn news(n: i64, at: i64, what: ChangeKind) -> Op {
     let lead = LeadId::new(n + 1).expect("positive");
     let phone = FirstPhone::Is(phone(n));
     Op::Learn(Box::new(LeadNews::new(
@@ -65,7 +65,7 @@ fn read(n: i64, at: i64, named: bool) -> Op {
         row["responsibleId"] = json!(id % 50 + 1);
         row["responsibleName"] = json!(format!("Employee Yusupova {}", id % 50 + 1));
     }
-    let news = rows::read(&row, What::Filter, None).news;
+    let news = rows::read(&row, ChangeKind::Filter, None).news;
     Op::Learn(Box::new(news.expect("a lead and its time")))
 }
 
@@ -119,7 +119,7 @@ fn measure(all: i64) {
     let dir = tempfile::tempdir().expect("a folder");
     let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
     let directory = LeadDirectory::open(dir.path()).expect("beside it");
-    let created = |at: i64| move |n: i64| news(n, at, What::Created);
+    let created = |at: i64| move |n: i64| news(n, at, ChangeKind::Created);
     learn(&spool, all, 1, created(10));
     directory.find(&phone(0)).expect("readable");
     let before = resident();

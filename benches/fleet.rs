@@ -12,7 +12,7 @@ use callbridge_broker::message::{body, properties};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, FieldNames, Request, request};
 use callbridge_fleet::lease::Terms;
-use callbridge_model::{CallUuid, Pulse};
+use callbridge_model::{CallUuid, Heartbeat};
 use callbridge_sandbox as sandbox;
 use callbridge_sender::status::SenderStatus;
 use callbridge_source::{BrokerUrl, Secret};
@@ -120,12 +120,14 @@ async fn forwarded(node: &Broker, calls: usize) {
     let (stop, stopped) = oneshot::channel::<()>();
     let begun = Instant::now();
     let forwarder = Forwarder::new(&url, secret);
-    let running =
-        tokio::spawn(
-            forwarder.run(handle.clone(), shown, Pulse::new("the forwarder"), async {
-                let _ = stopped.await;
-            }),
-        );
+    let running = tokio::spawn(forwarder.run(
+        handle.clone(),
+        shown,
+        Heartbeat::new("the forwarder"),
+        async {
+            let _ = stopped.await;
+        },
+    ));
     let mut changed = handle.changed();
     let wanted = u64::try_from(calls).expect("few");
     while handle

@@ -9,7 +9,7 @@
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge_leads::directory::{What, rows};
+use callbridge_leads::directory::{ChangeKind, rows};
 use callbridge_model::Phone;
 use callbridge_spool::{Op, Settings, open};
 use callbridge_testbed::calls::Call;
@@ -55,7 +55,7 @@ fn lead(n: i64) -> Op {
         "responsibleName": format!("Employee Yusupova {}", id % 50 + 1),
         "contacts": [{"id": id, "name": name, "phones": [phone.as_str()]}],
     });
-    let news = rows::read(&row, What::Filter, None).news;
+    let news = rows::read(&row, ChangeKind::Filter, None).news;
     Op::Learn(Box::new(news.expect("a lead and its time")))
 }
 

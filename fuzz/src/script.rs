@@ -24,7 +24,7 @@ const NAMES: [&str; 8] = [
 /// What happens, and to whom.
 #[derive(Arbitrary, Debug)]
 pub struct Step {
-    what: What,
+    what: ChangeKind,
     channel: u8,
     other: u8,
     linkedid: u8,
@@ -36,7 +36,7 @@ pub struct Step {
 }
 
 #[derive(Arbitrary, Debug)]
-enum What {
+enum ChangeKind {
     Born(u8),
     State(u8),
     Dial(Box<str>),
@@ -99,48 +99,50 @@ fn kind(step: &Step) -> Option<Kind<'static>> {
     let bridge = |number: &u8| Cow::Owned(format!("b{}", number % 4));
     let other = Some(Box::new(channel(step, step.other)));
     Some(match &step.what {
-        What::Born(number) => Kind::Born {
+        ChangeKind::Born(number) => Kind::Born {
             state: state(*number),
         },
-        What::State(number) => Kind::State {
+        ChangeKind::State(number) => Kind::State {
             state: state(*number),
         },
-        What::Dial(text) => Kind::DialBegin {
+        ChangeKind::Dial(text) => Kind::DialBegin {
             by: other,
             dial_string: Cow::Owned(text.to_string()),
         },
-        What::Originate => Kind::DialBegin {
+        ChangeKind::Originate => Kind::DialBegin {
             by: None,
             dial_string: Cow::Borrowed("1@city"),
         },
-        What::DialEnd => Kind::DialEnd {
+        ChangeKind::DialEnd => Kind::DialEnd {
             by: other,
             status: Cow::Borrowed("ANSWER"),
         },
-        What::App(data) => Kind::App {
+        ChangeKind::App(data) => Kind::App {
             name: Cow::Borrowed("Dial"),
             data: Cow::Owned(data.to_string()),
         },
-        What::Enter(number) => Kind::BridgeEnter {
+        ChangeKind::Enter(number) => Kind::BridgeEnter {
             bridge: bridge(number),
             technology: Cow::Borrowed("simple_bridge"),
         },
-        What::EnterLot => Kind::BridgeEnter {
+        ChangeKind::EnterLot => Kind::BridgeEnter {
             bridge: Cow::Borrowed("lot"),
             technology: Cow::Borrowed("holding_bridge"),
         },
-        What::Leave(number) => Kind::BridgeLeave {
+        ChangeKind::Leave(number) => Kind::BridgeLeave {
             bridge: bridge(number),
             technology: Cow::Borrowed("simple_bridge"),
         },
-        What::Joined => Kind::Joined {
+        ChangeKind::Joined => Kind::Joined {
             with: vec![Cow::Owned(id(step.other))],
         },
-        What::Hangup => Kind::Hangup { cause: Some(16) },
-        What::Gone => Kind::Gone,
-        What::LinkedidEnd => Kind::LinkedidEnd,
-        What::Seen => Kind::Seen,
-        What::Cdr(_) | What::Mark | What::Restart | What::Tick => return None,
+        ChangeKind::Hangup => Kind::Hangup { cause: Some(16) },
+        ChangeKind::Gone => Kind::Gone,
+        ChangeKind::LinkedidEnd => Kind::LinkedidEnd,
+        ChangeKind::Seen => Kind::Seen,
+        ChangeKind::Cdr(_) | ChangeKind::Mark | ChangeKind::Restart | ChangeKind::Tick => {
+            return None;
+        }
     })
 }
 
@@ -148,15 +150,15 @@ impl Step {
     fn told(&self, at: EventTime) -> Option<PbxEvent<'static>> {
         let at = (!self.timeless).then_some(at);
         Some(match &self.what {
-            What::Cdr(text) => PbxEvent::Cdr(Box::new(Cdr {
+            ChangeKind::Cdr(text) => PbxEvent::Cdr(Box::new(Cdr {
                 at,
                 uniqueid: Cow::Owned(id(self.channel)),
                 linkedid: Cow::Owned(id(self.linkedid)),
                 userfield: Cow::Owned(text.to_string()),
                 ..Cdr::default()
             })),
-            What::Mark => PbxEvent::Mark(Mark::LoggedIn),
-            What::Restart | What::Tick => return None,
+            ChangeKind::Mark => PbxEvent::Mark(Mark::LoggedIn),
+            ChangeKind::Restart | ChangeKind::Tick => return None,
             _ => PbxEvent::Channel(ChannelEvent {
                 at,
                 origin: if self.cel {
@@ -182,10 +184,10 @@ impl Script {
         for step in &self.steps {
             at = at.plus(Duration::from_millis(u64::from(step.wait_ms)));
             let now = at.plus(behind);
-            if matches!(step.what, What::Tick) {
+            if matches!(step.what, ChangeKind::Tick) {
                 assembler.tick(now);
             }
-            if matches!(step.what, What::Restart) {
+            if matches!(step.what, ChangeKind::Restart) {
                 let changes = assembler.take_changes();
                 for change in changes {
                     if let Some(snapshot) = change.snapshot {
@@ -198,7 +200,7 @@ impl Script {
             let Some(told) = step.told(at) else { continue };
             let received = assembler.on_event(&told, now);
             let customer = matches!(step.channel % 8, 0 | 1) && !step.name_alone;
-            if received && customer && matches!(step.what, What::Born(_)) {
+            if received && customer && matches!(step.what, ChangeKind::Born(_)) {
                 born.insert(id(step.channel));
             }
         }

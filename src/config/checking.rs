@@ -18,8 +18,8 @@ use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
-use callbridge_mapping::{EmployeeWish, Rules, Wish};
-use callbridge_model::{EmployeeId, LeadId, Reason, Said, clock};
+use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
+use callbridge_model::{EmployeeId, LeadId, Reason, SuppliedFacts, clock};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
@@ -195,7 +195,7 @@ impl Checking<'_> {
             DeadVerb::Retry(of) => {
                 let request = ControlRequest::Retry {
                     which: self.change("dead retry", of.which),
-                    wish: Wish {
+                    wish: RetryValues {
                         lead: self.faults.read("--lead", &of.lead, lead_id),
                         employee: self.faults.read("--employee", &of.employee, employee_of),
                         said: self.said(&of.answered, &of.talk),
@@ -265,7 +265,7 @@ impl Checking<'_> {
     }
 
     /// Reads the values that a person gives of a call: `--answered` and `--talk`.
-    fn said(&mut self, answered: &Option<String>, talk: &Option<String>) -> Option<Said> {
+    fn said(&mut self, answered: &Option<String>, talk: &Option<String>) -> Option<SuppliedFacts> {
         let is_told = answered.is_some() || talk.is_some();
         let word = |text: &str| values::word(text, &[("yes", true), ("no", false)]);
         let answered = self.faults.read("--answered", answered, word);
@@ -274,7 +274,7 @@ impl Checking<'_> {
             let words = "cannot be of a call that was not answered: leave one of the two out";
             self.faults.add("--talk", words);
         }
-        is_told.then_some(Said { answered, talk_sec })
+        is_told.then_some(SuppliedFacts { answered, talk_sec })
     }
 
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {
@@ -405,10 +405,10 @@ fn lead_id(text: &str) -> Result<LeadId, String> {
     LeadId::parse(text).ok_or_else(|| format!("`{text}` is not a lead id, which has digits alone"))
 }
 
-fn employee_of(text: &str) -> Result<EmployeeWish, String> {
+fn employee_of(text: &str) -> Result<EmployeeChoice, String> {
     if text == "none" {
-        return Ok(EmployeeWish::None);
+        return Ok(EmployeeChoice::None);
     }
-    let read = EmployeeId::parse(text).map(EmployeeWish::Is);
+    let read = EmployeeId::parse(text).map(EmployeeChoice::Is);
     read.ok_or_else(|| format!("`{text}` is neither an employee id nor `none`"))
 }

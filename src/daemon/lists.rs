@@ -324,6 +324,6 @@ async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let done = spool.write(vec![Op::Purge { now }]).await?;
     let more = done
         .iter()
-        .any(|done| matches!(done, Done::Purged(purged) if purged.more));
+        .any(|done| matches!(done, Done::PurgeCounts(purged) if purged.more));
     Ok(ended + u64::from(more))
 }

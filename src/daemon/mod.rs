@@ -45,7 +45,7 @@ use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_model::status::{Status, findings};
-use callbridge_model::{Code, ExitCode, Pulse, SecretPlace, Zone};
+use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, Zone};
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
 use callbridge_page::SessionCount;
@@ -215,7 +215,7 @@ impl Daemon {
             views,
             stopped,
             mask_phones: !config.log.phones,
-            pulse: Pulse::new("the intake"),
+            pulse: Heartbeat::new("the intake"),
             files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
         let vital = shell.pulse.vital();

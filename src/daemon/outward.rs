@@ -11,10 +11,12 @@ use callbridge_broker::{Forwarder, OutcomePublisher};
 use callbridge_crm::{Client, Setup};
 use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
-use callbridge_fleet::{Words, WordsStream};
+use callbridge_fleet::{FleetReports, ReportStream};
 use callbridge_model::status::fleet::FleetRole;
 use callbridge_model::status::{Lease, Requests};
-use callbridge_model::{ETC, Permit, Pulse, SecretKind, SecretPlace, Vital, credstore};
+use callbridge_model::{
+    ETC, Heartbeat, HeartbeatMonitor, Permit, SecretKind, SecretPlace, credstore,
+};
 use callbridge_oauth::{command, keeper};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
@@ -46,7 +48,7 @@ pub(crate) struct Outward {
     /// do.
     pub untold_outcomes: watch::Receiver<Option<String>>,
     /// The loops that have to turn.
-    pub vitals: Vec<Vital>,
+    pub vitals: Vec<HeartbeatMonitor>,
 }
 
 /// Starts the sender, where there is a CRM.
@@ -59,7 +61,7 @@ pub(crate) fn start_sender(
     let (status, shown) = watch::channel(SenderStatus::default());
     let (asking, questions) = asking();
     let Some(crm) = &config.crm else {
-        let pulse = Pulse::new("the forwarder");
+        let pulse = Heartbeat::new("the forwarder");
         let vital = config.forward.is_some().then(|| pulse.vital());
         if let Some(forward) = &config.forward {
             let forwarder = Forwarder::new(&forward.url, source_secret(Some(&forward.secret)));
@@ -96,7 +98,7 @@ pub(crate) fn start_sender(
     let untold_outcomes = start_outcomes(config, spool, tasks);
     let (token, token_requests) = keep_token(config, crm, &shown, tasks);
     let request = durations.request.clone();
-    let pulse = Pulse::new("the sender");
+    let pulse = Heartbeat::new("the sender");
     let vital = pulse.vital();
     let sender = Sender {
         spool: spool.clone(),
@@ -177,18 +179,18 @@ pub(crate) fn outcomes(flag: &SourceConfig) -> Option<OutcomePublisher> {
 
 /// Returns the status reports that this process writes beside the stream of its calls; a trial
 /// writes none.
-pub(crate) fn words(config: &Config) -> Words {
+pub(crate) fn words(config: &Config) -> FleetReports {
     let of_source =
-        |it: &SourceConfig| WordsStream::of_source(&it.url, source_secret(it.secret.as_ref()));
+        |it: &SourceConfig| ReportStream::of_source(&it.url, source_secret(it.secret.as_ref()));
     let (role, stream) = match &config.forward {
         Some(it) => {
-            let stream = WordsStream::of(&it.url, source_secret(Some(&it.secret)));
+            let stream = ReportStream::of(&it.url, source_secret(Some(&it.secret)));
             (FleetRole::Collector, Some(stream))
         }
         None => (FleetRole::Sender, config.sources.iter().find_map(of_source)),
     };
     let stream = stream.filter(|_| !config.dry_run);
-    Words::new(role, stream, [crate::VERSION, crate::COMMIT])
+    FleetReports::new(role, stream, [crate::VERSION, crate::COMMIT])
 }
 
 /// The queue for dead letters.

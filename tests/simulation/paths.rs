@@ -370,7 +370,7 @@ fn no_such_verdict(endpoint: Endpoint, kind: Outcome) -> Option<&'static str> {
         }
         Outcome::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
         Outcome::Known => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
-        Outcome::Swept | Outcome::Unswept => {
+        Outcome::PageShown | Outcome::PageRefused => {
             only(&[Endpoint::Filter], "only the journal gives a page")
         }
         Outcome::Dead => only(

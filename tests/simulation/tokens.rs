@@ -5,7 +5,7 @@
 use crate::calls::{Dice, epoch};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{ExposeSecret as _, Now, Secret, TokenFingerprint};
-use callbridge_oauth::exchange::{Ask, TokenReply, read};
+use callbridge_oauth::exchange::{TokenReply, TokenRequest, read};
 use callbridge_oauth::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::oauth::{Application, connection};
@@ -143,7 +143,7 @@ impl Kept {
             Delivery::Lost => TokenReply::Unsure("lost".to_owned()),
             _ if took == TIME_OUT => TokenReply::Unsure("no answer in time".to_owned()),
             _ => {
-                let ask = Ask::Refresh(self.refresh.clone());
+                let ask = TokenRequest::Refresh(self.refresh.clone());
                 read(&ask, answer.status, &answer.body)
             }
         };

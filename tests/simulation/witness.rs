@@ -156,14 +156,14 @@ impl OutcomeSource {
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
-            Outcome::TokenRefused | Outcome::NoGrant | Outcome::Unswept => {
+            Outcome::TokenRefused | Outcome::NoGrant | Outcome::PageRefused => {
                 self.refused = Some(at);
             }
             Outcome::Submitted
             | Outcome::Journaled
             | Outcome::NotYet
             | Outcome::Known
-            | Outcome::Swept => self.refused = None,
+            | Outcome::PageShown => self.refused = None,
             _ => {}
         }
     }

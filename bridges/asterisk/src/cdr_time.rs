@@ -23,7 +23,7 @@ const EARLIEST_SEC: i64 = 946_684_800;
 pub(crate) struct CdrClock {
     zone: Option<TimeZone>,
     /// Learned from the first records of channels.
-    walls: WallClocks<Wall>,
+    walls: WallClocks<WallClock>,
     /// The channel of the last record: its next record tells no birth.
     last: String,
     /// Nothing told the zone of the record at hand.
@@ -32,7 +32,7 @@ pub(crate) struct CdrClock {
 
 /// The clock on the wall of one PBX.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wall {
+struct WallClock {
     offset_sec: Option<i64>,
     /// Another offset that one record told of.
     other_sec: Option<i64>,

@@ -31,13 +31,13 @@ pub(crate) struct CelClock {
     /// Times of which neither zone nor unique id tells anything are taken for UTC: in a file,
     /// intervals are right at least.
     guess: bool,
-    walls: WallClocks<Wall>,
+    walls: WallClocks<WallClock>,
     server: String,
 }
 
 /// The distance of one PBX's local time from UTC, as far as its rows have shown it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wall {
+struct WallClock {
     /// Learned from the last row of a channel that started.
     offset_sec: Option<i64>,
     /// The latest moment told, in seconds.
@@ -94,7 +94,7 @@ impl CelClock {
     }
 }
 
-impl Wall {
+impl WallClock {
     fn by_unique_id(
         &mut self,
         local: DateTime,

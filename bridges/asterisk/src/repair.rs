@@ -24,7 +24,7 @@ impl Scratch {
     /// The object in `message` as JSON text, as far as it is whole; empty if there is none.
     pub(crate) fn repair(&mut self, message: &[u8]) -> &str {
         self.bytes.clear();
-        Mender {
+        Repairer {
             bytes: message,
             next: 0,
             out: &mut self.bytes,
@@ -43,13 +43,13 @@ enum At {
     After,
 }
 
-struct Mender<'m> {
+struct Repairer<'m> {
     bytes: &'m [u8],
     next: usize,
     out: &'m mut Vec<u8>,
 }
 
-impl Mender<'_> {
+impl Repairer<'_> {
     /// Writes as much of the object as is whole, and closes it.
     fn run(mut self) {
         let Some(start) = memchr::memchr(b'{', self.bytes) else {
@@ -236,7 +236,7 @@ mod tests {
 
     fn repaired(message: &[u8]) -> String {
         let mut out = Vec::new();
-        Mender {
+        Repairer {
             bytes: message,
             next: 0,
             out: &mut out,

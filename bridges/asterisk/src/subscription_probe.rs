@@ -6,7 +6,7 @@
 //! birth should have been heard. And an event of our own, where the account may make one, has to
 //! come back: a filter that the PBX takes and reads in another way lets nothing through. One that
 //! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it
-//! shows nothing, so it counts only where births are watched as well.
+//! shows nothing, so it counts only where channels are watched as well.
 
 use crate::ami::Pairs;
 use crate::login::{Login, is_own_event};
@@ -41,7 +41,7 @@ pub struct FrameFinding {
     pub ours: bool,
     /// A right that the frame shows to be lacking, once each.
     pub missing: Option<MissingRight>,
-    /// Set once, when events are shown to come: one of our own is back, and births are watched.
+    /// Set once, when events are shown to come: one of our own is back, and channels are watched.
     pub events_flow: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct SubscriptionProbe {
     first: Option<String>,
     /// Under which id one of our own is.
     own: Option<String>,
-    births: Births,
+    channels: ListedChannels,
     reported: bool,
     echo: Echo,
     /// The event of our own came back; and that was said.
@@ -66,7 +66,7 @@ pub struct SubscriptionProbe {
 
 /// Channels by the lists of those that live.
 #[derive(Debug, Default)]
-struct Births {
+struct ListedChannels {
     /// The list may be asked for, and was told whole.
     listed: bool,
     before: BTreeSet<Vec<u8>>,
@@ -129,12 +129,12 @@ impl SubscriptionProbe {
     /// Asks for the channels again, unless events of calls came; to be called with each ping. An
     /// event of what was born up to the last time should have come by now.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
-        if self.proved || self.reported || !self.births.listed || self.own.is_some() {
+        if self.proved || self.reported || !self.channels.listed || self.own.is_some() {
             return (None, None);
         }
-        if self.births.born > 0 {
+        if self.channels.born > 0 {
             self.reported = true;
-            return (None, Some(MissingRight::Calls(self.births.born)));
+            return (None, Some(MissingRight::Calls(self.channels.born)));
         }
         let (id, outgoing) = login.list();
         self.own = Some(id);
@@ -144,7 +144,7 @@ impl SubscriptionProbe {
     /// Takes a frame, the one that accepted the login included.
     pub fn on_frame(&mut self, frame: &[u8]) -> FrameFinding {
         let mut finding = self.examine(frame);
-        finding.events_flow = self.back && self.births.listed && !self.said;
+        finding.events_flow = self.back && self.channels.listed && !self.said;
         self.said |= finding.events_flow;
         finding
     }
@@ -173,8 +173,8 @@ impl SubscriptionProbe {
             } else if id.is_none() && !NO_PROOF.contains(&event) && pairs.get("Uniqueid").is_some()
             {
                 self.proved = true;
-                self.births.before.clear();
-                self.births.now.clear();
+                self.channels.before.clear();
+                self.channels.now.clear();
             }
         } else if first || ours {
             finding.missing = self.on_answer(first, &pairs);
@@ -212,7 +212,7 @@ impl SubscriptionProbe {
             value.is_some_and(|value| value.eq_ignore_ascii_case(word))
         };
         if says("Response", b"Error") {
-            (self.first, self.own, self.births.listed) = (None, None, false);
+            (self.first, self.own, self.channels.listed) = (None, None, false);
             // A release without the list is no fault of the account.
             return says("Message", b"Permission denied").then_some(MissingRight::List);
         }
@@ -221,16 +221,16 @@ impl SubscriptionProbe {
 
     fn on_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
         if event.eq_ignore_ascii_case(b"CoreShowChannelsComplete") {
-            let births = &mut self.births;
-            let now = std::mem::take(&mut births.now);
+            let channels = &mut self.channels;
+            let now = std::mem::take(&mut channels.now);
             if self.own.take().is_some() {
-                births.born = now.difference(&births.before).count();
+                channels.born = now.difference(&channels.before).count();
             }
             self.first = None;
-            (births.before, births.listed) = (now, true);
-        } else if self.births.now.len() < CHANNELS_MAX && !self.proved {
+            (channels.before, channels.listed) = (now, true);
+        } else if self.channels.now.len() < CHANNELS_MAX && !self.proved {
             let id = pairs.get("Uniqueid").map(<[u8]>::to_vec);
-            self.births.now.extend(id);
+            self.channels.now.extend(id);
         }
     }
 }
@@ -340,7 +340,7 @@ mod tests {
         let done = "Event: CoreShowChannelsComplete\r\nActionID: callbridge-1\r\n";
         assert!(probe.on_frame(done.as_bytes()).events_flow);
         assert!(!probe.on_frame(BOOTED.as_bytes()).events_flow, "said once");
-        assert!(probe.ask(&mut login).0.is_some(), "births are watched on");
+        assert!(probe.ask(&mut login).0.is_some(), "channels are watched on");
         // Of an account that may not list it shows nothing of calls.
         let (mut probe, mut login) = line(BANNER, true);
         let _ = probe.event(&mut login);

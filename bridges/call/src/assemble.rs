@@ -18,10 +18,10 @@ use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::TrunkEndpoint;
 use crate::units::{EventTime, UniqueId};
-use calls::{CallOwner, OpenCalls, Tie};
+use calls::{CallOwner, LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
-use processes::What;
+use processes::ClockEvidence;
 use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
@@ -156,7 +156,7 @@ impl Assembler {
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
         self.is_alive(event.channel.process, at, arrived);
-        let what = What::Happened(told_at);
+        let what = ClockEvidence::Happened(told_at);
         self.is_counted(event.channel.process, event.channel.stamp, what);
         self.listening.whole = self.listening.whole.max(Some(arrived));
         if self.advance(arrived) {
@@ -177,7 +177,7 @@ impl Assembler {
             key
         } else {
             let holder = self.calls.holder_of_name(key, &id, event);
-            let held = holder.iter().map(|holder| Tie::Id(holder.as_str()));
+            let held = holder.iter().map(|holder| LinkKey::Id(holder.as_str()));
             let key = self.tie(key, held, at);
             if let Some(holder) = &holder {
                 let named = (at, event.channel.name.as_ref());
@@ -285,7 +285,7 @@ impl Assembler {
         }
         for (id, name) in met {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
-                key = self.tie(key, [Tie::Id(stand_in.as_str())], at);
+                key = self.tie(key, [LinkKey::Id(stand_in.as_str())], at);
                 if let Some(call) = self.calls.get_mut(key) {
                     call.is_really(&stand_in, &id);
                 }
@@ -301,7 +301,7 @@ impl Assembler {
     fn tie<'a>(
         &mut self,
         mut key: u64,
-        ties: impl IntoIterator<Item = Tie<'a>>,
+        ties: impl IntoIterator<Item = LinkKey<'a>>,
         at: EventTime,
     ) -> u64 {
         for tie in ties {

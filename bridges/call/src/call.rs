@@ -78,7 +78,7 @@ pub struct FinishedCall {
     /// Clock trouble, clamps and other things that were set right, in words, for the log.
     pub remarks: Vec<String>,
     /// Events that decided the values, for `explain`.
-    pub why: Vec<Because>,
+    pub why: Vec<DecidingEvent>,
     /// Moments of the call's channels, to be drawn; `None` where the call came whole, as a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
@@ -140,7 +140,7 @@ pub struct Variable {
 
 /// The event that decided a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Because {
+pub struct DecidingEvent {
     /// The value's name as in `explain --json`: `direction`, `answered`, `talkTimeSec`…
     pub value: String,
     /// Time of the deciding event.
@@ -153,9 +153,9 @@ pub struct Because {
 
 /// Events and records that decided a call's values, as they are gathered.
 #[derive(Debug, Default)]
-pub(crate) struct Grounds(pub(crate) Vec<Because>);
+pub(crate) struct DecidingEvents(pub(crate) Vec<DecidingEvent>);
 
-impl Grounds {
+impl DecidingEvents {
     pub(crate) fn note(
         &mut self,
         value: &str,
@@ -163,7 +163,7 @@ impl Grounds {
         channel: &str,
         words: impl Into<String>,
     ) {
-        self.0.push(Because {
+        self.0.push(DecidingEvent {
             value: value.to_owned(),
             at,
             channel: channel.to_owned(),

@@ -3,7 +3,7 @@
 //! them, and with them their passwords, are stepped over.
 
 use crate::rule::{EVENTS, EventRule};
-use crate::survey::{SwitchFinding, Weight};
+use crate::survey::{Severity, SwitchFinding};
 
 /// Name of the file that configures mod_amqp.
 pub const AMQP: &str = "amqp.conf.xml";
@@ -47,7 +47,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     match values(&text, "log-b-leg").last() {
         // It is on where nothing is said of it.
         Some(value) if !is_yes(value) => vec![SwitchFinding::new(
-            Weight::Fault,
+            Severity::Fault,
             "log-b-leg of mod_json_cdr",
             "the legs that the switch dials are not written: it is not known who answered, and \
              outbound calls are reported only where they were dialled as sofia/gateway/NAME/NUMBER",
@@ -82,7 +82,7 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let mut found = Vec::new();
     if !missing.is_empty() {
         found.push(SwitchFinding::new(
-            Weight::Fault,
+            Severity::Fault,
             "event_filter of mod_amqp",
             format!("it leaves out what calls depend on: {}", missing.join(", ")),
             format!(
@@ -93,7 +93,7 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     }
     if !values(producers, "delivery-mode").any(|it| it.trim() == "2") {
         found.push(SwitchFinding::new(
-            Weight::Advice,
+            Severity::Advice,
             "delivery-mode of mod_amqp",
             "its messages are not persistent: a restart of the broker loses those that wait, \
              though the queue is durable",
@@ -111,7 +111,7 @@ impl Unclosed {
     fn of(&self, file: &str) -> SwitchFinding {
         let Self(line) = self;
         SwitchFinding::new(
-            Weight::Fault,
+            Severity::Fault,
             file,
             format!(
                 "the comment that begins in line {line} does not end: the switch takes nothing of \
@@ -171,10 +171,10 @@ mod tests {
             SWITCH_EVENT_CHANNEL_DESTROY,SWITCH_EVENT_HEARTBEAT,SWITCH_EVENT_DTMF\"/>";
         let found = judge_amqp(&conf(shipped));
         assert_eq!(found.len(), 2);
-        assert!(found[0].what.contains("CHANNEL_BRIDGE") && found[0].weight == Weight::Fault);
+        assert!(found[0].what.contains("CHANNEL_BRIDGE") && found[0].weight == Severity::Fault);
         assert!(!found[0].what.contains("CHANNEL_CREATE"));
         assert!(found[0].todo.contains("SWITCH_EVENT_CHANNEL_BRIDGE,"));
-        assert!(found[1].todo.contains("delivery-mode") && found[1].weight == Weight::Advice);
+        assert!(found[1].todo.contains("delivery-mode") && found[1].weight == Severity::Advice);
         assert!(!format!("{found:?}").contains("hunter2"));
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let text = format!("<x>\n<!-- one -->\n<!-- two\n{}", conf(&event_filter()));
         for found in [judge_amqp(&text), judge_json_cdr(&text)] {
             assert_eq!(found.len(), 1);
-            assert!(found[0].what.contains("line 3") && found[0].weight == Weight::Fault);
+            assert!(found[0].what.contains("line 3") && found[0].weight == Severity::Fault);
         }
     }
 

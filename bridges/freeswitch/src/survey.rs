@@ -56,7 +56,7 @@ pub struct SwitchFacts {
 
 /// Severity of a finding, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
+pub enum Severity {
     /// All is well: nothing is to be done.
     Well,
     /// A thing works, and could be better.
@@ -74,14 +74,14 @@ pub struct SwitchFinding {
     pub what: String,
     /// The cure, in words; empty where none is needed.
     pub todo: String,
-    /// Severity; anything but [`Weight::Well`] comes with a cure.
-    pub weight: Weight,
+    /// Severity; anything but [`Severity::Well`] comes with a cure.
+    pub weight: Severity,
 }
 
 impl SwitchFinding {
     /// One finding; with nothing to do where all is well.
     pub fn new(
-        weight: Weight,
+        weight: Severity,
         about: impl Into<String>,
         what: impl Into<String>,
         todo: impl Into<String>,
@@ -212,10 +212,10 @@ impl SwitchFacts {
             Some(release) => format!("FreeSWITCH {release}"),
             None => "not known: it does not say (api version)".to_owned(),
         };
-        let mut found = vec![SwitchFinding::new(Weight::Well, "release", release, "")];
+        let mut found = vec![SwitchFinding::new(Severity::Well, "release", release, "")];
         if self.known_password {
             found.push(SwitchFinding::new(
-                Weight::Advice,
+                Severity::Advice,
                 "password",
                 "it is the one that every FreeSWITCH comes with: whoever reaches the port can \
                  place calls",
@@ -225,7 +225,7 @@ impl SwitchFacts {
         }
         if self.refused_names > 0 {
             found.push(SwitchFinding::new(
-                Weight::Advice,
+                Severity::Advice,
                 "names",
                 format!(
                     "gateways or telephones that are left out, for control characters in their \
@@ -238,7 +238,7 @@ impl SwitchFacts {
         }
         if !self.lists_channels {
             found.push(SwitchFinding::new(
-                Weight::Fault,
+                Severity::Fault,
                 "channels",
                 "the switch does not list them: calls that go on while callbridge is away are \
                  incomplete",
@@ -247,7 +247,7 @@ impl SwitchFacts {
         }
         if broker && self.publishes == Some(false) {
             found.push(SwitchFinding::new(
-                Weight::Fault,
+                Severity::Fault,
                 "mod_amqp",
                 "it is not loaded, and a source reads what it publishes",
                 "add <load module=\"mod_amqp\"/> to modules.conf.xml, then `load mod_amqp`",
@@ -260,7 +260,7 @@ impl SwitchFacts {
                 found.extend(untaken(trunks, gateways));
             }
             None => found.push(SwitchFinding::new(
-                Weight::Well,
+                Severity::Well,
                 "gateways",
                 "not known: the switch answers nothing to `sofia status` (mod_sofia is not loaded)",
                 "",
@@ -298,7 +298,7 @@ impl SwitchFacts {
                 }
                 Some((technology, _)) if OF_ASTERISK.contains(&technology) => {
                     found.push(SwitchFinding::new(
-                        Weight::Fault,
+                        Severity::Fault,
                         format!("endpoint {endpoint}"),
                         format!(
                             "{technology}/… is how Asterisk calls a line, and this is a \
@@ -317,13 +317,13 @@ impl SwitchFacts {
             };
             found.push(match known.is_empty() {
                 false => SwitchFinding::new(
-                    Weight::Well,
+                    Severity::Well,
                     format!("endpoint {endpoint}"),
                     format!("the switch has {}", listed(known.iter())),
                     "",
                 ),
                 true => SwitchFinding::new(
-                    Weight::Fault,
+                    Severity::Fault,
                     format!("endpoint {endpoint}"),
                     format!(
                         "the switch has none of this name: calls over trunk {trunk} would be \
@@ -356,7 +356,7 @@ fn unknown_address(
              there is not of trunk {trunk}"
         );
         let todo = "give address/IP, as address/203.0.113.5";
-        return Some(SwitchFinding::new(Weight::Fault, about, what, todo));
+        return Some(SwitchFinding::new(Severity::Fault, about, what, todo));
     }
     let of_trunk = |name: &String| {
         let named = endpoints
@@ -375,14 +375,14 @@ fn unknown_address(
         listed(own.iter())
     );
     let todo = "calls from any other address are not of this trunk: see which one is the carrier's";
-    Some(SwitchFinding::new(Weight::Advice, about, what, todo))
+    Some(SwitchFinding::new(Severity::Advice, about, what, todo))
 }
 
 /// A gateway that is not logged in to: nothing that comes in bears its name.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let address = &gateway.address;
     SwitchFinding::new(
-        Weight::Advice,
+        Severity::Advice,
         format!("gateway {name}"),
         "it does not register, so what comes in from there bears no gateway's name, and would be \
          internal",
@@ -413,7 +413,7 @@ fn untaken(
     let first = left.first()?;
     let todo = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
     let what = format!("no trunk takes {}", listed(left.iter()));
-    Some(SwitchFinding::new(Weight::Advice, "gateways", what, todo))
+    Some(SwitchFinding::new(Severity::Advice, "gateways", what, todo))
 }
 
 /// `a, b and 3 more`; `none` of nothing.

@@ -8,7 +8,7 @@ use crate::letters::{Letters, Selection, plan_retry};
 use callbridge_broker::ForwardAgain;
 use callbridge_call::EventTime;
 use callbridge_intake::owners::Owners;
-use callbridge_mapping::{People, Rules, Wish};
+use callbridge_mapping::{People, RetryValues, Rules};
 use callbridge_model::{CallUuid, Code, EmployeeId, LeadId, Reason, Status, clock};
 use callbridge_sender::CrmProxy;
 use callbridge_spool::{Error, Handle, Letter, Op, RowId, Step, Store, tables};
@@ -82,7 +82,7 @@ pub enum LetterChange {
     /// Sends the letters again; with `dry_run` only reports what would be sent.
     Retry {
         /// The values that a person gives in place of those of the rules.
-        wish: Wish,
+        wish: RetryValues,
         /// Nothing is sent or stored.
         dry_run: bool,
     },
@@ -377,7 +377,7 @@ impl CommandHandler {
     async fn retry_one(
         &self,
         letter: &Letter,
-        wish: Wish,
+        wish: RetryValues,
         dry_run: bool,
         who: &str,
     ) -> Result<LetterOutcome, Error> {

@@ -5,7 +5,7 @@ use crate::letters::Selection;
 use callbridge_call::FinishedCall;
 use callbridge_crm::FilterPage;
 use callbridge_leads::lead_field::Item;
-use callbridge_mapping::Wish;
+use callbridge_mapping::RetryValues;
 use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub enum ControlRequest {
         which: Selection,
         /// The values to send where those are not what the rules give.
         #[serde(flatten)]
-        wish: Wish,
+        wish: RetryValues,
         /// Only say what would be sent.
         dry_run: bool,
     },
@@ -227,8 +227,8 @@ pub enum ControlReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_mapping::EmployeeWish;
-    use callbridge_model::{Reason, Said};
+    use callbridge_mapping::EmployeeChoice;
+    use callbridge_model::{Reason, SuppliedFacts};
 
     #[test]
     fn questions_and_answers_survive_the_line() {
@@ -244,10 +244,10 @@ mod tests {
                     reason: Some(Reason::Failed),
                     ..Selection::default()
                 },
-                wish: Wish {
+                wish: RetryValues {
                     lead: LeadId::new(4001),
-                    employee: Some(EmployeeWish::None),
-                    said: Some(Said {
+                    employee: Some(EmployeeChoice::None),
+                    said: Some(SuppliedFacts {
                         answered: Some(true),
                         talk_sec: Some(80),
                     }),

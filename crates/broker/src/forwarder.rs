@@ -11,7 +11,7 @@ use crate::outcomes;
 use callbridge_call::EventTime;
 use callbridge_formats::message::Outcomes;
 use callbridge_model::status::{Backlog, Pause};
-use callbridge_model::{Pulse, clock};
+use callbridge_model::{Heartbeat, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
 use callbridge_source::amqp::{Login, declare_stream_command, reply, route_commands};
@@ -147,7 +147,7 @@ impl Forwarder {
         self,
         spool: Handle,
         shown: watch::Sender<SenderStatus>,
-        pulse: Pulse,
+        pulse: Heartbeat,
         shutdown: impl Future<Output = ()>,
     ) {
         let calls = ReadyCalls {
@@ -240,7 +240,7 @@ struct ReadyCalls {
     /// The span that this outage may have lost is stored already.
     noted: bool,
     shown: watch::Sender<SenderStatus>,
-    pulse: Pulse,
+    pulse: Heartbeat,
 }
 
 impl ReadyCalls {

@@ -86,7 +86,7 @@ mod tests {
     use callbridge_mapping::journal::figures::uuid;
     use callbridge_mapping::trunk::parse;
     use callbridge_mapping::{People, Rules, Trunk, Trunks, judge};
-    use callbridge_model::{Country, Judged, Outcome, Said};
+    use callbridge_model::{Country, Judged, Outcome, SuppliedFacts};
     use callbridge_spool::{Progress, RowId, State};
     use callbridge_testkit::sample;
 
@@ -173,7 +173,7 @@ mod tests {
         let here = judged(&sample::call(), COLLECTOR).record;
         let exact = body(&row(sample::call(), here.clone()));
         assert!(exact.contains("\"startedAt\":1795151317.8336"), "{exact}");
-        let said = Said {
+        let said = SuppliedFacts {
             answered: Some(true),
             talk_sec: Some(2),
         };

@@ -27,14 +27,14 @@ const WORDS_MAX: usize = 300;
 
 /// Reason why a form has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unheard {
+pub enum Unanswered {
     /// No connection was made: nothing was sent.
     NotSent(String),
     /// The request may have arrived, though no answer came.
     Perhaps(String),
 }
 
-impl Unheard {
+impl Unanswered {
     fn of(error: reqwest::Error, way: &Setup) -> Self {
         let sent = !error.is_connect() && !error.is_builder();
         let why = words_of(failure(error, way));
@@ -113,8 +113,12 @@ impl Client {
     ///
     /// # Errors
     /// Why nothing came that can be read.
-    pub async fn post_form(&self, path: &[&str], form: String) -> Result<(u16, Vec<u8>), Unheard> {
-        let http = self.http().map_err(Unheard::NotSent)?;
+    pub async fn post_form(
+        &self,
+        path: &[&str],
+        form: String,
+    ) -> Result<(u16, Vec<u8>), Unanswered> {
+        let http = self.http().map_err(Unanswered::NotSent)?;
         let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
         let plain = HeaderValue::from_static("identity");
         let builder = http.post(self.setup.address.join(path));
@@ -122,13 +126,13 @@ impl Client {
             .header(CONTENT_TYPE, kind)
             .header(ACCEPT_ENCODING, plain)
             .body(form);
-        let failed = |error| Unheard::of(error, &self.setup);
+        let failed = |error| Unanswered::of(error, &self.setup);
         let mut response = builder.send().await.map_err(failed)?;
         let status = response.status().as_u16();
         let success = (200..300).contains(&status);
         match body(&mut response, FORM_BODY_MAX).await {
             Ok(Ok(body)) => Ok((status, body)),
-            Ok(Err(why)) if success => Err(Unheard::Perhaps(format!("status {status}, {why}"))),
+            Ok(Err(why)) if success => Err(Unanswered::Perhaps(format!("status {status}, {why}"))),
             Err(error) if success => Err(failed(error)),
             // the status says what it says, whatever stands below it
             Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),

@@ -25,6 +25,6 @@ pub mod request;
 
 pub use address::{Address, AddressError, Setup, Timeouts};
 pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, WriteStatus, read};
-pub use client::{Client, Unheard};
+pub use client::{Client, Unanswered};
 pub use envelope::{Page, ShownCall, TokenInfo, is_own};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

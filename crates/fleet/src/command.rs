@@ -1,7 +1,7 @@
 //! `fleet`: reads the status reports, shows the table, and exits with 0 where all report.
 
 use crate::error::Error;
-use crate::line::WordsStream;
+use crate::line::ReportStream;
 use crate::roster::Roster;
 use crate::words::{keep_reading, table};
 use crate::{metrics, text};
@@ -206,7 +206,7 @@ impl AnswerHttp for Metrics {
 
 /// The flags of `fleet`, parsed and checked.
 struct Checked {
-    stream: WordsStream,
+    stream: ReportStream,
     since: Duration,
     listen: Option<SocketAddr>,
 }
@@ -239,7 +239,7 @@ impl FleetOptions {
         }
     }
 
-    fn stream(&self, environment: &Environment, faults: &mut Vec<String>) -> Option<WordsStream> {
+    fn stream(&self, environment: &Environment, faults: &mut Vec<String>) -> Option<ReportStream> {
         let Some(text) = self.source.as_deref().filter(|text| !text.is_empty()) else {
             let words = "is missing: give the stream of the calls, as \
                          amqps://USER@HOST/VHOST?stream=calls&secret-file=FILE";
@@ -255,7 +255,7 @@ impl FleetOptions {
         let place = SecretPlace::find(SecretKind::Amqp, file, environment);
         let missing = |words| faults.push(format!("--source {}: {words}", url.public()));
         let place = place.map_err(missing).ok()?;
-        Some(WordsStream::of(&url, secret(&place)))
+        Some(ReportStream::of(&url, secret(&place)))
     }
 }
 

@@ -32,6 +32,6 @@ pub mod words;
 
 pub use command::{FleetOptions, run};
 pub use error::Error;
-pub use line::WordsStream;
+pub use line::ReportStream;
 pub use roster::PbxOwners;
-pub use words::Words;
+pub use words::FleetReports;

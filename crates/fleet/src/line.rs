@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::roster::FleetMessage;
 use crate::word::CONTENT_TYPE;
-use callbridge_model::status::LastWord;
+use callbridge_model::status::StatusReport;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
     Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
@@ -38,7 +38,7 @@ const NOT_FOUND: u16 = 404;
 
 /// A stream of status reports, and the login to its broker.
 #[derive(Clone, Debug)]
-pub struct WordsStream {
+pub struct ReportStream {
     login: Login,
     calls: String,
     /// The exchange of the reports; the broker's default exchange without one.
@@ -46,7 +46,7 @@ pub struct WordsStream {
     declare: bool,
 }
 
-impl WordsStream {
+impl ReportStream {
     /// The stream beside that of `--forward`, or of `fleet --source`.
     pub fn of(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl WordsStream {
     ///
     /// # Errors
     /// What is wrong and what to do; the line is of no more use then.
-    pub async fn say(&self, line: &ConfirmedLine, word: &LastWord) -> Result<(), Error> {
+    pub async fn say(&self, line: &ConfirmedLine, word: &StatusReport) -> Result<(), Error> {
         let body = serde_json::to_vec(word).map_err(|error| Error::Lost(error.to_string()))?;
         self.publish(line, &self.name(), &body, word.at).await
     }
@@ -164,11 +164,11 @@ impl WordsStream {
     ///
     /// # Errors
     /// What is wrong and what to do.
-    pub async fn read(&self, since: Duration) -> Result<WordsReading, Error> {
+    pub async fn read(&self, since: Duration) -> Result<ReportReading, Error> {
         let connection = self.login.open().await?;
         let opened = timeout(self.login.within + QUIET, self.consume(&connection, since)).await;
         let (channel, consumer, last) = opened.map_err(|_| no_answer())??;
-        Ok(WordsReading {
+        Ok(ReportReading {
             words: self.clone(),
             _connection: connection,
             channel,
@@ -287,7 +287,7 @@ fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {
 
 /// An event of a reader of the stream.
 #[derive(Debug)]
-pub enum WordsEvent {
+pub enum ReportEvent {
     /// A message of the stream, unread and unchecked.
     Message(FleetMessage),
     /// All older messages are read; those that come from now on are live.
@@ -295,8 +295,8 @@ pub enum WordsEvent {
 }
 
 /// An open reader of the stream.
-pub struct WordsReading {
-    words: WordsStream,
+pub struct ReportReading {
+    words: ReportStream,
     /// A line ends when nobody holds it.
     _connection: Connection,
     channel: Channel,
@@ -316,13 +316,13 @@ enum CatchingUp {
     Done,
 }
 
-impl WordsReading {
+impl ReportReading {
     /// Waits for the next message, or for the end of the old ones. Safe to cancel: no message is
     /// lost.
     ///
     /// # Errors
     /// When the line is lost.
-    pub async fn next(&mut self) -> Result<WordsEvent, Error> {
+    pub async fn next(&mut self) -> Result<ReportEvent, Error> {
         self.acknowledge().await?;
         let until = match (self.caught_up, self.last) {
             (Some(CatchingUp::Done), _) => None,
@@ -336,7 +336,7 @@ impl WordsReading {
                 Ok(next) => next,
                 Err(_) => {
                     self.caught_up = Some(CatchingUp::Done);
-                    return Ok(WordsEvent::CaughtUp);
+                    return Ok(ReportEvent::CaughtUp);
                 }
             },
         };
@@ -355,7 +355,7 @@ impl WordsReading {
         if self.caught_up.is_none() && offset(&self.words.name(), &delivery) >= self.last {
             self.caught_up = Some(CatchingUp::At(Instant::now() + LAST_PIECE));
         }
-        Ok(WordsEvent::Message(FleetMessage {
+        Ok(ReportEvent::Message(FleetMessage {
             publisher: stream_publisher(&delivery.properties, &self.words.login.broker.user),
             body: delivery.data,
             live,

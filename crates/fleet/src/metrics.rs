@@ -1,6 +1,6 @@
 //! The table as Prometheus metrics, and what metrics are written with.
 
-use callbridge_model::status::fleet::Speech;
+use callbridge_model::status::fleet::Liveness;
 use callbridge_model::status::{Backlog, FleetTable};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -94,7 +94,7 @@ pub fn render(table: &FleetTable) -> String {
     gauges(&mut all, "fleet_backlog_calls", help, calls);
     let help = "Time until they are sent, at the token's pace";
     gauges(&mut all, "fleet_backlog_drain_seconds", help, drain);
-    let silent = (table.members.iter()).filter(|it| it.speech == Speech::Silent);
+    let silent = (table.members.iter()).filter(|it| it.speech == Liveness::Silent);
     let help = "Collectors and senders that sent no report for 3 minutes";
     gauge(&mut all, "fleet_silent", help, silent.count() as u64);
     text_of(&all)

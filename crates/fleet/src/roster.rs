@@ -4,7 +4,7 @@
 use crate::word::{Wrong, read};
 use callbridge_model::status::fleet::{
     FleetMember, FleetRole, FleetSource, FleetTable, FleetToken, FleetTotals, FleetTrouble,
-    LastWord, Speech, TokenName,
+    Liveness, StatusReport, TokenName,
 };
 use callbridge_model::status::{Backlog, OverallState, SourceState, seconds_in_words};
 use callbridge_source::Publisher;
@@ -54,7 +54,7 @@ struct MemberKey {
 #[derive(Clone, Debug)]
 struct KnownMember {
     heard_at: i64,
-    word: LastWord,
+    word: StatusReport,
     /// The member's share of the limits of its login.
     weight: usize,
     bytes: usize,
@@ -119,7 +119,7 @@ impl PbxOwners {
 
     /// Returns the share of the login's limit that a report takes: the PBXs not known to be the
     /// login's, or 1 for a sender.
-    fn weight(&self, word: &LastWord, user: &str) -> usize {
+    fn weight(&self, word: &StatusReport, user: &str) -> usize {
         let unknown = |pbx: &&String| self.of(pbx).as_deref() != Some(user);
         match word.role {
             FleetRole::Collector => word.pbx.iter().filter(unknown).count(),
@@ -275,9 +275,9 @@ impl Roster {
     pub fn table(&self, stream: &str, now: i64) -> FleetTable {
         let members = self.members.iter().map(|(key, known)| {
             let speech = match known.word.ends {
-                true => Speech::Stopped,
-                false if now - known.heard_at > SILENT_SEC => Speech::Silent,
-                false => Speech::Speaking,
+                true => Liveness::Stopped,
+                false if now - known.heard_at > SILENT_SEC => Liveness::Silent,
+                false => Liveness::Speaking,
             };
             FleetMember {
                 speech,
@@ -315,19 +315,19 @@ impl Roster {
 }
 
 /// Finds the fault of one member; `None` where all is well.
-fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<FleetTrouble> {
+fn trouble(word: &StatusReport, speech: Liveness, age: i64) -> Option<FleetTrouble> {
     let age = age.max(0).unsigned_abs();
     let (words, seconds) = (seconds_in_words(age), [age.to_string()]);
     match speech {
-        Speech::Silent => {
+        Liveness::Silent => {
             let what = format!("silent for {words}");
             return Some(FleetTrouble::new(what, "fleet_silent", seconds));
         }
-        Speech::Stopped => {
+        Liveness::Stopped => {
             let what = format!("stopped {words} ago");
             return Some(FleetTrouble::new(what, "fleet_stopped", seconds));
         }
-        Speech::Speaking => {}
+        Liveness::Speaking => {}
     }
     if let Some(pause) = word.pause.as_ref().filter(|pause| *pause != STANDBY) {
         let what = format!("paused: {pause}");
@@ -369,7 +369,7 @@ fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
             continue;
         };
         let (token, leased) = found.entry(&name.print).or_default();
-        let speaks = sender.speech == Speech::Speaking;
+        let speaks = sender.speech == Liveness::Speaking;
         let (held, lease) = match &sender.word.lease {
             Some(lease) => (lease.held && speaks, true),
             None => (false, false),
@@ -411,7 +411,7 @@ fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
 }
 
 /// Seconds until the backlog is sent, at the pace of the token.
-fn drain(word: &LastWord) -> u64 {
+fn drain(word: &StatusReport) -> u64 {
     match word.rate {
         Some(rate) if rate.limit > 0 => {
             let windows = word.backlog.calls.div_ceil(u64::from(rate.limit));
@@ -426,9 +426,9 @@ fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
     for member in members {
         let (word, books) = (&member.word, &member.word.books);
         match member.speech {
-            Speech::Speaking => totals.speaking += 1,
-            Speech::Silent => totals.silent += 1,
-            Speech::Stopped => totals.stopped += 1,
+            Liveness::Speaking => totals.speaking += 1,
+            Liveness::Silent => totals.silent += 1,
+            Liveness::Stopped => totals.stopped += 1,
         }
         totals.gaps += word.gaps.count;
         match word.role {
@@ -492,7 +492,7 @@ fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
         let (word, age) = (&member.word, now - member.heard_at);
         let held = word.lease.as_ref().filter(|lease| lease.held);
         if let (Some(lease), Some(token)) = (held, &word.token)
-            && member.speech == Speech::Speaking
+            && member.speech == Liveness::Speaking
             && age <= HOLDER_SEC
         {
             let holder = format!("{} (--standby {})", word.hostname, lease.name);

@@ -6,9 +6,9 @@ use std::sync::Mutex;
 
 const NOW: i64 = 1_795_151_317;
 
-fn word(role: FleetRole, name: &str, at: i64) -> LastWord {
+fn word(role: FleetRole, name: &str, at: i64) -> StatusReport {
     let is_collector = role == FleetRole::Collector;
-    LastWord {
+    StatusReport {
         role,
         instance: name.to_owned(),
         pbx: match is_collector {
@@ -42,7 +42,7 @@ fn word(role: FleetRole, name: &str, at: i64) -> LastWord {
     }
 }
 
-fn heard(user: &str, word: &LastWord, live: bool) -> FleetMessage {
+fn heard(user: &str, word: &StatusReport, live: bool) -> FleetMessage {
     FleetMessage {
         body: serde_json::to_vec(word).expect("JSON"),
         publisher: Publisher {
@@ -55,15 +55,15 @@ fn heard(user: &str, word: &LastWord, live: bool) -> FleetMessage {
     }
 }
 
-fn collector(name: &str, at: i64) -> LastWord {
+fn collector(name: &str, at: i64) -> StatusReport {
     word(FleetRole::Collector, name, at)
 }
 
-fn sender(name: &str, at: i64) -> LastWord {
+fn sender(name: &str, at: i64) -> StatusReport {
     word(FleetRole::Sender, name, at)
 }
 
-fn roster(words: &[LastWord]) -> Roster {
+fn roster(words: &[StatusReport]) -> Roster {
     let mut roster = Roster::default();
     for word in words {
         roster.on_message(&heard(&word.instance, word, false), NOW);
@@ -71,7 +71,7 @@ fn roster(words: &[LastWord]) -> Roster {
     roster
 }
 
-fn table(words: &[LastWord]) -> FleetTable {
+fn table(words: &[StatusReport]) -> FleetTable {
     roster(words).table("calls.words", NOW)
 }
 
@@ -96,9 +96,9 @@ fn who_has_said_nothing_for_three_minutes_is_silent_and_stands_first() {
     assert_eq!(
         all.collect::<Vec<_>>(),
         [
-            ("b2", Speech::Silent),
-            ("b1", Speech::Speaking),
-            ("s", Speech::Speaking)
+            ("b2", Liveness::Silent),
+            ("b1", Liveness::Speaking),
+            ("s", Liveness::Speaking)
         ]
     );
     assert!(!table.healthy);
@@ -150,7 +150,7 @@ fn who_was_stopped_in_order_is_told_from_who_is_silent_and_forgotten_sooner() {
     let mut roster = roster(&[ends, collector("b2", NOW - 900), sender("s", NOW)]);
     let table = roster.table("calls.words", NOW);
     let stopped = table.members.iter().find(|it| it.word.instance == "b1");
-    assert_eq!(stopped.map(|it| it.speech), Some(Speech::Stopped));
+    assert_eq!(stopped.map(|it| it.speech), Some(Liveness::Stopped));
     assert!(!table.healthy && table.totals.stopped == 1 && table.totals.silent == 1);
     let names = |roster: &Roster, now| {
         let table = roster.table("calls.words", now);
@@ -253,7 +253,7 @@ fn words_of_many_megabytes_are_not_kept_and_what_is_forgotten_makes_room() {
 
 #[test]
 fn a_pause_a_source_that_is_down_and_books_that_do_not_add_up_are_troubles() {
-    let change = |change: fn(&mut LastWord)| {
+    let change = |change: fn(&mut StatusReport)| {
         let mut word = collector("b1", NOW);
         change(&mut word);
         let table = table(&[word, sender("s", NOW)]);
@@ -360,12 +360,12 @@ fn two_that_hold_leases_of_other_names_or_brokers_for_one_token_are_named() {
             held: true,
             unable_since: None,
         });
-        LastWord {
+        StatusReport {
             lease,
             ..sender(name, at)
         }
     };
-    let told = |words: &[LastWord]| said(&table(words)).join("; ");
+    let told = |words: &[StatusReport]| said(&table(words)).join("; ");
     let two = [holder("a", "crm", NOW - 9), holder("b", "crm2", NOW - 50)];
     let words = told(&two);
     assert!(
@@ -395,7 +395,7 @@ fn a_fleet_without_a_sender_and_one_without_anybody_are_said_to_be_wrong() {
 #[test]
 fn sums_of_the_largest_counts_that_are_taken_do_no_harm() {
     let most = 1 << 48;
-    let words: Vec<LastWord> = (0..50)
+    let words: Vec<StatusReport> = (0..50)
         .map(|n| {
             let mut word = sender(&format!("s{n}"), NOW);
             word.backlog.calls = most;

@@ -1,7 +1,7 @@
 //! The table for people: who is silent first, in red.
 
 use callbridge_model::safe;
-use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetTable, FleetToken, Speech};
+use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetTable, FleetToken, Liveness};
 use callbridge_model::status::seconds_in_words;
 use callbridge_model::status::text::TextStyle;
 use std::fmt::Write as _;
@@ -43,9 +43,9 @@ pub fn render(table: &FleetTable, style: &TextStyle) -> String {
         }
         let line = line.trim_end();
         let painted = match (member.speech, &member.trouble) {
-            (Speech::Silent, _) => style.paint(RED, line),
+            (Liveness::Silent, _) => style.paint(RED, line),
             (_, Some(_)) => style.paint(YELLOW, line),
-            (Speech::Stopped | Speech::Speaking, None) => line.to_owned(),
+            (Liveness::Stopped | Liveness::Speaking, None) => line.to_owned(),
         };
         let _ = writeln!(text, "{painted}");
     }

@@ -1,17 +1,17 @@
 use super::*;
 use callbridge_model::Zone;
-use callbridge_model::status::fleet::{FleetGaps, FleetTotals, LastWord, TokenName};
+use callbridge_model::status::fleet::{FleetGaps, FleetTotals, StatusReport, TokenName};
 use callbridge_model::status::{Backlog, Books, OverallState};
 
 const NOW: i64 = 1_795_151_317;
 
-fn member(role: FleetRole, name: &str, speech: Speech, trouble: Option<&str>) -> FleetMember {
+fn member(role: FleetRole, name: &str, speech: Liveness, trouble: Option<&str>) -> FleetMember {
     FleetMember {
         speech,
         trouble: trouble.map(|it| it.to_owned().into()),
         user: name.to_owned(),
         heard_at: NOW - 42,
-        word: LastWord {
+        word: StatusReport {
             role,
             instance: name.to_owned(),
             pbx: Vec::new(),
@@ -53,10 +53,10 @@ fn table() -> FleetTable {
             member(
                 FleetRole::Collector,
                 "branch7",
-                Speech::Silent,
+                Liveness::Silent,
                 Some(silent),
             ),
-            member(FleetRole::Sender, "Savdo LLC", Speech::Speaking, None),
+            member(FleetRole::Sender, "Savdo LLC", Liveness::Speaking, None),
         ],
         tokens: vec![FleetToken {
             token: TokenName {

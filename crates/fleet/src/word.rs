@@ -3,7 +3,7 @@
 use callbridge_model::Status;
 use callbridge_model::status::LeasePhase;
 use callbridge_model::status::fleet::{
-    FleetGaps, FleetLease, FleetRate, FleetRole, FleetSource, LastWord, TokenName,
+    FleetGaps, FleetLease, FleetRate, FleetRole, FleetSource, StatusReport, TokenName,
 };
 use callbridge_source::Publisher;
 
@@ -43,7 +43,7 @@ pub struct Identity {
 }
 
 /// Makes the status report of this process from its status at this moment.
-pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> LastWord {
+pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> StatusReport {
     let mut pbx: Vec<String> = Vec::new();
     for source in &status.sources {
         if !source.pbx.is_empty() && !pbx.contains(&source.pbx) && pbx.len() < LIST_MAX {
@@ -70,7 +70,7 @@ pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> LastWord
         state: source.state,
         last_event_at: source.last_event_at,
     };
-    LastWord {
+    StatusReport {
         role: identity.role,
         instance: cut(&instance, TEXT_CHARACTERS_MAX),
         pbx,
@@ -146,7 +146,7 @@ impl Wrong {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read(body: &[u8], publisher: &Publisher, now: i64) -> Result<(String, LastWord), Wrong> {
+pub fn read(body: &[u8], publisher: &Publisher, now: i64) -> Result<(String, StatusReport), Wrong> {
     if body.len() > BYTES_MAX {
         return Err(Wrong::Long);
     }
@@ -164,7 +164,7 @@ pub fn read(body: &[u8], publisher: &Publisher, now: i64) -> Result<(String, Las
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Wrong::Shape);
     }
-    let word: LastWord = serde_json::from_slice(body).map_err(|_| Wrong::Shape)?;
+    let word: StatusReport = serde_json::from_slice(body).map_err(|_| Wrong::Shape)?;
     if !is_possible(&word) {
         return Err(Wrong::Value);
     }
@@ -188,7 +188,7 @@ fn is_time(at: i64) -> bool {
     (0..=TIME_MAX).contains(&at)
 }
 
-fn is_possible(word: &LastWord) -> bool {
+fn is_possible(word: &StatusReport) -> bool {
     let token = word.token.as_ref();
     let texts = [
         word.instance.as_str(),

@@ -2,12 +2,14 @@
 //! Neither touches a call: what fails is logged once, and tried again.
 
 use crate::error::Error;
-use crate::line::{WordsEvent, WordsStream};
+use crate::line::{ReportEvent, ReportStream};
 use crate::roster::{PbxOwners, Roster};
 use crate::schedule::Schedule;
 use crate::word::{self, Identity};
 use callbridge_model::status::FleetTable;
-use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetStatus, LastWord, Speech};
+use callbridge_model::status::fleet::{
+    FleetMember, FleetRole, FleetStatus, Liveness, StatusReport,
+};
 use callbridge_model::{Status, clock};
 use callbridge_source::amqp::publish::ConfirmedLine;
 use callbridge_source::{Backoff, Bounds, chance};
@@ -34,18 +36,18 @@ const READ_AGAIN: Bounds = Bounds {
 
 /// The status reports of one process, and the loops that publish and read them.
 #[derive(Debug)]
-pub struct Words {
-    stream: Option<WordsStream>,
+pub struct FleetReports {
+    stream: Option<ReportStream>,
     identity: Identity,
     shown: watch::Sender<Option<FleetStatus>>,
     owners: PbxOwners,
 }
 
-impl Words {
+impl FleetReports {
     /// The reports of this process, beside its stream of calls; without one nothing is published.
     pub fn new(
         role: FleetRole,
-        stream: Option<WordsStream>,
+        stream: Option<ReportStream>,
         [version, commit]: [&'static str; 2],
     ) -> Self {
         let status = stream.as_ref().map(|stream| FleetStatus {
@@ -77,18 +79,18 @@ impl Words {
     /// have sent within the last window of the CRM: the one that holds the lease first.
     ///
     /// # Errors
-    /// Why the words of the fleet cannot be read.
+    /// The reason for which the reports of the fleet cannot be read.
     pub async fn other_senders(self, state: Option<&str>) -> Result<Vec<FleetMember>, Error> {
         let Some(stream) = &self.stream else {
             return Ok(Vec::new());
         };
         let table = table(stream, SINCE).await?;
         let (at, hostname) = (table.at, self.identity.hostname);
-        let is_us = |word: &LastWord| word.hostname == hostname && state == Some(&word.state);
+        let is_us = |word: &StatusReport| word.hostname == hostname && state == Some(&word.state);
         let may_have_sent = |it: &FleetMember| match it.speech {
-            Speech::Speaking => true,
-            Speech::Stopped => at - it.heard_at <= SENT_LATELY_SEC,
-            Speech::Silent => false,
+            Liveness::Speaking => true,
+            Liveness::Stopped => at - it.heard_at <= SENT_LATELY_SEC,
+            Liveness::Silent => false,
         };
         let mut others = table.members;
         others.retain(|it| it.word.role == FleetRole::Sender && !is_us(&it.word));
@@ -120,7 +122,7 @@ impl Words {
         let Some(stream) = &self.stream else {
             return;
         };
-        let mut speaker = Speaker {
+        let mut speaker = ReportPublisher {
             words: &self,
             stream,
             line: None,
@@ -157,7 +159,7 @@ fn show(shown: &Shown, change: impl FnOnce(&mut FleetStatus)) {
 /// Reads the reports of the time `since`, and all that come from now on, for as long as it is
 /// awaited: keeps the table in `shown` up to date.
 pub(crate) async fn keep_reading(
-    stream: &WordsStream,
+    stream: &ReportStream,
     since: Duration,
     mut roster: Roster,
     shown: &Shown,
@@ -179,7 +181,7 @@ pub(crate) async fn keep_reading(
 
 /// Reads until the line is lost. The table is shown once all older reports are read.
 async fn read(
-    stream: &WordsStream,
+    stream: &ReportStream,
     since: Duration,
     roster: &mut Roster,
     (shown, reported): (&Shown, &mut Option<String>),
@@ -195,8 +197,8 @@ async fn read(
     let (mut caught_up, mut next_check) = (false, Instant::now() + CHECK_EVERY);
     loop {
         match timeout_at(next_check, reading.next()).await {
-            Ok(Ok(WordsEvent::Message(message))) => roster.on_message(&message, now()),
-            Ok(Ok(WordsEvent::CaughtUp)) => (caught_up, next_check) = (true, Instant::now()),
+            Ok(Ok(ReportEvent::Message(message))) => roster.on_message(&message, now()),
+            Ok(Ok(ReportEvent::CaughtUp)) => (caught_up, next_check) = (true, Instant::now()),
             Ok(Err(error)) => return error,
             Err(_) => {}
         }
@@ -211,14 +213,14 @@ async fn read(
     }
 }
 
-struct Speaker<'a> {
-    words: &'a Words,
-    stream: &'a WordsStream,
+struct ReportPublisher<'a> {
+    words: &'a FleetReports,
+    stream: &'a ReportStream,
     line: Option<ConfirmedLine>,
     schedule: Schedule,
 }
 
-impl Speaker<'_> {
+impl ReportPublisher<'_> {
     async fn keep_speaking<F: Future<Output = Option<Status>> + Send>(
         &mut self,
         status: &(impl Fn() -> F + Sync),
@@ -284,10 +286,10 @@ impl Speaker<'_> {
 }
 
 /// Reads the reports of the time `since`, and returns their table.
-pub(crate) async fn table(stream: &WordsStream, since: Duration) -> Result<FleetTable, Error> {
+pub(crate) async fn table(stream: &ReportStream, since: Duration) -> Result<FleetTable, Error> {
     let mut reading = stream.read(since).await?;
     let mut roster = Roster::default();
-    while let WordsEvent::Message(message) = reading.next().await? {
+    while let ReportEvent::Message(message) = reading.next().await? {
         roster.on_message(&message, now());
     }
     Ok(roster.table(&stream.name(), now()))

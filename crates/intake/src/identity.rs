@@ -23,11 +23,11 @@ pub const META_KEY: &str = "pbx-id";
     "is missing, and none can be made: {0}. Give the PBX a name for good, as --pbx-id NAME: it is \
      part of every call's uuid"
 )]
-pub struct Unnamed(pub Unknown);
+pub struct UnnamedPbx(pub Unknown);
 
 /// No id can be settled on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsettled {
+pub enum PbxIdConflict {
     /// `--pbx-id` is another than the one that the stored calls were journaled under.
     #[error(
         "the PBX was called `{stored}` when its calls were journaled, and --pbx-id now says \
@@ -42,14 +42,14 @@ pub enum Unsettled {
     },
     /// Neither spool nor flag has an id, and none can be made.
     #[error("--pbx-id: {0}")]
-    Unnamed(#[from] Unnamed),
+    UnnamedPbx(#[from] UnnamedPbx),
 }
 
-impl ExitCode for Unsettled {
+impl ExitCode for PbxIdConflict {
     fn exit_code(&self) -> Code {
         match self {
             Self::Changed { .. } => Code::Configuration,
-            Self::Unnamed(_) => Code::Usage,
+            Self::UnnamedPbx(_) => Code::Usage,
         }
     }
 }
@@ -85,16 +85,16 @@ pub fn settle(
     stored: Option<String>,
     given: Option<&str>,
     derived: Option<&Result<String, Unknown>>,
-) -> Result<Option<(String, Origin)>, Unsettled> {
+) -> Result<Option<(String, Origin)>, PbxIdConflict> {
     let settled = match (stored, given, derived) {
         (Some(stored), Some(given), _) if stored != given => {
             let given = given.to_owned();
-            return Err(Unsettled::Changed { stored, given });
+            return Err(PbxIdConflict::Changed { stored, given });
         }
         (Some(stored), _, _) => (stored, Origin::Stored),
         (None, Some(given), _) => (given.to_owned(), Origin::Given),
         (None, None, Some(Ok(derived))) => (derived.clone(), Origin::Derived),
-        (None, None, Some(Err(unknown))) => return Err(Unnamed(unknown.clone()).into()),
+        (None, None, Some(Err(unknown))) => return Err(UnnamedPbx(unknown.clone()).into()),
         (None, None, None) => return Ok(None),
     };
     Ok(Some(settled))

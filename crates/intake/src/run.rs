@@ -6,7 +6,7 @@ use super::core::{Batch, Intake};
 use super::written::Files;
 use crate::release::release;
 use callbridge_mapping::{People, Rules, journal};
-use callbridge_model::{Outcome, Pulse, Reason, clock, status};
+use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Op};
@@ -73,7 +73,7 @@ pub struct Shell {
     /// Shows the last digits of phones only.
     pub mask_phones: bool,
     /// Beats while the loop turns.
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
     /// Checks the format of sources that are files, beside the loop.
     pub files: Files,
 }

@@ -11,7 +11,7 @@ pub mod journal;
 pub mod people;
 pub mod trunk;
 
-pub use journal::{EmployeeWish, Rules, Wish, judge};
+pub use journal::{EmployeeChoice, RetryValues, Rules, judge};
 pub use people::rule::LeadRule;
 pub use people::{LeadAnswer, People};
 pub use trunk::{Trunk, Trunks};

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 /// The beat of one loop, which owns it. A loop that has ended is not stalled.
 #[derive(Debug)]
-pub struct Pulse(Vital);
+pub struct Heartbeat(HeartbeatMonitor);
 
-/// A handle by which a [`Pulse`] is observed from elsewhere.
+/// A handle by which a [`Heartbeat`] is observed from elsewhere.
 #[derive(Clone, Debug)]
-pub struct Vital {
+pub struct HeartbeatMonitor {
     name: &'static str,
     /// Milliseconds since boot of the last beat.
     last: Arc<AtomicU64>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// The pulse of the loop with this name, which begins to turn now.
     pub fn new(name: &'static str) -> Self {
-        let pulse = Self(Vital {
+        let pulse = Self(HeartbeatMonitor {
             name,
             last: Arc::default(),
         });
@@ -40,18 +40,18 @@ impl Pulse {
     }
 
     /// Returns a handle for the watchdog, which reads the time of the last beat.
-    pub fn vital(&self) -> Vital {
+    pub fn vital(&self) -> HeartbeatMonitor {
         self.0.clone()
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.0.last.store(u64::MAX, Ordering::Relaxed);
     }
 }
 
-impl Vital {
+impl HeartbeatMonitor {
     /// Returns the loop's name where its last beat is longer ago than `longer_than`; `None` for a
     /// loop that beats or has ended.
     pub fn stalled(&self, now: Duration, longer_than: Duration) -> Option<&'static str> {
@@ -65,7 +65,11 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// The names of those that have stalled.
-pub fn stalled(vitals: &[Vital], now: Duration, longer_than: Duration) -> Vec<&'static str> {
+pub fn stalled(
+    vitals: &[HeartbeatMonitor],
+    now: Duration,
+    longer_than: Duration,
+) -> Vec<&'static str> {
     let names = vitals.iter().map(|vital| vital.stalled(now, longer_than));
     names.flatten().collect()
 }
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn a_loop_that_stops_beating_is_named_and_beats_again_when_it_turns() {
         let second = Duration::from_secs(1);
-        let (sender, intake) = (Pulse::new("sender"), Pulse::new("intake"));
+        let (sender, intake) = (Heartbeat::new("sender"), Heartbeat::new("intake"));
         let all = [sender.vital(), intake.vital()];
         sender.beat_at(100 * second);
         intake.beat_at(110 * second);

@@ -42,11 +42,11 @@ pub use dates::Zone;
 pub use environment::{ETC, Environment, credstore};
 pub use exit::{Code, ExitCode};
 pub use file_version::FileVersion;
-pub use heartbeat::{Pulse, Vital};
+pub use heartbeat::{Heartbeat, HeartbeatMonitor};
 pub use number::Country;
 pub use permit::{NotPermitted, Permit};
 pub use record::{
-    ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
+    ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, SuppliedFacts,
 };
 pub use safe::{is_hostile, safe, safe_cell, safe_json, safe_lines};
 pub use secret::{ExposeSecret, Grant, Secret, TokenFingerprint, forbid_dumps, is_token};

@@ -154,7 +154,7 @@ impl CallRecord {
     ///
     /// # Errors
     /// Words, where it cannot have been so.
-    pub fn said_by_hand(&self, said: Said, at: EpochSeconds) -> Result<Self, String> {
+    pub fn said_by_hand(&self, said: SuppliedFacts, at: EpochSeconds) -> Result<Self, String> {
         let talked = said.talk_sec.filter(|talk| *talk > 0);
         let answered = said.answered.unwrap_or(talked.is_some() || self.answered);
         let talk = match answered {
@@ -203,7 +203,7 @@ fn talk_words(answered: bool, talk_sec: u32) -> String {
 
 /// Facts that a person supplies for a call whose own are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct SuppliedFacts {
     /// Customer and company talked; by itself where they talked for any time.
     pub answered: Option<bool>,
     /// Seconds of talk; `None` keeps the value of the record.

@@ -98,7 +98,7 @@ pub fn address(
 
 /// Meaning of a redirect that came back from the consent page.
 #[derive(Clone, Debug)]
-pub enum Back {
+pub enum ConsentReply {
     /// Consent was given: a code to exchange for the first pair.
     Code(Secret),
     /// Declined; that is no error (§4.2).
@@ -109,7 +109,7 @@ pub enum Back {
     Wrong(&'static str),
 }
 
-impl Back {
+impl ConsentReply {
     /// Returns `true` when the wait for a redirect is over: any answer but `Wrong`.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Wrong(_))
@@ -117,7 +117,7 @@ impl Back {
 }
 
 /// Reads the query of a redirect against the state that was sent along (§5.6.3).
-pub fn read(query: &str, state: &Secret) -> Back {
+pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
     let all = |name: &str| {
         pairs
@@ -126,32 +126,36 @@ pub fn read(query: &str, state: &Secret) -> Back {
             .collect::<Vec<_>>()
     };
     let [(_, found)] = all("state")[..] else {
-        return Back::Wrong("it brings no state, or more than one");
+        return ConsentReply::Wrong("it brings no state, or more than one");
     };
     if !is_same(found, state.expose_secret()) {
-        return Back::Wrong("its state is not the one that was sent along");
+        return ConsentReply::Wrong("its state is not the one that was sent along");
     }
     match (&all("code")[..], &all("error")[..]) {
-        ([(_, code)], []) if !code.trim().is_empty() => Back::Code(Secret::from(code.trim())),
-        ([], [(_, error)]) if error == "access_denied" => Back::Declined,
+        ([(_, code)], []) if !code.trim().is_empty() => {
+            ConsentReply::Code(Secret::from(code.trim()))
+        }
+        ([], [(_, error)]) if error == "access_denied" => ConsentReply::Declined,
         ([], [(_, error)]) => {
             let more = all("error_description");
             let more = more.first().map(|(_, words)| format!(": {words}"));
             let words = format!("{error}{}", more.unwrap_or_default());
-            Back::Failed(safe(&words).chars().take(WORDS_MAX).collect())
+            ConsentReply::Failed(safe(&words).chars().take(WORDS_MAX).collect())
         }
-        _ => Back::Wrong("it brings neither one code nor an error"),
+        _ => ConsentReply::Wrong("it brings neither one code nor an error"),
     }
 }
 
 /// Reads an address as a person pastes it: whole, or its query alone.
-pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> Back {
+pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     let quotes = |c: char| c.is_whitespace() || "\"'<>".contains(c);
     let line = line.trim_matches(quotes);
     if line.contains("://") {
         return match Url::parse(line) {
             Ok(url) if redirect.leads_to(&url) => read(url.query().unwrap_or_default(), state),
-            Ok(_) | Err(_) => Back::Wrong("it is not the address that --redirect-uri names"),
+            Ok(_) | Err(_) => {
+                ConsentReply::Wrong("it is not the address that --redirect-uri names")
+            }
         };
     }
     let query = line.rsplit_once('?').map_or(line, |(_, query)| query);
@@ -177,12 +181,12 @@ mod tests {
         Secret::from("s1")
     }
 
-    fn told(back: &Back) -> String {
+    fn told(back: &ConsentReply) -> String {
         match back {
-            Back::Code(code) => format!("code {}", code.expose_secret()),
-            Back::Declined => "declined".to_owned(),
-            Back::Failed(words) => format!("failed {words}"),
-            Back::Wrong(words) => format!("wrong: {words}"),
+            ConsentReply::Code(code) => format!("code {}", code.expose_secret()),
+            ConsentReply::Declined => "declined".to_owned(),
+            ConsentReply::Failed(words) => format!("failed {words}"),
+            ConsentReply::Wrong(words) => format!("wrong: {words}"),
         }
     }
 
@@ -267,7 +271,7 @@ mod tests {
             "",
         ] {
             let back = pasted(bad, &redirect(), &state());
-            assert!(matches!(back, Back::Wrong(_)), "{bad}: {back:?}");
+            assert!(matches!(back, ConsentReply::Wrong(_)), "{bad}: {back:?}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::connection::Client;
 use callbridge_crm as crm;
-use callbridge_crm::{Address, Unheard};
+use callbridge_crm::{Address, Unanswered};
 use callbridge_model::{ExposeSecret, Secret, is_token, safe};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const WORDS_MAX: usize = 300;
 
 /// A request to the OAuth endpoints, with the secret that it brings.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum TokenRequest {
     /// A code for the first pair.
     Code(Secret),
     /// A refresh token for the next pair.
@@ -29,7 +29,7 @@ pub enum Ask {
     Revoke(Secret),
 }
 
-impl Ask {
+impl TokenRequest {
     /// The endpoint's name in metrics.
     pub const fn endpoint(&self) -> &'static str {
         match self {
@@ -131,11 +131,11 @@ impl Exchange {
     }
 
     /// One exchange. Every way in which it can end is a [`TokenReply`].
-    pub async fn ask(&self, ask: &Ask, client: &Client) -> TokenReply {
+    pub async fn ask(&self, ask: &TokenRequest, client: &Client) -> TokenReply {
         match self.http.post_form(&ask.path(), ask.form(client)).await {
             Ok((status, body)) => read(ask, status, &body),
-            Err(Unheard::NotSent(why)) => TokenReply::NotSent(own(&why)),
-            Err(Unheard::Perhaps(why)) => TokenReply::Unsure(own(&why)),
+            Err(Unanswered::NotSent(why)) => TokenReply::NotSent(own(&why)),
+            Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(own(&why)),
         }
     }
 }
@@ -147,7 +147,7 @@ fn own(why: &str) -> String {
 
 /// Reads an answer: any status, any bytes. The status decides (§7.6), but a 400 or 401 without the
 /// envelope is a gateway's, which knows nothing of codes, tokens and clients (§7.1).
-pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
+pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
     let object = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Some(object),
         Ok(_) | Err(_) => None,
@@ -160,12 +160,13 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
     };
     match status {
         200..=299 => match (ask, object) {
-            (Ask::Revoke(_), _) => TokenReply::Revoked,
-            (Ask::Code(_) | Ask::Refresh(_), Some(object)) => match pair(&object) {
+            (TokenRequest::Revoke(_), _) => TokenReply::Revoked,
+            (TokenRequest::Code(_) | TokenRequest::Refresh(_), Some(object)) => match pair(&object)
+            {
                 Some(pair) => TokenReply::Pair(Box::new(pair)),
                 None => TokenReply::Unsure(format!("{status} without a token")),
             },
-            (Ask::Code(_) | Ask::Refresh(_), None) => {
+            (TokenRequest::Code(_) | TokenRequest::Refresh(_), None) => {
                 TokenReply::Unsure(format!("{status} with a body that is no JSON object"))
             }
         },
@@ -234,8 +235,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn refresh() -> Ask {
-        Ask::Refresh(Secret::from("svcrt_hidden"))
+    fn refresh() -> TokenRequest {
+        TokenRequest::Refresh(Secret::from("svcrt_hidden"))
     }
 
     fn came(status: u16, body: &Value) -> TokenReply {
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn forms_hold_what_the_document_names_and_nothing_else() {
         let client = connection().client;
-        let code = Ask::Code(Secret::from("a b&c"));
+        let code = TokenRequest::Code(Secret::from("a b&c"));
         insta::assert_snapshot!(code.form(&client).replace('&', "\n"), @r"
         grant_type=authorization_code
         code=a+b%26c
@@ -266,7 +267,7 @@ mod tests {
         client_id=svc_app_1
         client_secret=svc_sec_hidden
         ");
-        let revoke = Ask::Revoke(Secret::from("svcrt_hidden"));
+        let revoke = TokenRequest::Revoke(Secret::from("svcrt_hidden"));
         insta::assert_snapshot!(revoke.form(&client).replace('&', "\n"), @r"
         token=svcrt_hidden
         client_id=svc_app_1
@@ -321,7 +322,7 @@ mod tests {
             let gateway = read(&refresh(), status, page.as_bytes());
             assert_eq!(gateway.word(), "unsure", "{status} {page}");
         }
-        let revoke = Ask::Revoke(Secret::from("x"));
+        let revoke = TokenRequest::Revoke(Secret::from("x"));
         assert!(matches!(read(&revoke, 200, b""), TokenReply::Revoked));
     }
 

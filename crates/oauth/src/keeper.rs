@@ -5,7 +5,7 @@
 //! moment its answer is read, and nothing is told to the sender before it is durable.
 
 use super::connection::Connection;
-use super::exchange::{Ask, Exchange, Pair, TokenReply};
+use super::exchange::{Exchange, Pair, TokenReply, TokenRequest};
 use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -255,7 +255,7 @@ impl Work {
         }
         // a disk that cannot take this cannot take the new pair either
         self.store(&lock, &stored).await.map_err(said)?;
-        let ask = Ask::Refresh(stored.refresh.clone());
+        let ask = TokenRequest::Refresh(stored.refresh.clone());
         let came = exchange.ask(&ask, &stored.client).await;
         self.count(&ask, &came);
         if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::WrongAddress(_) = came {
@@ -367,7 +367,7 @@ impl Work {
         }
     }
 
-    fn count(&self, ask: &Ask, came: &TokenReply) {
+    fn count(&self, ask: &TokenRequest, came: &TokenReply) {
         let key = (ask.endpoint().to_owned(), came.word().to_owned());
         self.keeper
             .requests

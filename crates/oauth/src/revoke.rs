@@ -3,7 +3,7 @@
 //! none of this one's.
 
 use super::connection::Connection;
-use super::exchange::{Ask, Exchange, TokenReply};
+use super::exchange::{Exchange, TokenReply, TokenRequest};
 use callbridge_crm::{Address, AddressError, Setup};
 use callbridge_model::Secret;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ async fn revoke(
     token: &Secret,
     tries: u32,
 ) -> TokenReply {
-    let ask = Ask::Revoke(token.clone());
+    let ask = TokenRequest::Revoke(token.clone());
     let mut came = exchange.ask(&ask, &connection.client).await;
     for _ in 1..tries {
         if !matches!(

@@ -61,7 +61,7 @@ pub fn checked(text: &str) -> Result<String, String> {
 
 /// Comparison of the grants given with those needed and asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct GrantComparison {
     /// The grant to journal is among it.
     pub enough: bool,
     /// Grants that were asked for and not given, each as a sentence with what works less without
@@ -70,7 +70,7 @@ pub struct Given {
 }
 
 /// Compares what was given with what was asked for and with what is needed.
-pub fn compare(asked: &str, granted: &str) -> Given {
+pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     let missing = asked.split_whitespace().filter(|it| !granted.contains(it));
     let words = |grant: &str| {
@@ -83,7 +83,7 @@ pub fn compare(asked: &str, granted: &str) -> Given {
             None => format!("{grant} was not granted"),
         }
     };
-    Given {
+    GrantComparison {
         enough: granted.contains(NEEDED.word()),
         lacks: missing.map(words).collect(),
     }

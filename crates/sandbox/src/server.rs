@@ -7,7 +7,7 @@ use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
 use super::journal::Record;
 use super::shared::{SandboxClock, SharedSandbox, StateFile, steady_clock};
-use super::webhook::post::{self, Poster};
+use super::webhook::post::{self, DeliveryClient};
 use bytes::Bytes;
 use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
@@ -98,7 +98,7 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 /// The state file or the address cannot be used.
 pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, Error> {
     let private_targets = config.settings.private_targets;
-    let poster = Poster::new(config.webhook_ca_file.clone(), private_targets);
+    let poster = DeliveryClient::new(config.webhook_ca_file.clone(), private_targets);
     let (addr, auth) = (config.listen, config.auth_listen);
     let (core, state) = prepare(config, clock())?;
     let (api, addr) = listen(addr).await?;

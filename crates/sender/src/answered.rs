@@ -127,13 +127,13 @@ impl Core {
         self.confirmation.answered(now, row, outcome);
         let mut swept = Vec::new();
         match (&verdict, request.task()) {
-            (Verdict::Swept(page), Task::Search { .. }) => {
+            (Verdict::PageShown(page), Task::Search { .. }) => {
                 let size = self.confirmation.page_strategy().size;
                 let settled = self.confirmation.search.on_page(now, page, size);
                 request.ops.extend(settled);
                 self.passed(&request, false);
             }
-            (Verdict::Swept(page), _) => swept = self.swept(now, page),
+            (Verdict::PageShown(page), _) => swept = self.swept(now, page),
             (_, _) => {}
         }
         let steps = (swept.iter()).map(|(call, step)| Op::step(call.row, step.clone(), now.wall));
@@ -250,8 +250,8 @@ impl Core {
                 }
                 String::new()
             }
-            Verdict::Swept(_) => String::new(),
-            Verdict::Unswept { why, bar } => {
+            Verdict::PageShown(_) => String::new(),
+            Verdict::PageRefused { why, bar } => {
                 self.passed(request, false);
                 self.confirmation.unswept(now, bar);
                 why

@@ -2,7 +2,7 @@
 //! known to have been sent.
 
 use super::in_flight::InFlight;
-use super::memory::{Recollection, Shared, Silence};
+use super::memory::{LoadedMemory, Shared, Silence};
 use super::pacer::{Pace, Pacer, STRAGGLER, Use};
 use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
@@ -32,7 +32,7 @@ impl Budget {
     pub(super) fn start(
         rate: Rate,
         known: &Known,
-        found: &Recollection,
+        found: &LoadedMemory,
         now: Now,
     ) -> (Self, Vec<Op>) {
         let budget = Self {
@@ -150,8 +150,8 @@ impl Budget {
 }
 
 /// The budget as it was left, and silence for what is not known of it.
-fn pacer(rate: Rate, known: &Known, found: &Recollection, now: Now) -> Pacer {
-    let Recollection { memory, doubts } = found;
+fn pacer(rate: Rate, known: &Known, found: &LoadedMemory, now: Now) -> Pacer {
+    let LoadedMemory { memory, doubts } = found;
     let sure = known.slots.iter().all(|row| is_known(row, known, now));
     let uses = known.slots.iter().map(|row| {
         let (sent, ended) = match sure {

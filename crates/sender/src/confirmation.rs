@@ -16,7 +16,7 @@ use super::webhook_expectation::WebhookExpectation;
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{FIRST_POLL, Hooked, IfAbsent, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed, WebhookPace};
 use std::time::Duration;
 
 /// Between two reconciliations that both count a call as absent.
@@ -110,7 +110,7 @@ impl Confirmation {
 
     /// Takes in the spool's newest webhook, and that nothing but reconciliations will do
     /// (`only_pages`).
-    pub(super) fn update(&mut self, hooked: Option<Hooked>, only_pages: bool) {
+    pub(super) fn update(&mut self, hooked: Option<WebhookPace>, only_pages: bool) {
         self.webhooks.seen(hooked);
         self.reconciliation.only_way = only_pages;
     }

@@ -9,7 +9,7 @@ use super::budget::Budget;
 use super::confirmation::Confirmation;
 use super::gate::Gate;
 use super::in_flight::{InFlight, InFlightRequests};
-use super::memory::{Memory, Recollection, Remembered};
+use super::memory::{LoadedMemory, Memory, Remembered};
 use super::plan::{Known, Load, Settings, Task};
 use super::possibly_sent_search::SearchNews;
 use super::rights::Rights;
@@ -47,7 +47,7 @@ impl Core {
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let found = Memory::read(known.memory.as_deref());
         let (budget, mut ops) = Budget::start(settings.rate, &known, &found, now);
-        let Recollection { memory, doubts } = found;
+        let LoadedMemory { memory, doubts } = found;
         let mut core = Self {
             retry: Retry::new(settings.seed),
             settings,

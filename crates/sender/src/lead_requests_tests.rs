@@ -13,7 +13,7 @@ use callbridge_leads::lead_request::due::{
     DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
 };
 use callbridge_model::{Grant, LeadId, Now};
-use callbridge_spool::{Hooked, Op, WorkQueue};
+use callbridge_spool::{Op, WebhookPace, WorkQueue};
 use std::time::Duration;
 
 fn lead() -> LeadId {
@@ -338,7 +338,7 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
 fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
     let mut core = ready(Settings::default());
     let second = Duration::from_secs(1);
-    let hooked = Hooked {
+    let hooked = WebhookPace {
         at: at(1).wall,
         after: second,
         usual: second,
@@ -376,7 +376,7 @@ fn a_deadline_does_not_wait_for_webhooks() {
     let head = WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call],
-        hooked: Some(Hooked {
+        hooked: Some(WebhookPace {
             at: at(3589).wall,
             after: second,
             usual: second,

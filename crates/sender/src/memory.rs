@@ -66,7 +66,7 @@ pub struct Shared {
 
 /// Stored memory, as far as it can be read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recollection {
+pub struct LoadedMemory {
     /// Fields that can be read; the others as in a fresh state.
     pub memory: Memory,
     /// Fields that cannot be read, in words: anything may have been sent, and whatever silence was
@@ -79,16 +79,16 @@ impl Memory {
     ///
     /// Every version has written the window, the silence and the shared pace, be it as `null`:
     /// where one is missing its word was another one. What is there beside is a later version's.
-    pub fn read(text: Option<&str>) -> Recollection {
+    pub fn read(text: Option<&str>) -> LoadedMemory {
         let Some(text) = text else {
-            return Recollection::default();
+            return LoadedMemory::default();
         };
         let mut fields = match serde_json::from_str::<Map<String, Value>>(text) {
             Ok(fields) => Fields::of(fields),
             Err(error) => {
                 let doubts = vec![format!("all of it ({error})")];
                 let memory = Self::default();
-                return Recollection { memory, doubts };
+                return LoadedMemory { memory, doubts };
             }
         };
         for name in ["window", "silence", "shared"] {
@@ -104,7 +104,7 @@ impl Memory {
             refused: fields.take("refused").flatten(),
         };
         let doubts = fields.doubts;
-        Recollection { memory, doubts }
+        LoadedMemory { memory, doubts }
     }
 
     /// JSON text to store under [`KEY`].
@@ -221,7 +221,7 @@ mod tests {
         serde_json::from_str(&memory.text()).expect("an object")
     }
 
-    fn read(fields: &Map<String, Value>) -> Recollection {
+    fn read(fields: &Map<String, Value>) -> LoadedMemory {
         Memory::read(Some(&Value::Object(fields.clone()).to_string()))
     }
 
@@ -229,14 +229,14 @@ mod tests {
     fn what_is_remembered_is_read_back_also_beside_the_words_of_a_later_version() {
         let memory = full();
         let mut fields = stored(&memory);
-        let whole = Recollection {
+        let whole = LoadedMemory {
             memory,
             doubts: Vec::new(),
         };
         assert_eq!(read(&fields), whole);
         fields.insert("later".to_owned(), json!({"a": 1}));
         assert_eq!(read(&fields), whole);
-        assert_eq!(Memory::read(None), Recollection::default());
+        assert_eq!(Memory::read(None), LoadedMemory::default());
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub enum Outcome {
     /// The token's record was read.
     Known,
     /// A page of the journal.
-    Swept,
+    PageShown,
     /// The journal cannot be reconciled.
-    Unswept,
+    PageRefused,
     /// The call became a dead letter.
     Dead,
     /// The requestId is worth nothing.
@@ -53,7 +53,7 @@ impl Outcome {
                 | Self::Journaled
                 | Self::NotYet
                 | Self::Known
-                | Self::Swept
+                | Self::PageShown
                 | Self::Dead
                 | Self::LeadRequest
         )

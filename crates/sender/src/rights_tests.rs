@@ -8,7 +8,7 @@ use callbridge_crm::{ApiError, ApiReply, ApiResult, Page, Request, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::{LeadId, Now};
-use callbridge_spool::{Confirmable, Hooked, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
+use callbridge_spool::{Confirmable, Op, OutcomeSource, Step, Unconfirmed, WebhookPace, WorkQueue};
 use std::time::Duration;
 
 fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, Answered) {
@@ -277,7 +277,7 @@ fn webhooks_are_a_way_as_long_as_they_come() {
     let call = submitted(3, at(10));
     let hooked = |at: Now| {
         let seconds = Duration::from_secs(2);
-        Some(Hooked {
+        Some(WebhookPace {
             at: at.wall,
             after: seconds,
             usual: seconds,

@@ -13,7 +13,7 @@ use crate::crm_proxy::{ProxyReply, Question, Questions};
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::status::{Lease, Pause};
-use callbridge_model::{Pulse, Secret, TokenFingerprint, clock};
+use callbridge_model::{Heartbeat, Secret, TokenFingerprint, clock};
 use callbridge_spool::PeerOutcome;
 use callbridge_spool::{Error, Handle, Op, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -52,7 +52,7 @@ pub struct Sender {
     /// Questions of commands, sent to the CRM after live calls.
     pub questions: Questions,
     /// Beats while the loop turns.
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
     /// State of the lease to send, where several processes could; `None` where this one alone does.
     /// The client holds the permit.
     pub lease: Option<watch::Receiver<Lease>>,
@@ -148,7 +148,7 @@ impl Sender {
         work.finish().await
     }
 
-    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<(Loop, Pulse), Error> {
+    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<(Loop, Heartbeat), Error> {
         let boot_id = clock::boot_id();
         let (known, sending) = self
             .spool

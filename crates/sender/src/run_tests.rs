@@ -55,7 +55,7 @@ impl Stage {
             settings: Settings::default(),
             request_times: Box::new(|_| {}),
             questions: asking().1,
-            pulse: Pulse::new("sender"),
+            pulse: Heartbeat::new("sender"),
             lease: None,
         };
         let (status, _) = watch::channel(SenderStatus::default());

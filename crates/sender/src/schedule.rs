@@ -168,7 +168,7 @@ impl Jitter {
 
 /// Failures of one call, by what passed meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
-struct Blame {
+struct FailureCounts {
     /// Failures at a time when others passed, as far as was known.
     tries: u32,
     /// Failures after which others passed.
@@ -184,7 +184,7 @@ struct Blame {
 #[derive(Debug)]
 pub(super) struct Retry {
     pub(super) jitter: Jitter,
-    blamed: BTreeMap<RowId, Blame>,
+    blamed: BTreeMap<RowId, FailureCounts>,
 }
 
 impl Retry {
@@ -202,7 +202,7 @@ impl Retry {
     }
 
     /// A call failed once more, by itself or with others.
-    fn blame(&mut self, row: RowId, itself: bool) -> Blame {
+    fn blame(&mut self, row: RowId, itself: bool) -> FailureCounts {
         if self.blamed.len() >= BLAMED_MAX && !self.blamed.contains_key(&row) {
             self.blamed.pop_first();
         }
@@ -231,7 +231,7 @@ impl Retry {
     /// So often the call failed alone before the last start.
     pub(super) fn recall(&mut self, row: RowId, failures: u32) {
         if failures > 0 {
-            self.blamed.entry(row).or_insert(Blame {
+            self.blamed.entry(row).or_insert(FailureCounts {
                 tries: failures,
                 alone: failures,
                 together: 0,

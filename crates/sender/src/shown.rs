@@ -245,8 +245,8 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
         Outcome::Submitted
         | Outcome::NotYet
         | Outcome::Known
-        | Outcome::Swept
-        | Outcome::Unswept
+        | Outcome::PageShown
+        | Outcome::PageRefused
         | Outcome::Lost
         | Outcome::Fault
         | Outcome::Unreached

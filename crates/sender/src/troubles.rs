@@ -119,7 +119,7 @@ pub struct Troubles {
 
 /// One trouble of one part, or of all.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
+struct TroubleState {
     since: Duration,
     suspected: Duration,
     outage: bool,
@@ -325,14 +325,14 @@ impl Troubles {
     }
 
     /// Nothing has passed since the last of the parts began to fail: it is one trouble.
-    fn whole(&self) -> Option<Trial> {
+    fn whole(&self) -> Option<TroubleState> {
         let trials = || self.parts.iter().filter_map(Health::trial);
         let newest = trials().map(|it| it.since).max()?;
         let passed = self.parts.iter().filter_map(|it| it.passed).max();
         if passed.is_some_and(|at| at > newest) {
             return None;
         }
-        Some(Trial {
+        Some(TroubleState {
             since: trials().map(|it| it.since).min()?,
             suspected: trials().map(|it| it.suspected).min()?,
             outage: trials().any(|it| it.outage),
@@ -341,10 +341,10 @@ impl Troubles {
 }
 
 impl Health {
-    fn trial(&self) -> Option<Trial> {
+    fn trial(&self) -> Option<TroubleState> {
         let failures = self.failures.as_ref()?;
         let suspected = failures.suspected?;
-        Some(Trial {
+        Some(TroubleState {
             since: failures.since,
             suspected,
             outage: failures.outage,

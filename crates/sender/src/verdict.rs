@@ -42,9 +42,9 @@ pub enum Verdict {
     /// The token is alive, and this is what it is.
     Known(TokenInfo),
     /// A page of the journal.
-    Swept(Page),
+    PageShown(Page),
     /// The journal cannot be reconciled this way.
-    Unswept {
+    PageRefused {
         /// Words in which the service refuses.
         why: String,
         /// Obstacle, which decides on what is tried next.
@@ -128,8 +128,8 @@ impl Verdict {
             Self::Journaled => Outcome::Journaled,
             Self::NotYet => Outcome::NotYet,
             Self::Known(_) => Outcome::Known,
-            Self::Swept(_) => Outcome::Swept,
-            Self::Unswept { .. } => Outcome::Unswept,
+            Self::PageShown(_) => Outcome::PageShown,
+            Self::PageRefused { .. } => Outcome::PageRefused,
             Self::Dead { .. } => Outcome::Dead,
             Self::Unpolled { .. } => Outcome::NoGrant,
             Self::Lost { .. } => Outcome::Lost,
@@ -194,7 +194,7 @@ fn granted(reply: ApiReply) -> Verdict {
             dead(Reason::Failed, not_written(words), errors)
         }
         ApiReply::TokenInfo(info) => Verdict::Known(info),
-        ApiReply::Page(page) => Verdict::Swept(page),
+        ApiReply::Page(page) => Verdict::PageShown(page),
         ApiReply::Data(_) => beside("no answer to such a question".to_owned(), Fault::Unreadable),
     }
 }
@@ -249,7 +249,7 @@ fn refused(endpoint: Endpoint, status: u16, why: String, errors: Value) -> Verdi
 }
 
 fn unswept(bar: Bar, why: String) -> Verdict {
-    Verdict::Unswept { why, bar }
+    Verdict::PageRefused { why, bar }
 }
 
 fn dead(reason: Reason, message: String, errors: Value) -> Verdict {

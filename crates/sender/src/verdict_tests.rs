@@ -24,8 +24,8 @@ fn stopped(verdict: &Verdict) -> Option<StopReason> {
         | Verdict::Journaled
         | Verdict::NotYet
         | Verdict::Known(_)
-        | Verdict::Swept(_)
-        | Verdict::Unswept { .. }
+        | Verdict::PageShown(_)
+        | Verdict::PageRefused { .. }
         | Verdict::Dead { .. }
         | Verdict::Unpolled { .. }
         | Verdict::Lost { .. }
@@ -120,7 +120,7 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
     );
     assert_eq!(
         filter,
-        Verdict::Unswept {
+        Verdict::PageRefused {
             why: "403: xato".to_owned(),
             bar: Bar::Barred,
         }
@@ -164,7 +164,7 @@ fn a_404_on_a_poll_makes_the_call_an_orphan() {
 #[test]
 fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
     let bar = |answer| match first(Endpoint::Filter, answer) {
-        Verdict::Unswept { bar, .. } => bar,
+        Verdict::PageRefused { bar, .. } => bar,
         other => panic!("{other:?}"),
     };
     let rejected = |errors| {

@@ -2,7 +2,7 @@
 //! reconciliations stand back for what has come too late to come.
 
 use callbridge_call::EventTime;
-use callbridge_spool::{HELD_MAX, Hooked};
+use callbridge_spool::{HELD_MAX, WebhookPace};
 use std::time::Duration;
 
 /// Without a confirmation for so long nothing is expected of them.
@@ -21,13 +21,13 @@ const MISSED_MAX: u32 = 3;
 /// State of the webhooks: the newest confirmation, and calls that they missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WebhookExpectation {
-    hooked: Option<Hooked>,
+    hooked: Option<WebhookPace>,
     missed: u32,
 }
 
 impl WebhookExpectation {
     /// Takes in the newest confirmation by a webhook, as the spool has it.
-    pub(super) fn seen(&mut self, hooked: Option<Hooked>) {
+    pub(super) fn seen(&mut self, hooked: Option<WebhookPace>) {
         if self.hooked != hooked {
             self.missed = 0;
         }
@@ -36,7 +36,7 @@ impl WebhookExpectation {
 
     /// So long after its acceptance a call is left to them; none while they do not flow.
     pub(super) fn left(&self, now: EventTime) -> Duration {
-        let flows = |it: &Hooked| {
+        let flows = |it: &WebhookPace| {
             let ahead = it.at > now.plus(HELD_MAX); // the clock was set back since
             !ahead && now.since(it.at) < SILENT && self.missed < MISSED_MAX
         };
@@ -66,7 +66,7 @@ mod tests {
 
     fn expectation(usual: u64) -> WebhookExpectation {
         let mut expectation = WebhookExpectation::default();
-        expectation.seen(Some(Hooked {
+        expectation.seen(Some(WebhookPace {
             at: T0,
             after: Duration::from_secs(usual),
             usual: Duration::from_secs(usual),
@@ -101,7 +101,7 @@ mod tests {
             expectation.asked_for(after(121), Duration::from_secs(120));
         }
         assert!(expectation.left(after(121)).is_zero());
-        let hooked = expectation.hooked.map(|it| Hooked {
+        let hooked = expectation.hooked.map(|it| WebhookPace {
             at: after(130),
             ..it
         });

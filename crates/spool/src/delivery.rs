@@ -6,7 +6,7 @@ use callbridge_formats::message::WebhookMessage;
 use callbridge_formats::message::webhook::{CompletedCall, ContactMessage, LeadMessage};
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
-use callbridge_leads::directory::{ContactPhones, FactUpdate, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, ContactPhones, FactUpdate, LeadNews};
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 use ring::digest;
 
@@ -125,14 +125,14 @@ fn lead_message(news: &LeadNews) -> LeadMessage {
         responsible_name: responsible.and_then(|it| it.name.clone()).map(String::from),
         stage: text(&news.profile.stage, Name::as_str),
         merged: match &news.what {
-            What::Merged { from } => from.iter().map(|lead| lead.get()).collect(),
-            What::Created
-            | What::Assigned
-            | What::StageChanged
-            | What::PropertiesUpdated
-            | What::Deleted
-            | What::Filter
-            | What::Read => Vec::new(),
+            ChangeKind::Merged { from } => from.iter().map(|lead| lead.get()).collect(),
+            ChangeKind::Created
+            | ChangeKind::Assigned
+            | ChangeKind::StageChanged
+            | ChangeKind::PropertiesUpdated
+            | ChangeKind::Deleted
+            | ChangeKind::Filter
+            | ChangeKind::Read => Vec::new(),
         },
         contacts: news.contacts.iter().map(contact).collect(),
     }
@@ -167,7 +167,7 @@ fn profile(message: &LeadMessage) -> ProfileNews {
 
 fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
     let merged = leads(&message.merged, "lead.merged")?;
-    let what = What::of_event(kind, merged).ok_or_else(|| other_kind(kind))?;
+    let what = ChangeKind::of_event(kind, merged).ok_or_else(|| other_kind(kind))?;
     let lead = LeadId::new(message.id).ok_or_else(|| no_lead("lead.id", message.id))?;
     let first = match message.phone.as_deref() {
         None => FactUpdate::Unchanged,

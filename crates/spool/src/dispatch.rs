@@ -157,7 +157,7 @@ impl Store {
                 tables::backfill::backfilled(self, page, answer, *at)?;
             }
             Op::PeerOutcome(outcome) => tables::peer_outcomes::apply(self, outcome)?,
-            Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::Purged),
+            Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::PurgeCounts),
             Op::Learn(news) => {
                 let new = tables::look_ups::learn(self, news)?;
                 return Ok(Done::Learned { new });

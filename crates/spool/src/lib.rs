@@ -80,14 +80,14 @@ pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use op::{
-    Delivered, Delivery, Done, Op, PeerOutcome, Purged, STREAM_BEGAN, Settlement, SlotRow,
+    Delivered, Delivery, Done, Op, PeerOutcome, PurgeCounts, STREAM_BEGAN, Settlement, SlotRow,
     WebhookEvent,
 };
 pub use readers::{FinishedCalls, Known, LeadDirectory};
 pub use row::{
-    Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
-    Notice, ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId,
-    SeenCall, Segment, TrunkCalls, Unconfirmed, UnreadMessage, WorkQueue,
+    Act, Attempt, Confirmable, Due, LeadByHand, Left, Letter, LetterFilter, MissedCustomer, Notice,
+    ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId, SeenCall,
+    Segment, TrunkCalls, Unconfirmed, UnreadMessage, WebhookPace, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;

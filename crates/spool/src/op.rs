@@ -423,14 +423,14 @@ pub enum Done {
         new: bool,
     },
     /// `Purge`: rows and tombstones forgotten.
-    Purged(Purged),
+    PurgeCounts(PurgeCounts),
     /// Any other operation, which is stored.
     Stored,
 }
 
 /// Counts of what one purge has forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
+pub struct PurgeCounts {
     /// Journaled, discarded and forwarded calls that were forgotten.
     pub calls: u64,
     /// Tombstones of calls' ids that were forgotten.

@@ -220,7 +220,7 @@ pub struct Confirmable {
 
 /// Pace at which webhooks confirm calls, kept across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hooked {
+pub struct WebhookPace {
     /// Moment at which a webhook last confirmed a call.
     pub at: EventTime,
     /// Time from the acceptance of a call to its confirmation, of the last one where it is known.
@@ -259,7 +259,7 @@ pub struct WorkQueue {
     /// Requests about leads that are due beside the calls.
     pub lead_requests: DueRequests,
     /// Pace at which webhooks confirm calls; `None` before the first.
-    pub hooked: Option<Hooked>,
+    pub hooked: Option<WebhookPace>,
     /// Calls that wait to be sent, by the books.
     pub ready: u64,
     /// Calls whose request is under way, by the books.

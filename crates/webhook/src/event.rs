@@ -54,24 +54,24 @@ pub struct Event {
     /// `companyId` of the body, in digits.
     pub company: String,
     /// Content of the event, as far as it concerns us.
-    pub what: What,
+    pub what: EventContent,
 }
 
 /// Content of an event, as far as it concerns us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventContent {
     /// A call that may be ours is in the journal, or something happened to a lead.
     News(WebhookEvent),
     /// A call that another provider has journaled.
     Foreign(ForeignCall),
     /// An event that changes nothing here, with the reason.
-    Nothing(Why),
+    Nothing(UnusedReason),
 }
 
 /// Reasons for which an event is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Why {
+pub enum UnusedReason {
     /// An event that we do not know, or of a group that says nothing of calls and leads.
     Unknown,
     /// A meeting instead of a call (§6.8 `conversationKind`).
@@ -82,7 +82,7 @@ pub enum Why {
     Incomplete,
 }
 
-impl Why {
+impl UnusedReason {
     /// The reason as metrics and logs have it: `unknown`.
     pub fn word(self) -> &'static str {
         self.into()
@@ -117,11 +117,13 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
         kind,
         company: company.to_string(),
         what: match kind {
-            "CALL_COMPLETED" => completed(&json["call"], country).unwrap_or_else(What::Nothing),
-            OTHER => What::Nothing(Why::Unknown),
+            "CALL_COMPLETED" => {
+                completed(&json["call"], country).unwrap_or_else(EventContent::Nothing)
+            }
+            OTHER => EventContent::Nothing(UnusedReason::Unknown),
             _ => match lead::news(kind, &json, at, country) {
-                Some(news) => What::News(WebhookEvent::Learn(Box::new(news))),
-                None => What::Nothing(Why::Incomplete),
+                Some(news) => EventContent::News(WebhookEvent::Learn(Box::new(news))),
+                None => EventContent::Nothing(UnusedReason::Incomplete),
             },
         },
     })
@@ -129,26 +131,26 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
 
 /// A call that may be ours: of our provider, or of none that is named. A false confirmation would
 /// lose a call and a missed one costs a request, so whatever else it says is foreign.
-fn completed(call: &Value, country: Option<Country>) -> Result<What, Why> {
+fn completed(call: &Value, country: Option<Country>) -> Result<EventContent, UnusedReason> {
     let word = |key: &str| match &call[key] {
         Value::Null => Ok(None),
         Value::String(word) => Ok(Some(word.as_str())),
-        _ => Err(Why::Incomplete),
+        _ => Err(UnusedReason::Incomplete),
     };
-    let id = word("callId")?.ok_or(Why::Incomplete)?;
+    let id = word("callId")?.ok_or(UnusedReason::Incomplete)?;
     if word("conversationKind")?.is_some_and(|kind| kind != "CALL") {
-        return Err(Why::Meeting);
+        return Err(UnusedReason::Meeting);
     }
     if let Some(provider) = word("provider")?.filter(|provider| *provider != PROVIDER) {
-        return foreign(provider, call, country).ok_or(Why::Foreign);
+        return foreign(provider, call, country).ok_or(UnusedReason::Foreign);
     }
     let bare = id.strip_prefix(PREFIX).unwrap_or(id);
     let hyphenated = bare.len() == uuid::fmt::Hyphenated::LENGTH;
     let uuid = uuid::Uuid::try_parse(bare).ok().filter(|_| hyphenated);
-    let uuid = uuid.ok_or(Why::Foreign)?;
+    let uuid = uuid.ok_or(UnusedReason::Foreign)?;
     let leads = call["leadIds"].as_array().map_or(&[][..], Vec::as_slice);
     let leads = leads.iter().take(LEADS_MAX).filter_map(lead_id).collect();
-    Ok(What::News(WebhookEvent::Completed {
+    Ok(EventContent::News(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
         leads,
         shown: Some(Box::new(shown(call))),
@@ -156,11 +158,11 @@ fn completed(call: &Value, country: Option<Country>) -> Result<What, Why> {
 }
 
 /// A call of another provider, where number and start say which it is.
-fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<What> {
+fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<EventContent> {
     let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
         return None;
     };
-    Some(What::Foreign(ForeignCall {
+    Some(EventContent::Foreign(ForeignCall {
         provider: provider.chars().take(WORD_MAX).collect(),
         phone,
         started: seconds(&call["startedAt"])?,
@@ -210,7 +212,7 @@ mod tests {
         })
     }
 
-    fn what_of(event: &Value) -> What {
+    fn what_of(event: &Value) -> EventContent {
         read(event.to_string().as_bytes(), None)
             .expect("an event")
             .what
@@ -220,8 +222,8 @@ mod tests {
         LeadId::new(4001).into_iter().collect()
     }
 
-    fn ours(leads: Vec<LeadId>) -> What {
-        What::News(WebhookEvent::Completed {
+    fn ours(leads: Vec<LeadId>) -> EventContent {
+        EventContent::News(WebhookEvent::Completed {
             uuid: CallUuid(UUID.parse().expect("a uuid")),
             leads,
             shown: Some(Box::new(CallEcho {
@@ -258,7 +260,7 @@ mod tests {
             "employeeId": 501, "clientPhone": "", "direction": null, "answered": "yes",
             "startedAt": 1_795_151_317_000_i64,
         });
-        let What::News(WebhookEvent::Completed { shown, .. }) = what_of(&call(told)) else {
+        let EventContent::News(WebhookEvent::Completed { shown, .. }) = what_of(&call(told)) else {
             panic!("a call")
         };
         let expected = CallEcho {
@@ -274,7 +276,7 @@ mod tests {
     #[test]
     fn a_call_of_another_provider_is_told_with_its_number_and_start() {
         let foreign = json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"});
-        let What::Foreign(told) = what_of(&call(foreign)) else {
+        let EventContent::Foreign(told) = what_of(&call(foreign)) else {
             panic!("a foreign call")
         };
         assert_eq!(
@@ -287,32 +289,44 @@ mod tests {
     #[test]
     fn meetings_foreign_calls_and_broken_blocks_are_nothing_for_us() {
         for (changes, why) in [
-            (json!({"conversationKind": "OFFLINE_MEET"}), Why::Meeting),
-            (json!({"conversationKind": "HOLOGRAM"}), Why::Meeting),
+            (
+                json!({"conversationKind": "OFFLINE_MEET"}),
+                UnusedReason::Meeting,
+            ),
+            (
+                json!({"conversationKind": "HOLOGRAM"}),
+                UnusedReason::Meeting,
+            ),
             (
                 json!({"provider": "ASTERISK", "clientPhone": null}),
-                Why::Foreign,
+                UnusedReason::Foreign,
             ),
             (
                 json!({"provider": "ONLINE_PBX", "startedAt": null}),
-                Why::Foreign,
+                UnusedReason::Foreign,
             ),
-            (json!({"callId": "oapi-oapi-x"}), Why::Foreign),
-            (json!({"callId": UUID.replace('-', "")}), Why::Foreign),
-            (json!({"callId": null}), Why::Incomplete),
-            (json!({"callId": 7}), Why::Incomplete),
+            (json!({"callId": "oapi-oapi-x"}), UnusedReason::Foreign),
+            (
+                json!({"callId": UUID.replace('-', "")}),
+                UnusedReason::Foreign,
+            ),
+            (json!({"callId": null}), UnusedReason::Incomplete),
+            (json!({"callId": 7}), UnusedReason::Incomplete),
         ] {
             assert_eq!(
                 what_of(&call(changes.clone())),
-                What::Nothing(why),
+                EventContent::Nothing(why),
                 "{changes}"
             );
         }
         let mut gone = call(json!({}));
         gone["call"] = json!([1]);
-        assert_eq!(what_of(&gone), What::Nothing(Why::Incomplete));
+        assert_eq!(
+            what_of(&gone),
+            EventContent::Nothing(UnusedReason::Incomplete)
+        );
         gone["eventType"] = json!("LEAD_NOTE_ADDED");
-        assert_eq!(what_of(&gone), What::Nothing(Why::Unknown));
+        assert_eq!(what_of(&gone), EventContent::Nothing(UnusedReason::Unknown));
     }
 
     #[test]

@@ -109,10 +109,10 @@ impl AnswerHttp for Gate {
         let reading = read(request.into_body(), &mut proof, &mut share);
         let body = match timeout(BODY_WITHIN, reading).await {
             Ok(Ok(body)) => body,
-            Ok(Err(Torn::TooLarge)) => return turn_away(413, "too_large"),
+            Ok(Err(BodyFault::TooLarge)) => return turn_away(413, "too_large"),
             // It is not its sender's fault: it has to come again.
-            Ok(Err(Torn::NoRoom)) => return turn_away(503, "no_room"),
-            Ok(Err(Torn::Cut)) => return turn_away(408, "cut"),
+            Ok(Err(BodyFault::NoRoom)) => return turn_away(503, "no_room"),
+            Ok(Err(BodyFault::Cut)) => return turn_away(408, "cut"),
             Err(_) => return turn_away(408, "too_slow"),
         };
         let _answering = place.answer();
@@ -147,7 +147,7 @@ fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
 
 /// A body that is not there whole.
 #[derive(Clone, Copy)]
-enum Torn {
+enum BodyFault {
     TooLarge,
     NoRoom,
     Cut,
@@ -155,19 +155,23 @@ enum Torn {
 
 /// Reads a body to its end. One that cannot be held is passed over, as far as it is not beyond all
 /// measure: an answer in the midst of it would be lost with the connection.
-async fn read(body: Incoming, proof: &mut Proof, share: &mut ByteShare) -> Result<Vec<u8>, Torn> {
+async fn read(
+    body: Incoming,
+    proof: &mut Proof,
+    share: &mut ByteShare,
+) -> Result<Vec<u8>, BodyFault> {
     let mut pieces = body.into_data_stream();
     let (mut whole, mut length, mut torn) = (Vec::new(), 0, None);
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_| Torn::Cut)?;
+        let piece = piece.map_err(|_| BodyFault::Cut)?;
         length += piece.len();
         if length > PASSED_OVER_MAX {
-            return Err(Torn::TooLarge);
+            return Err(BodyFault::TooLarge);
         }
         if length > BODY_BYTES_MAX {
-            torn = Some(Torn::TooLarge);
+            torn = Some(BodyFault::TooLarge);
         } else if torn.is_none() && !make_room(&mut whole, length, share) {
-            torn = Some(Torn::NoRoom);
+            torn = Some(BodyFault::NoRoom);
         }
         if torn.is_none() {
             proof.add(&piece);

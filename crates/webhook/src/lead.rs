@@ -3,7 +3,7 @@
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::ProfileNews;
-use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, ContactPhones, FirstPhone, LeadNews};
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub fn news(
 ) -> Option<LeadNews> {
     let snapshot = &json["lead"];
     let lead = lead_id(&snapshot["id"])?;
-    let what = What::of_event(kind, merged(&json["mergedLeadIds"], lead))?;
+    let what = ChangeKind::of_event(kind, merged(&json["mergedLeadIds"], lead))?;
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
     // A block that would be null is left out (§6.5).
     let phone = match &snapshot["phone"] {
@@ -102,12 +102,12 @@ mod tests {
     fn each_event_of_a_lead_is_news_of_its_kind_with_the_snapshots_phone() {
         let event = json!({"lead": {"id": 4001, "phone": "901110001", "attributions": [{}]}});
         for (kind, what) in [
-            ("LEAD_CREATED", What::Created),
-            ("LEAD_ASSIGNED", What::Assigned),
-            ("LEAD_STAGE_CHANGED", What::StageChanged),
-            ("LEAD_PROPERTIES_UPDATED", What::PropertiesUpdated),
-            ("LEAD_MERGED", What::Merged { from: Vec::new() }),
-            ("LEAD_DELETED", What::Deleted),
+            ("LEAD_CREATED", ChangeKind::Created),
+            ("LEAD_ASSIGNED", ChangeKind::Assigned),
+            ("LEAD_STAGE_CHANGED", ChangeKind::StageChanged),
+            ("LEAD_PROPERTIES_UPDATED", ChangeKind::PropertiesUpdated),
+            ("LEAD_MERGED", ChangeKind::Merged { from: Vec::new() }),
+            ("LEAD_DELETED", ChangeKind::Deleted),
         ] {
             let news = told(kind, &event).expect("news");
             assert_eq!((news.what, news.phone), (what, FirstPhone::Is(phone(1))));
@@ -167,7 +167,7 @@ mod tests {
         });
         let merged = told("LEAD_MERGED", &event).expect("news");
         let from = [4002, 4003].into_iter().filter_map(LeadId::new).collect();
-        assert_eq!(merged.what, What::Merged { from });
+        assert_eq!(merged.what, ChangeKind::Merged { from });
         assert_eq!(merged.phone, FirstPhone::None);
         let changed = told("LEAD_PROPERTIES_UPDATED", &event)
             .expect("news")

@@ -1,6 +1,6 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
-use super::event::Why;
+use super::event::UnusedReason;
 use super::event_stream::{CONFIRM_WITHIN, EventStream};
 use super::headers::{Headers, Refusal};
 pub use super::keyring::Proof;
@@ -79,7 +79,7 @@ impl Receiver {
                 company,
                 call,
             }) => {
-                let word = Why::Foreign.word();
+                let word = UnusedReason::Foreign.word();
                 self.tally.count(Some(kind), word, now);
                 debug!(event = kind, result = word, "a call of another provider");
                 let op = Op::Foreign {

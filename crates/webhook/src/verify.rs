@@ -1,6 +1,6 @@
 //! What is to become of a delivery. No clock, no disk: headers, body, secrets and now come in.
 
-use super::event::{self, What, Why};
+use super::event::{self, EventContent, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
 use super::keyring::{Keyring, Proof, Whose};
 use callbridge_call::EventTime;
@@ -32,7 +32,7 @@ pub enum Verified {
         /// Kind of the event, one of [`event::KINDS`].
         kind: &'static str,
         /// Reason for which it is not used.
-        why: Why,
+        why: UnusedReason,
     },
 }
 
@@ -88,15 +88,15 @@ pub fn judge_proved(
         return Err(Refusal::OtherId);
     }
     let mut news = match event.what {
-        What::News(news) => news,
-        What::Foreign(call) => {
+        EventContent::News(news) => news,
+        EventContent::Foreign(call) => {
             return Ok(Verified::Foreign {
                 kind: event.kind,
                 company: event.company,
                 call,
             });
         }
-        What::Nothing(why) => {
+        EventContent::Nothing(why) => {
             return Ok(Verified::Drop {
                 kind: event.kind,
                 why,

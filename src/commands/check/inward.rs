@@ -16,7 +16,7 @@ use callbridge_broker::Forwarder;
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, Format, FormatFit};
 use callbridge_freeswitch::module_conf;
-use callbridge_freeswitch::survey::{SwitchFinding, Weight};
+use callbridge_freeswitch::survey::{Severity, SwitchFinding};
 use callbridge_intake::written;
 use callbridge_mapping::{LeadRule, Trunk};
 use callbridge_model::{Code, Permit};
@@ -130,7 +130,7 @@ pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
     Some(tried(name, probed, well, of_broker))
 }
 
-/// The stream of last words: what it lacks touches no call.
+/// The stream of status reports: what it lacks touches no call.
 pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
     let (stream, found) = outward::words(config).probe().await?;
     let name = format!("status reports {stream}");
@@ -310,8 +310,8 @@ fn of_module(file: &str) -> Option<String> {
 fn switch_finding(flag: &SourceConfig, found: SwitchFinding) -> CheckFinding {
     let name = format!("{} of {}", found.about, short(flag));
     match found.weight {
-        Weight::Well => well(name, found.what),
-        Weight::Advice => advice(name, found.what, found.todo),
-        Weight::Fault => fault(Code::Configuration, name, found.what, found.todo),
+        Severity::Well => well(name, found.what),
+        Severity::Advice => advice(name, found.what, found.todo),
+        Severity::Fault => fault(Code::Configuration, name, found.what, found.todo),
     }
 }

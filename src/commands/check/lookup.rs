@@ -42,7 +42,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
             return vec![fault(Code::Configuration, "lookup", error, todo)];
         }
     };
-    let desks = Desks::of(config, people);
+    let desks = EmployeeExtensions::of(config, people);
     if !daemon {
         let unusable = unusable_address("lookup", lookup.listen, &config.held).await;
         let free = || {
@@ -67,13 +67,13 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
 }
 
 /// Employees by extension, and those responsible for leads.
-struct Desks<'a> {
+struct EmployeeExtensions<'a> {
     people: &'a People,
     /// With how many leads; nobody where there is no directory yet.
     responsible: Vec<(EmployeeId, u64)>,
 }
 
-impl<'a> Desks<'a> {
+impl<'a> EmployeeExtensions<'a> {
     fn of(config: &Config, people: &'a People) -> Self {
         let state = config.state.as_deref().unwrap_or(Path::new("."));
         let leads = LeadDirectory::open(state).map_err(|error| error.to_string());
@@ -113,7 +113,11 @@ impl<'a> Desks<'a> {
 }
 
 /// Says of a trunk which callers get an answer, and which parts of one are missing.
-fn ready(trunk: &Trunk, desks: &Desks<'_>, answered: Option<(&Value, Duration)>) -> CheckFinding {
+fn ready(
+    trunk: &Trunk,
+    desks: &EmployeeExtensions<'_>,
+    answered: Option<(&Value, Duration)>,
+) -> CheckFinding {
     let name = format!("lookup {}", trunk.name);
     let by_number = trunk.leads.iter().any(LeadRule::is_by_number);
     let what = match answered {

@@ -10,7 +10,7 @@ use crate::privilege::Held;
 use callbridge_admin::LockWait;
 use callbridge_admin::state_access::status;
 use callbridge_call::EventTime;
-use callbridge_intake::identity::{self, Unsettled};
+use callbridge_intake::identity::{self, PbxIdConflict};
 use callbridge_model::{Code, ExitCode as _, Status};
 use callbridge_sender::left_slots::{self, LeftSlots};
 use callbridge_spool as spool;
@@ -24,7 +24,7 @@ pub(crate) enum State {
     /// The running daemon answers for it.
     Daemon(Box<Status>),
     /// Nobody has it: opened here. Where there is none yet, a trial's.
-    Ours(Handle, Guard, Option<Trial>),
+    Ours(Handle, Guard, Option<TrialFolder>),
     /// The folder cannot be used; a finding says why.
     Unusable,
 }
@@ -118,10 +118,10 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
 }
 
 /// The state, or a trial's where there is none: a check leaves none behind.
-async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
+async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
     let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
         Ok(_) => None,
-        Err(_) => Some(Trial::begin(dir)?),
+        Err(_) => Some(TrialFolder::begin(dir)?),
     };
     let place = trial.as_ref().map_or(dir, |it| &it.folder.0);
     let (handle, guard) = spool::open(place, spool::Settings::default())?;
@@ -181,10 +181,12 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
         }
         Err(error) => {
             let todo = match &error {
-                Unsettled::Changed { stored, .. } => {
+                PbxIdConflict::Changed { stored, .. } => {
                     format!("give --pbx-id {stored}, or another --state")
                 }
-                Unsettled::Unnamed(_) => "give --pbx-id NAME, and keep it for good".to_owned(),
+                PbxIdConflict::UnnamedPbx(_) => {
+                    "give --pbx-id NAME, and keep it for good".to_owned()
+                }
             };
             fault(error.exit_code(), "pbx-id", error.to_string(), todo)
         }
@@ -193,12 +195,12 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
 
 /// A folder of our own, gone when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Trial {
+pub(crate) struct TrialFolder {
     pub folder: ScratchFolder,
     pub left: LeftSlots,
 }
 
-impl Trial {
+impl TrialFolder {
     /// In `state`, or where it would be made.
     ///
     /// # Errors
@@ -245,7 +247,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let left = format!(".callbridge-check-{}", std::process::id());
         std::fs::create_dir(place.path().join(left)).expect("made");
-        let trial = Trial::begin(&place.path().join("state")).expect("a trial");
+        let trial = TrialFolder::begin(&place.path().join("state")).expect("a trial");
         assert!(trial.folder.0.is_dir());
     }
 

@@ -166,7 +166,7 @@ pub(crate) enum Generation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Teller {
+pub(crate) enum ReportingSource {
     Ami,
     /// The log of channel events.
     Cel,
@@ -287,27 +287,31 @@ impl Generation {
     }
 
     /// Returns the quality of all facts that are not listed, and the listed exceptions.
-    const fn reported(self, teller: Teller) -> (&'static str, &'static [But]) {
+    const fn reported(self, teller: ReportingSource) -> (&'static str, &'static [But]) {
         match (teller, self) {
-            (Teller::Ami, Self::Twelve) => (EXACT, &[]),
-            (Teller::Ami, Self::Eleven) => (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED]),
-            (Teller::Ami, Self::UpToTen) => {
+            (ReportingSource::Ami, Self::Twelve) => (EXACT, &[]),
+            (ReportingSource::Ami, Self::Eleven) => {
+                (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED])
+            }
+            (ReportingSource::Ami, Self::UpToTen) => {
                 (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, CONFBRIDGE, MOVED])
             }
-            (Teller::Cel, Self::Twelve) => (EXACT, &[CALLED_FIRST, LISTED]),
-            (Teller::Cel, Self::Eleven | Self::UpToTen) => {
+            (ReportingSource::Cel, Self::Twelve) => (EXACT, &[CALLED_FIRST, LISTED]),
+            (ReportingSource::Cel, Self::Eleven | Self::UpToTen) => {
                 (EXACT, &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED])
             }
-            (Teller::Cdr, Self::Twelve) => (ESTIMATE, &[BILLED, LINKED, LISTED]),
-            (Teller::Cdr, Self::Eleven) => (ESTIMATE, &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED]),
-            (Teller::Cdr, Self::UpToTen) => {
+            (ReportingSource::Cdr, Self::Twelve) => (ESTIMATE, &[BILLED, LINKED, LISTED]),
+            (ReportingSource::Cdr, Self::Eleven) => {
+                (ESTIMATE, &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED])
+            }
+            (ReportingSource::Cdr, Self::UpToTen) => {
                 (ESTIMATE, &[WAITED, FIRST_TWO, UNLINKED, MOVED_LISTED])
             }
         }
     }
 
     /// Returns the quality of this fact from this source.
-    pub(crate) fn cell(self, teller: Teller, value: &str) -> Cell {
+    pub(crate) fn cell(self, teller: ReportingSource, value: &str) -> Cell {
         let (how, buts) = self.reported(teller);
         let listed = buts.iter().find(|(of, ..)| *of == value);
         listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell { how, but })
@@ -315,7 +319,7 @@ impl Generation {
 
     /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
     pub(crate) fn to_json(self) -> Json {
-        let tellers = Teller::ALL.map(|teller| {
+        let tellers = ReportingSource::ALL.map(|teller| {
             let cells = VALUES.map(|value| {
                 let Cell { how, but } = self.cell(teller, value);
                 let cell = match but {
@@ -335,14 +339,14 @@ impl Generation {
         for value in VALUES {
             text.push_str(&format!("  {:10}", value));
         }
-        for teller in Teller::ALL {
+        for teller in ReportingSource::ALL {
             text = format!("{}\n{:6}", text.trim_end(), teller.word());
             for value in VALUES {
                 text.push_str(&format!("  {:10}", self.cell(teller, value).how));
             }
         }
         text = text.trim_end().to_owned();
-        for teller in Teller::ALL {
+        for teller in ReportingSource::ALL {
             for value in VALUES {
                 let but = self.cell(teller, value).but;
                 if !but.is_empty() {
@@ -354,7 +358,7 @@ impl Generation {
     }
 }
 
-impl Teller {
+impl ReportingSource {
     /// The sources, the most exact one first.
     pub(crate) const ALL: [Self; 3] = [Self::Ami, Self::Cel, Self::Cdr];
 
@@ -419,7 +423,7 @@ mod tests {
              |---|---|---|---|---|\n",
         );
         for generation in Generation::ALL {
-            for teller in Teller::ALL {
+            for teller in ReportingSource::ALL {
                 let cells = VALUES.map(|value| (value, generation.cell(teller, value)));
                 let all = |how: &str| {
                     let of = cells.iter().filter(|(_, cell)| cell.how == how);
@@ -452,7 +456,7 @@ mod tests {
     #[test]
     fn what_is_told_in_part_or_not_at_all_says_what() {
         for generation in Generation::ALL {
-            for (teller, value) in Teller::ALL
+            for (teller, value) in ReportingSource::ALL
                 .into_iter()
                 .flat_map(|teller| VALUES.into_iter().map(move |value| (teller, value)))
             {

@@ -12,7 +12,7 @@ use callbridge_call::EventTime;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_field::{Catalogue, Fields, Fit as FieldFit, RefusedFields, catalogue};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
-use callbridge_model::status::fleet::{FleetMember, Speech};
+use callbridge_model::status::fleet::{FleetMember, Liveness};
 use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
@@ -52,7 +52,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     }
 }
 
-/// Whoever sends the calls of the same stream, by its last word: its budget is the token's. A
+/// Whoever sends the calls of the same stream, by its status report: its budget is the token's. A
 /// state that is here knows its own requests.
 async fn other_sender(config: &Config, is_trial: bool) -> Option<FleetMember> {
     let folder = config.state.as_ref().filter(|_| !is_trial);
@@ -75,8 +75,8 @@ fn of_sender(sender: &FleetMember) -> CheckFinding {
             "crm",
             format!("{what}: {}", trouble.what),
             match sender.speech {
-                Speech::Stopped => "start one of them, and check it there".to_owned(),
-                Speech::Speaking | Speech::Silent => {
+                Liveness::Stopped => "start one of them, and check it there".to_owned(),
+                Liveness::Speaking | Liveness::Silent => {
                     format!("run `callbridge status` on {}", word.hostname)
                 }
             },
@@ -421,7 +421,7 @@ fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
 mod tests {
     use super::*;
     use callbridge_crm::ApiError;
-    use callbridge_leads::lead_field::{Blames, Item, Name, Refusal, parse};
+    use callbridge_leads::lead_field::{Item, Name, Refusal, RefusedPart, parse};
     use callbridge_model::LeadId;
     use serde_json::{Value, json};
 
@@ -451,7 +451,7 @@ mod tests {
         let name = (Name::LastCall, fields[&Name::LastCall]);
         let item = Item::text(name.1.id, "x".to_owned());
         let lead = LeadId::new(4_001).expect("a lead");
-        let why = Refusal::new("400".to_owned(), &Value::Null, Blames::SomeItem);
+        let why = Refusal::new("400".to_owned(), &Value::Null, RefusedPart::SomeItem);
         refused.note(name, (lead, item), &why, EventTime::from_seconds(0));
         let found = judge_fields(&fields, &told, &refused);
         assert!(

@@ -11,7 +11,7 @@ use callbridge_listener::hyper::{Method, Request, Response, StatusCode, Uri};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Limits, Open, serve};
 use callbridge_model::{Code, Secret};
-use callbridge_oauth::consent::{Back, Redirect, read};
+use callbridge_oauth::consent::{ConsentReply, Redirect, read};
 use callbridge_ops::log::say;
 use futures_util::future::join_all;
 use std::io::ErrorKind;
@@ -79,7 +79,7 @@ impl Catcher {
     pub(crate) async fn serve(
         self,
         state: Secret,
-        backs: mpsc::Sender<Back>,
+        backs: mpsc::Sender<ConsentReply>,
         stopped: watch::Receiver<bool>,
     ) {
         let answer = Arc::new(RedirectPage {
@@ -110,7 +110,7 @@ fn is_no_address_of_ours(error: &std::io::Error) -> bool {
 struct RedirectPage {
     path: String,
     state: Secret,
-    backs: mpsc::Sender<Back>,
+    backs: mpsc::Sender<ConsentReply>,
 }
 
 impl AnswerHttp for RedirectPage {
@@ -136,7 +136,7 @@ fn judge(
     target: &Uri,
     path: &str,
     state: &Secret,
-) -> (StatusCode, &'static str, Option<Back>) {
+) -> (StatusCode, &'static str, Option<ConsentReply>) {
     // one with a host is for a proxy, which this is not
     if target.authority().is_some() || target.path() != path {
         let words = "callbridge waits for a consent, and not at this address.";
@@ -148,16 +148,16 @@ fn judge(
     }
     let back = read(target.query().unwrap_or_default(), state);
     let words = match back {
-        Back::Code(_) => {
+        ConsentReply::Code(_) => {
             "The consent has arrived. You can close this page; the terminal says how it went on."
         }
-        Back::Declined => {
+        ConsentReply::Declined => {
             "The consent was declined. Nothing was connected; you can close this page."
         }
-        Back::Failed(_) => {
+        ConsentReply::Failed(_) => {
             "The CRM did not ask for consent. Nothing was connected; the terminal says why."
         }
-        Back::Wrong(_) => {
+        ConsentReply::Wrong(_) => {
             "This does not answer callbridge's question, and nothing was done. Open the address \
              that the terminal shows."
         }
@@ -183,7 +183,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
-    fn judged(line: &str) -> (StatusCode, Option<Back>) {
+    fn judged(line: &str) -> (StatusCode, Option<ConsentReply>) {
         let (method, target) = line.split_once(' ').expect("a method and a target");
         let method: Method = method.parse().expect("a method");
         let target: Uri = target.parse().expect("a target");
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!((said, back.is_some()), (status, comes), "{line}");
         }
         let (_, back) = judged("GET /back?code=c%20d&state=s1");
-        assert!(matches!(back, Some(Back::Code(code)) if code.expose_secret() == "c d"));
+        assert!(matches!(back, Some(ConsentReply::Code(code)) if code.expose_secret() == "c d"));
     }
 
     #[tokio::test]

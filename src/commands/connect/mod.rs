@@ -27,8 +27,8 @@ use callbridge_call::EventTime;
 use callbridge_crm::Setup;
 use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe};
 use callbridge_oauth::connection::{Client, Connection};
-use callbridge_oauth::consent::{Back, Redirect, address, pasted};
-use callbridge_oauth::exchange::{Ask, Exchange, Pair, TokenReply};
+use callbridge_oauth::consent::{ConsentReply, Redirect, address, pasted};
+use callbridge_oauth::exchange::{Exchange, Pair, TokenReply, TokenRequest};
 use callbridge_oauth::keeper::end_of;
 use callbridge_oauth::shown_once::ShownOnce;
 use callbridge_oauth::store::{self, Lock};
@@ -80,7 +80,7 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
     };
     if pair.refresh.is_none() {
         // nothing can be kept of it, so nothing of it is to live on
-        let ask = Ask::Revoke(pair.access.clone());
+        let ask = TokenRequest::Revoke(pair.access.clone());
         connect.auth().ask(&ask, &client).await;
     }
     let new = Connection {
@@ -185,7 +185,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
     let answer = async {
         loop {
             match hears.recv().await {
-                Some(Back::Wrong(why)) => say(&format!(
+                Some(ConsentReply::Wrong(why)) => say(&format!(
                     "refused: a redirect that does not answer the question ({why}); nothing is \
                      done with it, still waiting"
                 )),
@@ -207,13 +207,15 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
         refused(format!("{words}; run connect again"))
     })?;
     match back {
-        Some(Back::Code(code)) => Ok(code),
-        Some(Back::Declined) => Err(refused("declined: the company did not give its consent")),
-        Some(Back::Failed(words)) => Err(refused(format!(
+        Some(ConsentReply::Code(code)) => Ok(code),
+        Some(ConsentReply::Declined) => {
+            Err(refused("declined: the company did not give its consent"))
+        }
+        Some(ConsentReply::Failed(words)) => Err(refused(format!(
             "the consent page refused to ask ({words}): see whether --client-id, --redirect-uri \
              and --scope are as they were registered"
         ))),
-        Some(Back::Wrong(_)) | None => Err(refused("no consent came: stdin has ended")),
+        Some(ConsentReply::Wrong(_)) | None => Err(refused("no consent came: stdin has ended")),
     }
 }
 
@@ -222,7 +224,7 @@ async fn paste(
     typed: &mut StdinLines,
     redirect: &Redirect,
     state: Secret,
-    backs: mpsc::Sender<Back>,
+    backs: mpsc::Sender<ConsentReply>,
 ) -> Infallible {
     while let Some(line) = typed.line().await {
         if line.trim().is_empty() {
@@ -239,7 +241,7 @@ async fn paste(
 /// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where none is
 /// known to have, it is tried a few times.
 async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair, Failure> {
-    let (exchange, ask) = (connect.auth(), Ask::Code(code));
+    let (exchange, ask) = (connect.auth(), TokenRequest::Code(code));
     let mut jitter = Jitter::new(u64::from(std::process::id()));
     let mut tries = TRIES.iter();
     loop {

@@ -213,6 +213,6 @@ pub(super) fn named_pbx(
         return;
     };
     if !state.is_some_and(|folder| folder.join(spool::folder::FILE).exists()) {
-        faults.add("--pbx-id", identity::Unnamed(unknown.clone()));
+        faults.add("--pbx-id", identity::UnnamedPbx(unknown.clone()));
     }
 }

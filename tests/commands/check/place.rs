@@ -2,7 +2,7 @@
 
 use super::findings::{check, with};
 use crate::sidecar::{Place, crm};
-use callbridge_leads::directory::{What, rows};
+use callbridge_leads::directory::{ChangeKind, rows};
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
 use callbridge_testbed::calls::Call;
@@ -262,7 +262,9 @@ async fn responsible_employees_without_an_extension_are_named_by_id_for_each_tru
             "id": id, "updatedTimestamp": 10, "name": "Anna Petrova", "phone": null,
             "responsibleId": employee, "responsibleName": "Olim Karimov",
         });
-        let news = rows::read(&row, What::Filter, None).news.expect("a lead");
+        let news = rows::read(&row, ChangeKind::Filter, None)
+            .news
+            .expect("a lead");
         spool::Op::Learn(Box::new(news))
     });
     handle.write(learn.collect()).await.expect("stored");

@@ -26,8 +26,8 @@ fn verdict(answer: ApiResult) -> (&'static str, String) {
         Verdict::Journaled
         | Verdict::NotYet
         | Verdict::Known(_)
-        | Verdict::Swept(_)
-        | Verdict::Unswept { .. }
+        | Verdict::PageShown(_)
+        | Verdict::PageRefused { .. }
         | Verdict::Unpolled { .. }
         | Verdict::Lost { .. }
         | Verdict::TooMany { .. } => String::new(),

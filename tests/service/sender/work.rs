@@ -46,7 +46,7 @@ impl Work {
             spool::open(&dir.join("state"), spool::Settings::default()).expect("opened");
         let address = Address::parse(&crm.url()).expect("loopback");
         let sender = Sender {
-            pulse: callbridge_model::Pulse::new("sender"),
+            pulse: callbridge_model::Heartbeat::new("sender"),
             spool: spool.clone(),
             client: Arc::new(Client::new(Setup::new(address))),
             token: TokenSource::File(dir.join("token")),

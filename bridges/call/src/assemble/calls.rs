@@ -9,7 +9,7 @@ use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
 use crate::facts::fact::is_holding;
 use crate::facts::leg::Leg;
-use crate::facts::open::{OpenCall, Ties};
+use crate::facts::open::{LinkKeys, OpenCall};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use foldhash::fast::RandomState;
@@ -29,7 +29,7 @@ pub(super) enum CallOwner {
 
 /// Something that ties channels together.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Tie<'a> {
+pub(super) enum LinkKey<'a> {
     /// A unique id or a linkedid.
     Id(&'a str),
     /// A bridge in which channels hear each other.
@@ -42,7 +42,7 @@ pub(super) enum Tie<'a> {
 pub(super) fn ties<'a>(
     id: &'a UniqueId,
     event: &'a ChannelEvent<'_>,
-) -> impl Iterator<Item = Tie<'a>> {
+) -> impl Iterator<Item = LinkKey<'a>> {
     let by = event.kind.other();
     let mut met = None;
     let mut with: &[Text<'_>] = &[];
@@ -57,15 +57,15 @@ pub(super) fn ties<'a>(
         _ => {}
     }
     let of_channel = |channel: &'a ChannelRef<'_>| {
-        let local = trunk::local_pair(&channel.name).map(Tie::Local);
-        std::iter::once(Tie::Id(&channel.linkedid)).chain(local)
+        let local = trunk::local_pair(&channel.name).map(LinkKey::Local);
+        std::iter::once(LinkKey::Id(&channel.linkedid)).chain(local)
     };
-    std::iter::once(Tie::Id(id.as_str()))
+    std::iter::once(LinkKey::Id(id.as_str()))
         .chain(of_channel(&event.channel))
-        .chain(by.map(|by| Tie::Id(&by.uniqueid)))
+        .chain(by.map(|by| LinkKey::Id(&by.uniqueid)))
         .chain(by.into_iter().flat_map(of_channel))
-        .chain(met.map(|bridge| Tie::Bridge(bridge)))
-        .chain(with.iter().map(|id| Tie::Id(id)))
+        .chain(met.map(|bridge| LinkKey::Bridge(bridge)))
+        .chain(with.iter().map(|id| LinkKey::Id(id)))
 }
 
 /// The open calls by number, with an index of all that leads to them.
@@ -224,7 +224,7 @@ impl OpenCalls {
         self.calls.insert(key, call);
     }
 
-    fn point_to(&mut self, key: u64, ties: &Ties) {
+    fn point_to(&mut self, key: u64, ties: &LinkKeys) {
         for (index, texts) in [
             (&mut self.ids, &ties.ids),
             (&mut self.bridges, &ties.bridges),
@@ -238,8 +238,8 @@ impl OpenCalls {
 
     /// Ties something to the call `key`. If that was tied to another call, the two become one
     /// under the smaller number, which `key` becomes; the number that is no more is returned.
-    pub(super) fn tie(&mut self, key: &mut u64, tie: Tie<'_>, at: EventTime) -> Option<u64> {
-        if let Tie::Local(pair) = tie
+    pub(super) fn tie(&mut self, key: &mut u64, tie: LinkKey<'_>, at: EventTime) -> Option<u64> {
+        if let LinkKey::Local(pair) = tie
             && let Some(other) = self.locals.get(pair).filter(|other| *other != key)
         {
             // A PBX that has started again counts its Locals from nought again.
@@ -254,10 +254,10 @@ impl OpenCalls {
         }
         let call = self.calls.get_mut(key)?;
         let (index, texts, text) = match tie {
-            Tie::Id(text) if self.finished.get(text).is_some() => return None,
-            Tie::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
-            Tie::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
-            Tie::Local(text) => (&mut self.locals, &mut call.ties.locals, text),
+            LinkKey::Id(text) if self.finished.get(text).is_some() => return None,
+            LinkKey::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
+            LinkKey::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
+            LinkKey::Local(text) => (&mut self.locals, &mut call.ties.locals, text),
         };
         if text.is_empty() {
             return None;

@@ -10,10 +10,10 @@
 
 use super::Assembler;
 use super::index::in_order;
-use super::processes::What;
+use super::processes::ClockEvidence;
 use crate::event::Mark;
 use crate::facts::open::OpenCall;
-use crate::facts::times::Blind;
+use crate::facts::times::UnobservedTime;
 use crate::resolve::{self, EndReason};
 use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::units::{EventTime, UniqueId};
@@ -72,7 +72,7 @@ impl OpenCall {
             };
             return Some(self.times.latest_arrived.plus(after * waits?));
         };
-        let short = self.gaps.blinds.iter().all(Blind::is_short);
+        let short = self.gaps.blinds.iter().all(UnobservedTime::is_short);
         let after = if short { after * SHORT_WAITS } else { after };
         Some(last.until?.max(self.times.latest_arrived).plus(after))
     }
@@ -198,7 +198,9 @@ impl Assembler {
                 began,
             } => {
                 self.is_alive(Some(process), at, arrived);
-                let what = began.map_or(What::Happened(at), |since| What::Lives { since });
+                let what = began.map_or(ClockEvidence::Happened(at), |since| {
+                    ClockEvidence::Lives { since }
+                });
                 self.is_counted(Some(process), stamp, what);
                 self.beats((process, began), at, arrived);
             }

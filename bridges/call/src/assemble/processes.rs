@@ -219,7 +219,7 @@ impl Assembler {
         &mut self,
         process: Option<u64>,
         stamp: Option<EventStamp>,
-        what: What,
+        what: ClockEvidence,
     ) {
         let known = process.and_then(|it| Some((it, self.processes.counter(it)?, stamp?)));
         let Some((process, counter, stamp)) = known else {
@@ -227,8 +227,8 @@ impl Assembler {
         };
         let by_number = counter.counts(stamp);
         let by_time = match what {
-            What::Happened(at) => counter.is_stamped_before(at, stamp),
-            What::Lives { since } => counter.beats(stamp, since),
+            ClockEvidence::Happened(at) => counter.is_stamped_before(at, stamp),
+            ClockEvidence::Lives { since } => counter.beats(stamp, since),
         };
         if !by_number && !by_time {
             return;
@@ -269,7 +269,7 @@ const SET_BACKS_MAX: usize = 8;
 
 /// Facts of a numbered event by which a clock that was set back shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum ClockEvidence {
     /// Something happened at this moment, by the process's clock.
     Happened(EventTime),
     /// The process lives, and was started then by its clock.

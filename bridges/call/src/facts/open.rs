@@ -31,7 +31,7 @@ pub(crate) struct OpenCall {
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
     /// Texts that lead to this call: unique ids and linkedids, bridges, Local channels.
-    pub(crate) ties: Ties,
+    pub(crate) ties: LinkKeys,
     #[serde(flatten)]
     pub(crate) times: Times,
     #[serde(flatten)]
@@ -90,13 +90,13 @@ pub(crate) struct Parts {
 
 /// All that leads from an event to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ties {
+pub(crate) struct LinkKeys {
     pub(crate) ids: Texts,
     pub(crate) bridges: Texts,
     pub(crate) locals: Texts,
 }
 
-impl Ties {
+impl LinkKeys {
     /// Notes the linkedid a message tells of a channel, unless it is that of a finished call, which
     /// is tied to nothing, or a stand-in.
     fn note_linkedid(&self, leg: &mut Leg, at: EventTime, channel: &ChannelRef<'_>) -> bool {

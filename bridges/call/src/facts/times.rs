@@ -85,14 +85,14 @@ const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
 
 /// A time in which nobody listened, by our own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Blind {
+pub(crate) struct UnobservedTime {
     /// The last moment at which the stream was whole.
     pub(crate) from: EventTime,
     /// Moment at which the stream went on; `None` while it has not.
     pub(crate) until: Option<EventTime>,
 }
 
-impl Blind {
+impl UnobservedTime {
     /// Returns `true` for a gap so short that nobody can have left a conversation, called somebody
     /// and come back.
     pub(crate) fn is_short(&self) -> bool {
@@ -106,7 +106,7 @@ impl Blind {
 pub(crate) struct Gaps {
     /// Times in which nobody listened while it was open.
     #[serde(default)]
-    pub(crate) blinds: Vec<Blind>,
+    pub(crate) blinds: Vec<UnobservedTime>,
     /// Moment at which reception had begun anew, if one of the call's channels was first met after
     /// that.
     #[serde(default)]
@@ -126,7 +126,7 @@ impl Gaps {
         match self.blinds.last_mut() {
             Some(last) if last.until.is_none() => last.from = last.from.min(from),
             Some(last) if !room => last.until = None,
-            Some(_) | None => self.blinds.push(Blind { from, until: None }),
+            Some(_) | None => self.blinds.push(UnobservedTime { from, until: None }),
         }
     }
 

@@ -4,7 +4,7 @@ use super::group::Group;
 use super::plan::{self, CallPlan, Channel};
 use super::record::{Record, birth};
 use super::timeline;
-use crate::call::{Direction, FinishedCall, Grounds, RawNumber, is_did};
+use crate::call::{DecidingEvents, Direction, FinishedCall, RawNumber, is_did};
 use crate::resolve::is_number;
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
@@ -21,7 +21,7 @@ pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     let (records, channels) = plan::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
     let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
-    let folding = |plan| Folding {
+    let folding = |plan| CallBuilder {
         group,
         records: &records,
         channels: &channels,
@@ -32,19 +32,19 @@ pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
 }
 
 /// One call being put together.
-struct Folding<'a, 'g> {
+struct CallBuilder<'a, 'g> {
     group: &'a Group,
     records: &'a [&'g Record],
     channels: &'a [Channel<'g>],
     plan: &'a CallPlan<'g>,
 }
 
-impl Folding<'_, '_> {
+impl CallBuilder<'_, '_> {
     fn finish(&self, known: &[&UniqueId]) -> FinishedCall {
         let plan = self.plan;
         let main = self.main_customer();
         let customer = &self.channels[main];
-        let mut why = Grounds::default();
+        let mut why = DecidingEvents::default();
         let started = self.started(&mut why);
         self.direction(customer, started, &mut why);
         let ended = self.ended(&mut why).max(started);
@@ -113,7 +113,7 @@ impl Folding<'_, '_> {
         customers.max_by_key(|&i| (talked(i), i)).unwrap_or(0)
     }
 
-    fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut Grounds) {
+    fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut DecidingEvents) {
         let trunk = customer.party.trunk().unwrap_or_default();
         let words = match self.plan.direction {
             Direction::Inbound => format!("came in on trunk {trunk}: its channel is in the record"),
@@ -125,7 +125,7 @@ impl Folding<'_, '_> {
 
     /// The start of the first record; of a customer who came in, of those with the same id. Where
     /// the record of the first channel's beginning is missing, its unique id tells it.
-    fn started(&self, why: &mut Grounds) -> EventTime {
+    fn started(&self, why: &mut DecidingEvents) -> EventTime {
         let plan = self.plan;
         let root = self.channels[plan.customers[0]].own.first();
         let root = root.filter(|_| plan.direction == Direction::Inbound);
@@ -151,7 +151,7 @@ impl Folding<'_, '_> {
     }
 
     /// The end of the last record of the customer.
-    fn ended(&self, why: &mut Grounds) -> EventTime {
+    fn ended(&self, why: &mut DecidingEvents) -> EventTime {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let last = customers
             .flat_map(Channel::records)
@@ -168,7 +168,7 @@ impl Folding<'_, '_> {
         last.end
     }
 
-    fn talked(&self, customer: &Channel<'_>, ended: EventTime, why: &mut Grounds) {
+    fn talked(&self, customer: &Channel<'_>, ended: EventTime, why: &mut DecidingEvents) {
         let talk = &self.plan.talk;
         let (Some((from, with)), Some(until)) = (talk.first, talk.last) else {
             let words = "no record with another party is answered";
@@ -186,7 +186,7 @@ impl Folding<'_, '_> {
         );
     }
 
-    fn number(&self, customer: &Channel<'_>, why: &mut Grounds) -> Option<RawNumber> {
+    fn number(&self, customer: &Channel<'_>, why: &mut DecidingEvents) -> Option<RawNumber> {
         let found = match self.plan.direction {
             Direction::Inbound => caller(customer),
             Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
@@ -221,7 +221,7 @@ impl Folding<'_, '_> {
         &self,
         customer: &Channel<'_>,
         ended: EventTime,
-        why: &mut Grounds,
+        why: &mut DecidingEvents,
     ) -> Option<Extension> {
         let extension = |i: usize| self.channels[i].party.extension().map(|it| (i, it));
         let began = self.plan.talk.began.iter().rev();

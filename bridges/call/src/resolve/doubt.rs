@@ -12,7 +12,7 @@ use crate::event::{ChannelState, Origin};
 use crate::facts::fact::{Fact, FactKind, Passage, any};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
-use crate::facts::times::Blind;
+use crate::facts::times::UnobservedTime;
 use crate::resolve::linked::AT_ONCE;
 use crate::trunk::local_pair;
 use crate::units::UniqueId;
@@ -45,7 +45,7 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
 }
 
 /// The gap in seconds of the call, for the zone of the PBX is not known here.
-fn words(call: &OpenCall, blind: &Blind) -> String {
+fn words(call: &OpenCall, blind: &UnobservedTime) -> String {
     let opened = call.times.opened;
     let began = match blind.from.since(opened).as_secs() {
         0 => "its beginning".to_owned(),

@@ -3,7 +3,7 @@
 use super::plan::{self, Plan};
 use super::view::View;
 use super::{number, timeline};
-use crate::call::{Direction, FinishedCall, Grounds, RawNumber, Variable};
+use crate::call::{DecidingEvents, Direction, FinishedCall, RawNumber, Variable};
 use crate::facts::fact::FactKind;
 use crate::facts::leg::SeenVariable;
 use crate::facts::open::OpenCall;
@@ -23,7 +23,7 @@ pub(super) fn finish(
     known: &[&UniqueId],
     incomplete: Option<String>,
 ) -> FinishedCall {
-    let mut why = Grounds::default();
+    let mut why = DecidingEvents::default();
     let main = main_customer(legs, plan);
     let customer = legs[main];
     let words = direction_words(plan, customer);
@@ -109,7 +109,12 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     found.prefixes()
 }
 
-fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Grounds) -> Option<RawNumber> {
+fn number_of(
+    legs: &[&View<'_>],
+    plan: &Plan,
+    main: usize,
+    why: &mut DecidingEvents,
+) -> Option<RawNumber> {
     let customer = legs[main];
     let number = match plan.direction {
         Direction::Inbound => number::caller(customer),
@@ -130,7 +135,7 @@ fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Grounds) ->
 }
 
 /// Returns the number that the channel shows, where nothing says which was dialled.
-fn shown_number(customer: &View<'_>, why: &mut Grounds) -> Option<RawNumber> {
+fn shown_number(customer: &View<'_>, why: &mut DecidingEvents) -> Option<RawNumber> {
     let number = number::shown(customer)?;
     why.0.retain(|because| because.value != "clientPhone");
     why.note("clientPhone", number.at, customer.name, number.words);
@@ -141,7 +146,7 @@ fn employee_of(
     legs: &[&View<'_>],
     plan: &Plan,
     customer: &View<'_>,
-    why: &mut Grounds,
+    why: &mut DecidingEvents,
 ) -> Option<Extension> {
     let employee = employee(legs, plan);
     let known = employee.and_then(|it| Some((it.leg.party.extension()?.clone(), it)));
@@ -210,7 +215,7 @@ fn only_one_dialled<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<&'a View<'
     Some(leg)
 }
 
-fn trunk_of(customer: &View<'_>, why: &mut Grounds) -> Option<String> {
+fn trunk_of(customer: &View<'_>, why: &mut DecidingEvents) -> Option<String> {
     let trunk = customer.party.trunk()?.to_owned();
     let words = format!("the channel belongs to {trunk}");
     why.note("trunk", customer.leg.first, customer.name, words);
@@ -306,7 +311,7 @@ fn direction_words(plan: &Plan, customer: &View<'_>) -> String {
 }
 
 /// The first channel's first event.
-fn started(legs: &[&View<'_>], plan: &Plan, why: &mut Grounds) -> EventTime {
+fn started(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> EventTime {
     let begin = plan
         .begins_with
         .iter()
@@ -325,7 +330,7 @@ fn started(legs: &[&View<'_>], plan: &Plan, why: &mut Grounds) -> EventTime {
 }
 
 /// The hang-up of the customer's last channel.
-fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut Grounds) -> EventTime {
+fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> EventTime {
     let customers = plan.customers.iter().map(|&i| legs[i]);
     let last = customers.max_by_key(|leg| leg.end).unwrap_or(legs[0]);
     why.note(
@@ -337,7 +342,7 @@ fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut Grounds) -> EventTime {
     last.end
 }
 
-fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Grounds) {
+fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut DecidingEvents) {
     let (Some((from, with)), Some(until)) = (plan.talk.first, plan.talk.last) else {
         let words = "never in a bridge with another party";
         for value in ["answered", "talkTimeSec"] {

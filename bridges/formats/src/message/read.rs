@@ -47,15 +47,19 @@ fn unnamed(words: String) -> WrongCall {
     }
 }
 
-fn broken_words(broken: &Broken) -> String {
+fn broken_words(broken: &BytesFault) -> String {
     match broken {
-        Broken::NotAnObject => "the message is not a JSON object; it may be {\"pbx\":…, \"id\":…, \
+        BytesFault::NotAnObject => {
+            "the message is not a JSON object; it may be {\"pbx\":…, \"id\":…, \
                                 \"direction\":…, \"startedAt\":…, \"durationSec\":…, \
                                 \"answered\":…}"
-            .to_owned(),
-        Broken::NotJson => "the message is not JSON; it may be one JSON object in UTF-8".to_owned(),
-        Broken::At(field) => field::words(*field, "what follows it is not JSON"),
-        Broken::Twice(field) => field::words(*field, "it is in the message twice"),
+                .to_owned()
+        }
+        BytesFault::NotJson => {
+            "the message is not JSON; it may be one JSON object in UTF-8".to_owned()
+        }
+        BytesFault::At(field) => field::words(*field, "what follows it is not JSON"),
+        BytesFault::Twice(field) => field::words(*field, "it is in the message twice"),
     }
 }
 
@@ -209,7 +213,7 @@ type FieldValues = BTreeMap<MessageField, Value>;
 
 /// A fault of the bytes, before any field's value is read.
 #[derive(Debug, PartialEq, Eq)]
-enum Broken {
+enum BytesFault {
     /// The bytes are no JSON object.
     NotAnObject,
     /// The bytes are no JSON, for something in or after this field.
@@ -221,15 +225,15 @@ enum Broken {
 }
 
 /// Reads one object, and keeps the fields that are known.
-fn fields(bytes: &[u8]) -> Result<FieldValues, Broken> {
+fn fields(bytes: &[u8]) -> Result<FieldValues, BytesFault> {
     let mut object = Object::default();
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = json.deserialize_map(&mut object);
     match (read.and_then(|()| json.end()), object.twice) {
         (Ok(()), None) => Ok(object.fields),
-        (Ok(()), Some(field)) => Err(Broken::Twice(field)),
-        (Err(error), _) if error.is_data() => Err(Broken::NotAnObject),
-        (Err(_), _) => Err(object.last.map_or(Broken::NotJson, Broken::At)),
+        (Ok(()), Some(field)) => Err(BytesFault::Twice(field)),
+        (Err(error), _) if error.is_data() => Err(BytesFault::NotAnObject),
+        (Err(_), _) => Err(object.last.map_or(BytesFault::NotJson, BytesFault::At)),
     }
 }
 
@@ -274,31 +278,34 @@ mod tests {
         for (text, wants) in [
             (
                 r#"{"pbx":"a","durationSec":NaN}"#,
-                Broken::At(MessageField::DurationSec),
+                BytesFault::At(MessageField::DurationSec),
             ),
             (
                 r#"{"pbx":"a","talkSec":-Infinity,"id":"1"}"#,
-                Broken::At(MessageField::TalkSec),
+                BytesFault::At(MessageField::TalkSec),
             ),
             (
                 r#"{"startedAt":1e999}"#,
-                Broken::At(MessageField::StartedAt),
+                BytesFault::At(MessageField::StartedAt),
             ),
             (
                 "{\n\"pbx\":\"a\",\n \"id\":'1'}",
-                Broken::At(MessageField::Id),
+                BytesFault::At(MessageField::Id),
             ),
             (
                 r#"{"variables":{"id":"x","pbx":"#,
-                Broken::At(MessageField::Variables),
+                BytesFault::At(MessageField::Variables),
             ),
-            (r#"{"pbx":"a\":"#, Broken::At(MessageField::Pbx)),
-            (r#"{"colour":NaN}"#, Broken::NotJson),
-            ("", Broken::NotJson),
-            ("{", Broken::NotJson),
-            ("[1]", Broken::NotAnObject),
-            ("4", Broken::NotAnObject),
-            (r#"{"id":"1","id":"2"}"#, Broken::Twice(MessageField::Id)),
+            (r#"{"pbx":"a\":"#, BytesFault::At(MessageField::Pbx)),
+            (r#"{"colour":NaN}"#, BytesFault::NotJson),
+            ("", BytesFault::NotJson),
+            ("{", BytesFault::NotJson),
+            ("[1]", BytesFault::NotAnObject),
+            ("4", BytesFault::NotAnObject),
+            (
+                r#"{"id":"1","id":"2"}"#,
+                BytesFault::Twice(MessageField::Id),
+            ),
         ] {
             assert_eq!(
                 fields(text.as_bytes()).expect_err("broken"),

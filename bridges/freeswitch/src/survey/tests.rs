@@ -40,7 +40,7 @@ fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
 
 /// What is not well, a line each.
 fn faults(found: &[SwitchFinding]) -> Vec<String> {
-    let wrong = found.iter().filter(|it| it.weight != Weight::Well);
+    let wrong = found.iter().filter(|it| it.weight != Severity::Well);
     wrong
         .map(|it| format!("{:?} {}: {}; {}", it.weight, it.about, it.what, it.todo))
         .collect()

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// On lines that calls are not read from: last words (128 KiB at most), ticks, what is returned.
+/// On lines that calls are not read from: reports (128 KiB at most), ticks, what is returned.
 const SHORT: BodyLimits = BodyLimits {
     one: 128 << 10,
     all: u64::MAX,

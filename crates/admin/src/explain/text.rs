@@ -292,7 +292,7 @@ fn or_none(text: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_call::call::Because;
+    use callbridge_call::call::DecidingEvent;
     use callbridge_mapping::{Trunk, Trunks, judge};
     use callbridge_model::Zone;
     use callbridge_testkit::sample::call;
@@ -323,7 +323,7 @@ mod tests {
 
     fn told() -> FinishedCall {
         let mut call = call();
-        let note = |value: &str, channel: &str, words: &str| Because {
+        let note = |value: &str, channel: &str, words: &str| DecidingEvent {
             value: value.to_owned(),
             at: call.started,
             channel: channel.to_owned(),

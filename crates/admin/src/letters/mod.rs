@@ -5,7 +5,7 @@ pub mod text;
 
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
-use callbridge_mapping::{EmployeeWish, People, Rules, Wish, journal};
+use callbridge_mapping::{EmployeeChoice, People, RetryValues, Rules, journal};
 use callbridge_model::{CallRecord, LeadId, Outcome, Reason};
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, Row, RowId, State, Step, tables};
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ impl Letters {
 /// In words, with what to do.
 pub(crate) fn plan_retry(
     row: &Row,
-    asked: Wish,
+    asked: RetryValues,
     rules: &Rules,
     people: &People,
     now: EventTime,
@@ -155,7 +155,7 @@ pub(crate) fn plan_retry(
 /// Returns the record to send, mapped anew where trunks are known.
 fn record(
     row: &Row,
-    asked: Wish,
+    asked: RetryValues,
     rules: &Rules,
     people: &People,
     now: EventTime,
@@ -171,15 +171,15 @@ fn record(
 }
 
 /// Without the daemon's flags nothing can be mapped anew: the kept values are sent.
-fn as_kept(row: &Row, asked: Wish) -> Result<CallRecord, String> {
+fn as_kept(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {
         (record.lead_id, record.lead_from) = (asked.lead, Some(journal::BY_HAND.to_owned()));
     }
     match asked.employee {
         None => {}
-        Some(EmployeeWish::None) => record.employee_id = None,
-        Some(EmployeeWish::Is(id)) => record.employee_id = Some(id),
+        Some(EmployeeChoice::None) => record.employee_id = None,
+        Some(EmployeeChoice::Is(id)) => record.employee_id = Some(id),
     }
     match record.lead_id {
         Some(_) => Ok(record),

@@ -103,7 +103,7 @@ struct Published {
 
 /// The beginning of a claim, and the silence after it.
 #[derive(Clone, Copy, Debug)]
-struct Beginning {
+struct ClaimStart {
     at: Duration,
     /// Time that has to pass after `at` before anything is sent.
     silence: Duration,
@@ -116,7 +116,7 @@ pub struct Claim {
     /// Published ticks that are still recognised, oldest first; at most `KNOWN_MAX`.
     ours: VecDeque<Published>,
     /// The beginning of the running claim; `None` while this process stands by.
-    began: Option<Beginning>,
+    began: Option<ClaimStart>,
     /// The turn of this claim, from its first tick on.
     turn: Option<TurnId>,
     succession: Succession,
@@ -184,7 +184,7 @@ impl Claim {
             return Receipt::default();
         }
         self.proven_until = self.proven_until.max(proven);
-        let began = self.began.get_or_insert(Beginning {
+        let began = self.began.get_or_insert(ClaimStart {
             at: now,
             silence: self.terms.silence,
         });

@@ -9,7 +9,7 @@ use crate::lease::queue::{Error, LeaseLine, LeaseQueue};
 use crate::lease::tick::{SlotAges, Tick, TickId, TurnId};
 use callbridge_model::clock::ClockOffset;
 use callbridge_model::status::{Lease, LeasePhase};
-use callbridge_model::{Permit, Pulse, clock};
+use callbridge_model::{Heartbeat, Permit, clock};
 use callbridge_source::amqp::Login;
 use callbridge_source::{Backoff, Bounds, chance};
 use futures_util::StreamExt;
@@ -63,7 +63,7 @@ pub struct LeaseKeeper {
     /// The line is to be ended, so that the next process is fed and may send.
     gives_away: bool,
     /// Beats with each turn of the loop.
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
     /// The offset of the clocks at the last check, to find jumps.
     offset: ClockOffset,
     /// The line in use; `None` between two.
@@ -97,7 +97,7 @@ impl LeaseKeeper {
             able: watch::channel(true).1,
             handover: Handover::default(),
             gives_away: false,
-            pulse: Pulse::new("the lease"),
+            pulse: Heartbeat::new("the lease"),
             offset: clock::now().offset(),
             line: None,
             turn: 0,

@@ -1,6 +1,6 @@
 use super::*;
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_mapping::people::files::Watched;
 use callbridge_mapping::trunk::parse;
 use callbridge_mapping::{Trunk, Trunks, judge};
@@ -59,7 +59,7 @@ impl Place {
         done.await.expect("stored");
     }
 
-    async fn learn(&self, lead: i64, seconds: i64, what: What) {
+    async fn learn(&self, lead: i64, seconds: i64, what: ChangeKind) {
         let lead = LeadId::new(lead).expect("positive");
         let phone = FirstPhone::Is(self.phone.clone());
         let news = LeadNews::new(lead, EpochSeconds::new(seconds), what, phone);
@@ -107,7 +107,7 @@ async fn a_parked_call_leaves_for_the_lead_that_its_number_gets() {
     place.finish().await;
     assert_eq!(place.books().await.parked, 1);
     assert_eq!(place.look().await, 0, "nothing was learned");
-    place.learn(7, 10, What::Created).await;
+    place.learn(7, 10, ChangeKind::Created).await;
     assert_eq!(place.look().await, 1);
     assert_eq!(place.lead_of_the_ready().await, 7);
 }
@@ -116,15 +116,15 @@ async fn a_parked_call_leaves_for_the_lead_that_its_number_gets() {
 async fn a_call_whose_number_gets_two_leads_says_so_and_leaves_for_the_one_that_is_left() {
     let place = Place::new();
     place.finish().await;
-    place.learn(7, 10, What::Created).await;
-    place.learn(8, 10, What::Created).await;
+    place.learn(7, 10, ChangeKind::Created).await;
+    place.learn(8, 10, ChangeKind::Created).await;
     assert_eq!(place.look().await, 0);
     let letter = place.letter().await;
     assert_eq!(letter.reason, Reason::AmbiguousLead);
     let words = "the directory has leads 7 and 8 for the number";
     assert_eq!(letter.message, words);
     assert_eq!(place.books().await.dead, 1);
-    place.learn(7, 20, What::Deleted).await;
+    place.learn(7, 20, ChangeKind::Deleted).await;
     assert_eq!(place.look().await, 1);
     assert_eq!(place.lead_of_the_ready().await, 8);
 }
@@ -132,12 +132,12 @@ async fn a_call_whose_number_gets_two_leads_says_so_and_leaves_for_the_one_that_
 #[tokio::test]
 async fn an_ambiguous_call_leaves_for_the_survivor_when_its_leads_are_merged() {
     let place = Place::new();
-    place.learn(7, 10, What::Created).await;
-    place.learn(8, 10, What::Created).await;
+    place.learn(7, 10, ChangeKind::Created).await;
+    place.learn(8, 10, ChangeKind::Created).await;
     place.finish().await;
     assert_eq!(place.books().await.dead, 1);
     let from = vec![LeadId::new(8).expect("positive")];
-    place.learn(7, 20, What::Merged { from }).await;
+    place.learn(7, 20, ChangeKind::Merged { from }).await;
     assert_eq!(place.look().await, 1);
     assert_eq!(place.lead_of_the_ready().await, 7);
 }
@@ -145,11 +145,11 @@ async fn an_ambiguous_call_leaves_for_the_survivor_when_its_leads_are_merged() {
 #[tokio::test]
 async fn a_call_whose_leads_are_all_gone_waits_again_and_says_why() {
     let place = Place::new();
-    place.learn(7, 10, What::Created).await;
-    place.learn(8, 10, What::Created).await;
+    place.learn(7, 10, ChangeKind::Created).await;
+    place.learn(8, 10, ChangeKind::Created).await;
     place.finish().await;
-    place.learn(7, 1_795_150_000, What::Deleted).await;
-    place.learn(8, 1_795_150_000, What::Deleted).await;
+    place.learn(7, 1_795_150_000, ChangeKind::Deleted).await;
+    place.learn(8, 1_795_150_000, ChangeKind::Deleted).await;
     assert_eq!(place.look().await, 0);
     let letter = place.letter().await;
     assert_eq!(letter.reason, Reason::NoLead);
@@ -166,10 +166,10 @@ async fn a_call_whose_leads_are_all_gone_waits_again_and_says_why() {
 #[tokio::test]
 async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
     let place = Place::new();
-    place.learn(7, 10, What::Created).await;
-    place.learn(8, 10, What::Created).await;
+    place.learn(7, 10, ChangeKind::Created).await;
+    place.learn(8, 10, ChangeKind::Created).await;
     place.finish().await;
-    place.learn(8, 20, What::Deleted).await;
+    place.learn(8, 20, ChangeKind::Deleted).await;
     let all = release(&place.spool, None, &place.rules, &place.people, at(9));
     assert_eq!(all.await.expect("released"), 1);
     assert_eq!(place.lead_of_the_ready().await, 7);
@@ -178,10 +178,10 @@ async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
 #[tokio::test]
 async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
     let place = Place::new();
-    place.learn(7, 10, What::Created).await;
-    place.learn(8, 10, What::Created).await;
+    place.learn(7, 10, ChangeKind::Created).await;
+    place.learn(8, 10, ChangeKind::Created).await;
     place.finish().await;
-    place.learn(8, 20, What::Deleted).await;
+    place.learn(8, 20, ChangeKind::Deleted).await;
     let late = at(0).plus(PARKED_MAX);
     let all = release(&place.spool, None, &place.rules, &place.people, late);
     assert_eq!(all.await.expect("looked at"), 0);

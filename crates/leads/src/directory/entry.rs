@@ -17,7 +17,7 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
-use super::fact::{FactSource, FactUpdate, What};
+use super::fact::{ChangeKind, FactSource, FactUpdate};
 use super::news::{ContactPhones, LeadNews};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
 use callbridge_call::EpochSeconds;
@@ -123,14 +123,14 @@ impl Entry {
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what.source();
         match news.what {
-            What::Deleted => self.life.deleted = self.life.deleted.max(Some(news.at)),
-            What::Created
-            | What::Assigned
-            | What::StageChanged
-            | What::PropertiesUpdated
-            | What::Merged { .. }
-            | What::Filter
-            | What::Read => self.life.living = self.life.living.max(Some(news.at)),
+            ChangeKind::Deleted => self.life.deleted = self.life.deleted.max(Some(news.at)),
+            ChangeKind::Created
+            | ChangeKind::Assigned
+            | ChangeKind::StageChanged
+            | ChangeKind::PropertiesUpdated
+            | ChangeKind::Merged { .. }
+            | ChangeKind::Filter
+            | ChangeKind::Read => self.life.living = self.life.living.max(Some(news.at)),
         }
         if news.whole {
             self.life.whole = self.life.whole.max(Some(news.at));

@@ -10,7 +10,7 @@ use callbridge_model::LeadId;
     derive(PartialOrd, Ord, strum::FromRepr)
 )]
 #[repr(i64)]
-pub enum What {
+pub enum ChangeKind {
     /// `LEAD_CREATED`: the lead is new.
     Created = 0,
     /// `LEAD_ASSIGNED`: another employee is responsible for it.
@@ -32,7 +32,7 @@ pub enum What {
     Read = 7,
 }
 
-impl What {
+impl ChangeKind {
     /// Returns the source that an event of this kind (§6.2) is, with the leads that were merged
     /// into its lead; `None` where the kind is none of a lead's.
     pub fn of_event(kind: &str, merged: Vec<LeadId>) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! Where what is known of leads is kept, and how news is taken in there.
 
 use super::entry::{Entry, Life, Slot};
-use super::fact::{FactSource, What};
+use super::fact::{ChangeKind, FactSource};
 use super::news::LeadNews;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
@@ -85,7 +85,7 @@ pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error
     let mut new = old.clone();
     new.learn(news);
     changed.put(ledger, news.lead, &old, &new)?;
-    if let What::Merged { from } = &news.what {
+    if let ChangeKind::Merged { from } = &news.what {
         let gone = from.iter().filter(|lead| **lead != news.lead);
         for lead in gone.take(LEADS_MAX) {
             let old = ledger.entry(*lead)?;

@@ -1,6 +1,6 @@
 //! What the CRM told of one lead: an event's or a row's facts, without its JSON.
 
-use super::fact::{FactUpdate, What};
+use super::fact::{ChangeKind, FactUpdate};
 use super::profile::{Name, ProfileNews};
 use callbridge_call::EpochSeconds;
 use callbridge_model::number::e164;
@@ -18,7 +18,7 @@ pub struct LeadNews {
     /// else its `createdTimestamp`.
     pub at: EpochSeconds,
     /// Kind of event or answer that reported it.
-    pub what: What,
+    pub what: ChangeKind,
     /// The snapshot's `phone`: the first one of the main contact (§2.5).
     pub phone: FirstPhone,
     /// Name, responsible employee and stage, where the news has them.
@@ -31,7 +31,7 @@ pub struct LeadNews {
 
 impl LeadNews {
     /// Makes the news of a snapshot, without profile and contacts.
-    pub fn new(lead: LeadId, at: EpochSeconds, what: What, phone: FirstPhone) -> Self {
+    pub fn new(lead: LeadId, at: EpochSeconds, what: ChangeKind, phone: FirstPhone) -> Self {
         Self {
             lead,
             at,

@@ -1,5 +1,5 @@
 use super::super::memory::Remembered;
-use super::super::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
+use super::super::{ChangeKind, ContactId, ContactPhones, FirstPhone, LeadNews};
 use super::*;
 use callbridge_model::{Country, LeadId};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-fn event(id: i64, at: i64, what: What, snapshot: Value) -> LeadNews {
+fn event(id: i64, at: i64, what: ChangeKind, snapshot: Value) -> LeadNews {
     let country = Country::parse("UZ");
     LeadNews {
         profile: ProfileNews::of_snapshot(&snapshot),
@@ -80,49 +80,79 @@ fn a_name_is_one_line_of_at_most_200_bytes_without_what_is_hostile() {
 
 #[test]
 fn each_fact_is_the_newest_that_was_told() {
-    let mut history = vec![event(1, 10, What::Created, snapshot("Anna", 15, "New"))];
+    let mut history = vec![event(
+        1,
+        10,
+        ChangeKind::Created,
+        snapshot("Anna", 15, "New"),
+    )];
     assert_eq!(shown(&history, 1), "Anna, 15 Employee 15, New");
-    history.push(event(1, 30, What::Assigned, snapshot("Anna", 16, "New")));
+    history.push(event(
+        1,
+        30,
+        ChangeKind::Assigned,
+        snapshot("Anna", 16, "New"),
+    ));
     history.push(event(
         1,
         20,
-        What::StageChanged,
+        ChangeKind::StageChanged,
         snapshot("Anna", 15, "Won"),
     ));
     assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, New");
     // A row tells what it carries.
     let row = LeadNews {
         profile: ProfileNews::of(&json!({"id": 1, "statusName": "Lost"})),
-        ..event(1, 40, What::Filter, json!({}))
+        ..event(1, 40, ChangeKind::Filter, json!({}))
     };
     history.push(row);
     assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, Lost");
     // An event's snapshot says by what it leaves out that there is none.
-    history.push(event(1, 50, What::Assigned, json!({"name": "Anna K."})));
+    history.push(event(
+        1,
+        50,
+        ChangeKind::Assigned,
+        json!({"name": "Anna K."}),
+    ));
     assert_eq!(shown(&history, 1), "Anna K., - -, -");
 }
 
 #[test]
 fn of_one_second_the_event_of_the_very_fact_holds_and_what_was_read_over_it() {
     let mut history = vec![
-        event(1, 10, What::Created, snapshot("Z", 99, "Z")),
-        event(1, 10, What::StageChanged, snapshot("B", 50, "In work")),
-        event(1, 10, What::Assigned, snapshot("B", 16, "Zero")),
-        event(1, 10, What::PropertiesUpdated, snapshot("A", 50, "Zero")),
+        event(1, 10, ChangeKind::Created, snapshot("Z", 99, "Z")),
+        event(
+            1,
+            10,
+            ChangeKind::StageChanged,
+            snapshot("B", 50, "In work"),
+        ),
+        event(1, 10, ChangeKind::Assigned, snapshot("B", 16, "Zero")),
+        event(
+            1,
+            10,
+            ChangeKind::PropertiesUpdated,
+            snapshot("A", 50, "Zero"),
+        ),
     ];
     assert_eq!(shown(&history, 1), "A, 16 Employee 16, In work");
-    history.push(event(1, 10, What::Read, snapshot("A", 17, "Done")));
+    history.push(event(1, 10, ChangeKind::Read, snapshot("A", 17, "Done")));
     assert_eq!(shown(&history, 1), "A, 17 Employee 17, Done");
 }
 
 #[test]
 fn the_name_is_the_main_contacts_where_one_was_told() {
-    let mut history = vec![event(1, 10, What::Created, snapshot("Deal 1", 15, "New"))];
+    let mut history = vec![event(
+        1,
+        10,
+        ChangeKind::Created,
+        snapshot("Deal 1", 15, "New"),
+    )];
     let change = |at| {
         event(
             1,
             at,
-            What::PropertiesUpdated,
+            ChangeKind::PropertiesUpdated,
             snapshot("Deal 1", 15, "New"),
         )
     };
@@ -148,7 +178,7 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
     );
     // A row with phones and without names leaves a name as it is.
     let mut row = contact(
-        event(1, 60, What::Filter, json!({})),
+        event(1, 60, ChangeKind::Filter, json!({})),
         7,
         Some("[901110001]"),
     );
@@ -162,9 +192,9 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
 #[test]
 fn a_name_from_before_all_contacts_were_told_counts_no_more_in_any_order() {
     let phone = "A [+998901110001]";
-    let update = event(1, 10, What::Created, snapshot("Deal", 15, "New"));
-    let whole = contact(event(1, 30, What::Filter, json!({})), 8, Some(phone));
-    let mut again = contact(event(1, 40, What::Filter, json!({})), 7, Some(phone));
+    let update = event(1, 10, ChangeKind::Created, snapshot("Deal", 15, "New"));
+    let whole = contact(event(1, 30, ChangeKind::Filter, json!({})), 8, Some(phone));
+    let mut again = contact(event(1, 40, ChangeKind::Filter, json!({})), 7, Some(phone));
     again.contacts[0].name = FactUpdate::Unchanged;
     let history = [
         contact(update, 7, Some("Anna [+998901110001]")),
@@ -179,17 +209,27 @@ fn a_name_from_before_all_contacts_were_told_counts_no_more_in_any_order() {
 
 #[test]
 fn names_are_gone_with_the_lead() {
-    let change = event(1, 15, What::PropertiesUpdated, snapshot("Deal", 15, "New"));
+    let change = event(
+        1,
+        15,
+        ChangeKind::PropertiesUpdated,
+        snapshot("Deal", 15, "New"),
+    );
     let mut history = vec![
-        event(1, 10, What::Created, snapshot("Deal", 15, "New")),
+        event(1, 10, ChangeKind::Created, snapshot("Deal", 15, "New")),
         contact(change, 7, Some("Anna [+998901110001]")),
-        event(1, 20, What::Deleted, snapshot("Deal", 15, "New")),
+        event(1, 20, ChangeKind::Deleted, snapshot("Deal", 15, "New")),
     ];
     assert_eq!(shown(&history, 1), "-, - -, -");
     let directory = Remembered::default();
     history.iter().for_each(|news| drop(directory.learn(news)));
     assert!(!format!("{directory:?}").contains("Name("), "{directory:?}");
-    history.push(event(1, 30, What::Assigned, snapshot("Deal 2", 16, "New")));
+    history.push(event(
+        1,
+        30,
+        ChangeKind::Assigned,
+        snapshot("Deal 2", 16, "New"),
+    ));
     assert_eq!(
         shown(&history, 1),
         "Deal 2, 16 Employee 16, New",
@@ -199,14 +239,14 @@ fn names_are_gone_with_the_lead() {
 
 #[test]
 fn a_merge_keeps_the_survivors_and_forgets_the_others() {
-    let merged = What::Merged {
+    let merged = ChangeKind::Merged {
         from: vec![lead(1)],
     };
     let history = [
-        event(1, 10, What::Created, snapshot("Anna", 15, "New")),
-        event(2, 11, What::Created, snapshot("Boris", 16, "Won")),
+        event(1, 10, ChangeKind::Created, snapshot("Anna", 15, "New")),
+        event(2, 11, ChangeKind::Created, snapshot("Boris", 16, "Won")),
         event(2, 20, merged, snapshot("Boris", 16, "Won")),
-        event(1, 30, What::Assigned, snapshot("Anna", 17, "Lost")),
+        event(1, 30, ChangeKind::Assigned, snapshot("Anna", 17, "Lost")),
     ];
     for id in [1, 2] {
         assert_eq!(shown(&history, id), "Boris, 16 Employee 16, Won");
@@ -239,11 +279,11 @@ fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
             .zip(1..)
             .map(|((kind, name, who, stage), at)| {
                 let what = match kind {
-                    0 => What::Deleted,
-                    1..4 => What::Created,
-                    4..7 => What::Assigned,
-                    7..10 => What::StageChanged,
-                    _ => What::PropertiesUpdated,
+                    0 => ChangeKind::Deleted,
+                    1..4 => ChangeKind::Created,
+                    4..7 => ChangeKind::Assigned,
+                    7..10 => ChangeKind::StageChanged,
+                    _ => ChangeKind::PropertiesUpdated,
                 };
                 let update = match kind {
                     11 => json!({"name": format!("N{name}")}),
@@ -269,7 +309,7 @@ proptest! {
     ) {
         let directory = Remembered::default();
         shuffled.iter().for_each(|news| drop(directory.learn(news)));
-        let last = history.iter().rposition(|news| news.what == What::Deleted);
+        let last = history.iter().rposition(|news| news.what == ChangeKind::Deleted);
         let living = &history[last.map_or(0, |at| at + 1)..];
         let own = living.last().map(|news| &news.profile);
         let of_contact = living.iter().rev().find_map(|news| match &news.contacts.first()?.name {

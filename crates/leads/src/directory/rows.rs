@@ -15,7 +15,7 @@
 //! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
 //! `value`.
 
-use super::fact::{FactUpdate, What};
+use super::fact::{ChangeKind, FactUpdate};
 use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, phones_of};
 use super::profile::{Name, ProfileNews};
 use callbridge_call::EpochSeconds;
@@ -55,7 +55,7 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     Some(RowsPage {
         rows: rows
             .iter()
-            .map(|row| read(row, What::Filter, country))
+            .map(|row| read(row, ChangeKind::Filter, country))
             .collect(),
         total: total.and_then(whole).and_then(|n| u32::try_from(n).ok()),
     })
@@ -73,7 +73,7 @@ fn list(value: &Value) -> Option<&Vec<Value>> {
 }
 
 /// Reads one lead of a row of `lead/filter`, or of the answer to `GET lead/{id}`.
-pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
+pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow {
     let row = row
         .get("lead")
         .filter(|lead| lead.is_object())
@@ -223,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     fn shown(row: &Value) -> String {
-        let row = read(row, What::Filter, Country::parse("UZ"));
+        let row = read(row, ChangeKind::Filter, Country::parse("UZ"));
         let Some(news) = row.news else {
             return format!("nothing, phones {}", row.has_phones);
         };

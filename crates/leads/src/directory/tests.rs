@@ -15,13 +15,13 @@ fn phone(n: i64) -> Phone {
     Phone::from_digits(998_901_110_000 + n).expect("a number")
 }
 
-fn news(id: i64, at: i64, what: What, first: Option<i64>) -> LeadNews {
+fn news(id: i64, at: i64, what: ChangeKind, first: Option<i64>) -> LeadNews {
     let first = first.map_or(FirstPhone::None, |n| FirstPhone::Is(phone(n)));
     LeadNews::new(lead(id), EpochSeconds::new(at), what, first)
 }
 
 fn created(id: i64, at: i64, n: i64) -> LeadNews {
-    news(id, at, What::Created, Some(n))
+    news(id, at, ChangeKind::Created, Some(n))
 }
 
 fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
@@ -37,7 +37,7 @@ fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews
 
 fn merged(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
     let from = from.iter().map(|id| lead(*id)).collect();
-    news(into, at, What::Merged { from }, first)
+    news(into, at, ChangeKind::Merged { from }, first)
 }
 
 fn source(history: &[LeadNews]) -> Remembered {
@@ -63,7 +63,7 @@ fn both_ways(history: &[LeadNews]) -> Remembered {
 
 #[test]
 fn the_newest_phone_of_a_snapshot_holds() {
-    let changed = news(1, 20, What::StageChanged, Some(2));
+    let changed = news(1, 20, ChangeKind::StageChanged, Some(2));
     let directory = both_ways(&[created(1, 10, 1), changed]);
     assert_eq!(
         (leads(&directory, 1), leads(&directory, 2)),
@@ -74,7 +74,7 @@ fn the_newest_phone_of_a_snapshot_holds() {
 #[test]
 fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
     let grown = contact(
-        news(1, 20, What::PropertiesUpdated, Some(1)),
+        news(1, 20, ChangeKind::PropertiesUpdated, Some(1)),
         7,
         &[1],
         &[1, 2],
@@ -82,7 +82,7 @@ fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
     let mut history = vec![created(1, 10, 1), grown];
     assert_eq!(leads(&both_ways(&history), 2), [1]);
     let shrunk = contact(
-        news(1, 30, What::PropertiesUpdated, Some(1)),
+        news(1, 30, ChangeKind::PropertiesUpdated, Some(1)),
         7,
         &[1, 2],
         &[1],
@@ -94,7 +94,7 @@ fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
         (vec![1], vec![])
     );
     history.push(contact(
-        news(1, 40, What::PropertiesUpdated, None),
+        news(1, 40, ChangeKind::PropertiesUpdated, None),
         7,
         &[1],
         &[],
@@ -109,20 +109,20 @@ fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
 fn one_phone_of_two_living_leads_names_both_until_one_dies() {
     let mut history = vec![created(1, 10, 1), created(2, 11, 1)];
     assert_eq!(leads(&both_ways(&history), 1), [1, 2]);
-    history.push(news(1, 12, What::Deleted, Some(1)));
+    history.push(news(1, 12, ChangeKind::Deleted, Some(1)));
     assert_eq!(leads(&both_ways(&history), 1), [2]);
 }
 
 #[test]
 fn a_deleted_lead_stays_dead_for_all_that_is_not_newer() {
-    let mut history = vec![created(1, 10, 1), news(1, 20, What::Deleted, Some(1))];
+    let mut history = vec![created(1, 10, 1), news(1, 20, ChangeKind::Deleted, Some(1))];
     assert_eq!(leads(&both_ways(&history), 1), [0; 0]);
-    history.push(news(1, 20, What::StageChanged, Some(1)));
+    history.push(news(1, 20, ChangeKind::StageChanged, Some(1)));
     let directory = both_ways(&history);
     assert_eq!(leads(&directory, 1), [0; 0], "of the same second");
     let standing = directory.find(&phone(1)).holders[0].standing;
     assert_eq!(standing, Standing::Deleted(EpochSeconds::new(20)));
-    history.push(news(1, 21, What::PropertiesUpdated, Some(1)));
+    history.push(news(1, 21, ChangeKind::PropertiesUpdated, Some(1)));
     assert_eq!(leads(&both_ways(&history), 1), [1], "it was put back");
 }
 
@@ -134,7 +134,7 @@ fn phones_of_merged_leads_are_the_survivors_in_any_order() {
         created(3, 12, 3),
         merged(2, 20, Some(2), &[1]),
         merged(3, 30, Some(3), &[2]),
-        news(1, 40, What::Assigned, Some(4)),
+        news(1, 40, ChangeKind::Assigned, Some(4)),
     ];
     let directory = both_ways(&chain);
     for n in [2, 3, 4] {
@@ -157,18 +157,18 @@ fn a_merged_lead_that_is_deleted_as_well_is_merged() {
     let directory = both_ways(&[
         created(1, 10, 1),
         merged(2, 20, None, &[1]),
-        news(1, 21, What::Deleted, Some(1)),
+        news(1, 21, ChangeKind::Deleted, Some(1)),
     ]);
     assert_eq!(leads(&directory, 1), [2]);
     let gone = both_ways(&[merged(2, 20, None, &[1]), created(1, 10, 1), {
-        news(2, 30, What::Deleted, None)
+        news(2, 30, ChangeKind::Deleted, None)
     }]);
     assert_eq!(leads(&gone, 1), [0; 0], "the survivor is gone");
 }
 
 #[test]
 fn a_phone_given_up_after_a_merge_is_the_survivors_no_more() {
-    let change = news(2, 30, What::PropertiesUpdated, Some(2));
+    let change = news(2, 30, ChangeKind::PropertiesUpdated, Some(2));
     let history = [
         created(1, 10, 1),
         created(2, 11, 2),
@@ -185,9 +185,14 @@ fn a_phone_given_up_after_a_merge_is_the_survivors_no_more() {
 
 #[test]
 fn a_whole_row_takes_the_place_of_all_that_is_older() {
-    let mut row = contact(news(2, 30, What::Filter, Some(2)), 8, &[], &[2]);
+    let mut row = contact(news(2, 30, ChangeKind::Filter, Some(2)), 8, &[], &[2]);
     row.whole = true;
-    let grown = contact(news(2, 11, What::PropertiesUpdated, Some(2)), 9, &[], &[3]);
+    let grown = contact(
+        news(2, 11, ChangeKind::PropertiesUpdated, Some(2)),
+        9,
+        &[],
+        &[3],
+    );
     let history = [created(1, 10, 1), grown, merged(2, 20, Some(2), &[1]), row];
     let directory = both_ways(&history);
     assert_eq!(
@@ -208,11 +213,11 @@ fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
     let set = |phones: &[i64]| Learned::Phones(phones.iter().map(|n| phone(*n)).collect());
     assert_eq!(directory.learn(&created(1, 10, 1)), Learned::Nothing);
     assert_eq!(
-        directory.learn(&news(2, 30, What::Deleted, Some(2))),
+        directory.learn(&news(2, 30, ChangeKind::Deleted, Some(2))),
         set(&[1, 2])
     );
     assert_eq!(
-        directory.learn(&news(3, 31, What::Created, Some(3))),
+        directory.learn(&news(3, 31, ChangeKind::Created, Some(3))),
         set(&[3])
     );
     assert_eq!(
@@ -242,13 +247,13 @@ fn any_profile() -> impl Strategy<Value = ProfileNews> {
 
 fn any_news() -> impl Strategy<Value = LeadNews> {
     let what = prop_oneof![
-        3 => Just(What::Created),
-        3 => Just(What::PropertiesUpdated),
-        1 => Just(What::StageChanged),
-        1 => Just(What::Filter),
-        1 => Just(What::Deleted),
+        3 => Just(ChangeKind::Created),
+        3 => Just(ChangeKind::PropertiesUpdated),
+        1 => Just(ChangeKind::StageChanged),
+        1 => Just(ChangeKind::Filter),
+        1 => Just(ChangeKind::Deleted),
         2 => prop::collection::vec(1_i64..6, 1..3)
-            .prop_map(|ids| What::Merged { from: ids.into_iter().map(lead).collect() }),
+            .prop_map(|ids| ChangeKind::Merged { from: ids.into_iter().map(lead).collect() }),
     ];
     let contacts = prop::collection::vec(
         (
@@ -269,7 +274,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
         any_profile(),
     )
         .prop_map(|(id, at, what, first, contacts, whole, profile)| {
-            let whole = whole && what == What::Filter;
+            let whole = whole && what == ChangeKind::Filter;
             let news = news(id, at, what, first);
             let all = contacts.iter().fold(news, |news, (id, a, b, name)| {
                 let mut news = contact(news, *id, a, b);
@@ -323,20 +328,25 @@ proptest! {
 #[test]
 fn a_merge_of_a_lead_that_had_taken_in_one_which_gave_a_number_up_names_that_number() {
     let directory = Remembered::default();
-    directory.learn(&news(3, 0, What::PropertiesUpdated, Some(6)));
+    directory.learn(&news(3, 0, ChangeKind::PropertiesUpdated, Some(6)));
     directory.learn(&news(
         2,
         0,
-        What::Merged {
+        ChangeKind::Merged {
             from: vec![lead(4)],
         },
         None,
     ));
-    directory.learn(&contact(news(4, 1, What::Created, None), 1, &[], &[6]));
+    directory.learn(&contact(
+        news(4, 1, ChangeKind::Created, None),
+        1,
+        &[],
+        &[6],
+    ));
     let merge = news(
         3,
         0,
-        What::Merged {
+        ChangeKind::Merged {
             from: vec![lead(2)],
         },
         None,

@@ -17,7 +17,7 @@ pub mod shows;
 
 pub use catalogue::{Catalogue, CrmField, Fit};
 pub use item::Item;
-pub use refusal::{Blames, Refusal, RefusedFields};
+pub use refusal::{Refusal, RefusedFields, RefusedPart};
 pub use shows::LeadFieldState;
 
 use callbridge_call::{Direction, EpochSeconds};

@@ -23,12 +23,12 @@ pub struct Refusal {
     /// Reason in words, with the service's own message.
     pub why: String,
     /// Part of the write that is to blame.
-    pub blames: Blames,
+    pub blames: RefusedPart,
 }
 
 /// Part of a refused write that is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blames {
+pub enum RefusedPart {
     /// Items at these places of the request's list, counted from 0.
     Items(Vec<usize>),
     /// Some item: the body was refused before its lead was looked for (§4.5.1).
@@ -40,7 +40,7 @@ pub enum Blames {
 impl Refusal {
     /// `errors[]` names fields as they stand in the body, `[1].value` (§7.5); where it names none,
     /// `else_blames` does.
-    pub fn new(why: String, errors: &Value, else_blames: Blames) -> Self {
+    pub fn new(why: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
         let mut items: Vec<usize> = fields.filter_map(place).collect();
@@ -48,7 +48,7 @@ impl Refusal {
         items.dedup();
         let blames = match items.is_empty() {
             true => else_blames,
-            false => Blames::Items(items),
+            false => RefusedPart::Items(items),
         };
         Self { why, blames }
     }
@@ -91,7 +91,7 @@ impl RefusedFields {
         let before = self.0.get(&name).filter(|it| it.field == field);
         let known = before.is_some_and(|it| it.sure);
         let twice = before.is_some_and(|it| it.lead != lead);
-        let sure = known || twice || refusal.blames != Blames::ItemOrLead;
+        let sure = known || twice || refusal.blames != RefusedPart::ItemOrLead;
         let why = refusal.why.chars().take(WHY_MAX).collect();
         let refused = RefusedField {
             field,
@@ -156,7 +156,7 @@ mod tests {
         EventTime::from_seconds(1_795_151_317 + seconds)
     }
 
-    fn refusal(blames: Blames) -> Refusal {
+    fn refusal(blames: RefusedPart) -> Refusal {
         Refusal::new("400".to_owned(), &Value::Null, blames)
     }
 
@@ -178,33 +178,36 @@ mod tests {
                 .iter()
                 .map(|it| json!({ "field": it, "reason": "MAX" }));
             let errors = Value::Array(rows.collect());
-            Refusal::new(String::new(), &errors, Blames::SomeItem).blames
+            Refusal::new(String::new(), &errors, RefusedPart::SomeItem).blames
         };
         let named = ["[2].value", "fields[0].id", "upsert.list[2].value", "x[y]"];
-        assert_eq!(blames(&named), Blames::Items(vec![0, 2]));
-        assert_eq!(blames(&["fields", "]1[", "[]"]), Blames::SomeItem);
-        assert_eq!(refusal(Blames::ItemOrLead).blames, Blames::ItemOrLead);
+        assert_eq!(blames(&named), RefusedPart::Items(vec![0, 2]));
+        assert_eq!(blames(&["fields", "]1[", "[]"]), RefusedPart::SomeItem);
+        assert_eq!(
+            refusal(RefusedPart::ItemOrLead).blames,
+            RefusedPart::ItemOrLead
+        );
     }
 
     #[test]
     fn a_field_is_to_blame_at_once_where_no_lead_can_be_and_else_of_the_second_lead() {
         let mut refused = RefusedFields::default();
         let count = field("missed_count=15");
-        assert!(!refused.note(count, of(4_001), &refusal(Blames::ItemOrLead), at(0)));
-        assert!(!refused.note(count, of(4_001), &refusal(Blames::ItemOrLead), at(1)));
+        assert!(!refused.note(count, of(4_001), &refusal(RefusedPart::ItemOrLead), at(0)));
+        assert!(!refused.note(count, of(4_001), &refusal(RefusedPart::ItemOrLead), at(1)));
         assert_eq!(refused.fit(count.0, count.1, Fit::Led), Fit::Led);
-        assert!(refused.note(count, of(4_002), &refusal(Blames::ItemOrLead), at(2)));
+        assert!(refused.note(count, of(4_002), &refusal(RefusedPart::ItemOrLead), at(2)));
         let said = refused.fit(count.0, count.1, Fit::Led).to_string();
         assert!(
             said.contains(r#"{"id":15,"value":"2"} of lead 4002: 400"#),
             "{said}"
         );
         assert!(
-            !refused.note(count, of(4_003), &refusal(Blames::SomeItem), at(3)),
+            !refused.note(count, of(4_003), &refusal(RefusedPart::SomeItem), at(3)),
             "known"
         );
         let mut refused = RefusedFields::default();
-        assert!(refused.note(count, of(4_001), &refusal(Blames::SomeItem), at(0)));
+        assert!(refused.note(count, of(4_001), &refusal(RefusedPart::SomeItem), at(0)));
         let other = Fit::Other("CONTACT".to_owned());
         assert_eq!(refused.fit(count.0, count.1, other.clone()), other, "worse");
     }
@@ -213,7 +216,12 @@ mod tests {
     fn a_refused_field_rests_for_an_hour_until_it_is_taken_or_the_flag_has_another_kind() {
         let mut refused = RefusedFields::default();
         let (name, text) = field("missed_count=15");
-        refused.note((name, text), of(4_001), &refusal(Blames::SomeItem), at(0));
+        refused.note(
+            (name, text),
+            of(4_001),
+            &refusal(RefusedPart::SomeItem),
+            at(0),
+        );
         let rests = |refused: &RefusedFields, seconds| refused.rests(name, text, at(seconds));
         assert!(rests(&refused, 1) && rests(&refused, 3_599) && !rests(&refused, 3_600));
         assert!(!rests(&refused, -400), "the clock was set back");

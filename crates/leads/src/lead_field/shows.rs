@@ -10,7 +10,7 @@
 //! calls are journaled in. One request at a time: a second could be carried out before the first.
 
 use super::item::Given;
-use super::{Blames, Item, Kind, Name, RefusedFields, Settings};
+use super::{Item, Kind, Name, RefusedFields, RefusedPart, Settings};
 use super::{catalogue::Catalogue, item};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
@@ -291,12 +291,12 @@ impl LeadFieldState {
     /// Notes that the write is refused for good, or FAILED. The items to blame are given up, and
     /// the rest goes once more; where nothing says which it was, each alone. Returns how many
     /// values are given up, and the items to blame.
-    pub fn refused(&mut self, blames: &Blames, now: EventTime) -> (u64, Vec<(Name, Item)>) {
+    pub fn refused(&mut self, blames: &RefusedPart, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let items = self.request.as_ref().map_or(&[][..], |it| &it.items);
         let named: Vec<_> = match blames {
-            Blames::Items(places) => places.iter().filter_map(|at| items.get(*at)).collect(),
-            Blames::SomeItem | Blames::ItemOrLead => Vec::new(),
+            RefusedPart::Items(places) => places.iter().filter_map(|at| items.get(*at)).collect(),
+            RefusedPart::SomeItem | RefusedPart::ItemOrLead => Vec::new(),
         };
         let blamed: Vec<_> = match (named.is_empty(), items.len()) {
             (false, _) => named.into_iter().cloned().collect(),

@@ -239,7 +239,7 @@ proptest! {
                 }
                 Act::NotYet => shows.not_yet(now),
                 Act::Refused if shows.request.is_some() => {
-                    shows.refused(&Blames::ItemOrLead, now);
+                    shows.refused(&RefusedPart::ItemOrLead, now);
                 }
                 Act::Again if shows.request.is_some() => {
                     shows.again(now);
@@ -317,17 +317,17 @@ fn the_item_that_is_to_blame_is_given_up_and_the_others_are_written() {
         items.map(|item| item.id.get()).collect::<Vec<_>>()
     };
     let mut named = three();
-    let (given_up, blamed) = named.refused(&Blames::Items(vec![1, 9]), at(1));
+    let (given_up, blamed) = named.refused(&RefusedPart::Items(vec![1, 9]), at(1));
     assert_eq!((given_up, blamed[0].0), (1, Name::LastMissed));
     assert_eq!(ids(&named), [11, 13], "together");
     let mut unnamed = three();
-    assert_eq!(unnamed.refused(&Blames::SomeItem, at(1)), (0, vec![]));
+    assert_eq!(unnamed.refused(&RefusedPart::SomeItem, at(1)), (0, vec![]));
     for (alone, is_taken) in [(11, true), (12, false), (13, true)] {
         assert_eq!(ids(&unnamed), [alone]);
         send(&mut unnamed, &all);
         let changed = match is_taken {
             true => unnamed.written(at(2)),
-            false => unnamed.refused(&Blames::SomeItem, at(2)),
+            false => unnamed.refused(&RefusedPart::SomeItem, at(2)),
         };
         assert_eq!((changed.0, changed.1[0].1.id.get()), (1, alone));
     }
@@ -349,7 +349,11 @@ fn what_was_refused_before_is_tried_alone_when_all_else_is_written() {
     let mut refused = RefusedFields::default();
     let item = items(&shows, &all).remove(1);
     let lead = callbridge_model::LeadId::new(4_002).expect("a lead");
-    let why = Refusal::new("400".into(), &serde_json::Value::Null, Blames::SomeItem);
+    let why = Refusal::new(
+        "400".into(),
+        &serde_json::Value::Null,
+        RefusedPart::SomeItem,
+    );
     let name = (Name::LastMissed, settings.fields[&Name::LastMissed]);
     refused.note(name, (lead, item), &why, at(0));
     let mut next = |seconds| {

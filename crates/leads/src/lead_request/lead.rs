@@ -3,9 +3,9 @@
 //! None of them stops calls: where the token may not do one, or the service refuses it, that kind
 //! rests for an hour and says so.
 
-use crate::directory::{What, rows};
+use crate::directory::{ChangeKind, rows};
 use crate::lead_field::shows::FieldWrite;
-use crate::lead_field::{Blames, Catalogue, Refusal, catalogue};
+use crate::lead_field::{Catalogue, Refusal, RefusedPart, catalogue};
 use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, LeadsPage, WriteStatus};
@@ -269,7 +269,7 @@ pub fn settle(
             Sort::Pending | Sort::Accepted(_) | Sort::Content(_) => {
                 well(LeadOutcome::NotYet(poll.lead))
             }
-            Sort::Failed => refused(poll.lead, Blames::ItemOrLead),
+            Sort::Failed => refused(poll.lead, RefusedPart::ItemOrLead),
             // neither 5xx nor a missing right says anything of the write: it is asked for again
             Sort::Trouble | Sort::Barred => open(LeadOutcome::NotYet(poll.lead)),
             Sort::Gone | Sort::Missing | Sort::Refused | Sort::Stopped => again(),
@@ -293,8 +293,8 @@ pub fn settle(
             well(LeadOutcome::Accepted(*lead, request_id, token.clone()))
         }
         (LeadRequest::FieldWrite(_), Sort::Barred) => rest(RequestKind::Fields),
-        (LeadRequest::FieldWrite(lead), Sort::Refused) => refused(*lead, Blames::SomeItem),
-        (LeadRequest::FieldWrite(lead), _) => refused(*lead, Blames::ItemOrLead),
+        (LeadRequest::FieldWrite(lead), Sort::Refused) => refused(*lead, RefusedPart::SomeItem),
+        (LeadRequest::FieldWrite(lead), _) => refused(*lead, RefusedPart::ItemOrLead),
     }
 }
 
@@ -322,7 +322,7 @@ fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
 /// merged into.
 fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
-    let outcome = row.and_then(|row| rows::read(row, What::Read, None).lead);
+    let outcome = row.and_then(|row| rows::read(row, ChangeKind::Read, None).lead);
     match outcome.filter(|outcome| *outcome != lead) {
         Some(survivor) => LeadOutcome::MergedInto(lead, survivor),
         None => LeadOutcome::LookedUp(lead, Finding::LeadExists),

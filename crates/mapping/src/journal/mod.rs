@@ -18,7 +18,7 @@ use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use callbridge_model::number::normalise;
 use callbridge_model::{
-    CallRecord, Country, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
+    CallRecord, Country, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, SuppliedFacts,
 };
 use figures::Figures;
 use serde::{Deserialize, Serialize};
@@ -278,7 +278,7 @@ pub const BY_HAND: &str = "given by hand, with a retry";
 /// The employee that a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EmployeeWish {
+pub enum EmployeeChoice {
     /// The employee with this id of the CRM.
     Is(EmployeeId),
     /// The call is journaled without an employee.
@@ -287,22 +287,22 @@ pub enum EmployeeWish {
 
 /// Values that a person sets for a call with a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wish {
+pub struct RetryValues {
     /// Lead to journal it under; `None` for the one that the rules give now.
     pub lead: Option<LeadId>,
     /// Employee to journal it under; `None` for the one that the lists give now.
-    pub employee: Option<EmployeeWish>,
+    pub employee: Option<EmployeeChoice>,
     /// Answer and length of talk, for letters `incomplete`.
-    pub said: Option<Said>,
+    pub said: Option<SuppliedFacts>,
 }
 
-impl Wish {
+impl RetryValues {
     /// For the letter's acts: `retry with lead 4002, employee 501`.
     pub fn words(&self) -> String {
         let lead = self.lead.map(|lead| format!("lead {lead}"));
         let employee = self.employee.map(|employee| match employee {
-            EmployeeWish::Is(id) => format!("employee {id}"),
-            EmployeeWish::None => "no employee".to_owned(),
+            EmployeeChoice::Is(id) => format!("employee {id}"),
+            EmployeeChoice::None => "no employee".to_owned(),
         });
         let answered = self.said.and_then(|said| said.answered);
         let answered = answered.map(|answered| match answered {
@@ -328,7 +328,7 @@ impl Wish {
 pub fn remap(
     old: &CallRecord,
     call: &FinishedCall,
-    by: Option<Wish>,
+    by: Option<RetryValues>,
     rules: &Rules,
     people: &People,
     now: EventTime,
@@ -356,8 +356,8 @@ pub fn remap(
     };
     record.employee_id = match wish.employee {
         None => found.employee_id,
-        Some(EmployeeWish::None) => None,
-        Some(EmployeeWish::Is(employee)) => Some(employee),
+        Some(EmployeeChoice::None) => None,
+        Some(EmployeeChoice::Is(employee)) => Some(employee),
     };
     found.no_lead = found.no_lead.filter(|_| record.lead_id.is_none());
     let missing = found.missing(rules.require_employee && wish.employee.is_none());

@@ -241,10 +241,10 @@ fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
     let mut call = call();
     call.incomplete = Some("the end was missed".to_owned());
     let old = judged(&call).record;
-    let wish = Wish {
+    let wish = RetryValues {
         lead: LeadId::new(7),
-        employee: Some(EmployeeWish::None),
-        ..Wish::default()
+        employee: Some(EmployeeChoice::None),
+        ..RetryValues::default()
     };
     let people = People::default();
     let now = call.ended;
@@ -262,7 +262,14 @@ fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
         require_employee: true,
         ..rules("city=PJSIP/city,lead=var:LEAD_ID")
     };
-    let plain = remap(&old, &call, Some(Wish::default()), &strict, &people, now);
+    let plain = remap(
+        &old,
+        &call,
+        Some(RetryValues::default()),
+        &strict,
+        &people,
+        now,
+    );
     assert_eq!(plain.reason, Some(Reason::NoEmployee));
     let nobody = remap(&old, &call, Some(wish), &strict, &people, now);
     assert_eq!(nobody.outcome, Outcome::Journal, "a person said: none");

@@ -88,7 +88,7 @@ pub(super) fn unknown_trunk(call: &FinishedCall, record: &CallRecord) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Wish, judge, remap};
+    use super::super::{RetryValues, judge, remap};
     use super::*;
     use crate::people::People;
     use crate::people::files::Watched;
@@ -171,9 +171,9 @@ mod tests {
         assert_eq!(ruled.outcome, Outcome::Journal);
         assert_eq!(ruled.record.lead_id, LeadId::new(4001));
         assert_eq!(ruled.record.employee_id, EmployeeId::new(501));
-        let wish = Wish {
+        let wish = RetryValues {
             lead: LeadId::new(9),
-            ..Wish::default()
+            ..RetryValues::default()
         };
         let (now, people) = (told().ended, People::default());
         let again = |wish| remap(&all.record, &told(), wish, &rules(&[CITY]), &people, now);

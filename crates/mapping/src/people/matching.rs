@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The extension of a call, and the trunk it went over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct UsedExtension {
     /// The id of the PBX.
     pub pbx: String,
     /// Name of the trunk, unique within its PBX.
@@ -35,7 +35,7 @@ pub fn meant(extension: &str) -> Option<String> {
 }
 
 /// Holds the lists of the trunks against the extensions of the newest calls.
-pub fn compare(rules: &Rules, people: &People, met: &[Met]) -> Employees {
+pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
         let entries = people
@@ -113,7 +113,7 @@ mod tests {
             trunks: Trunks::new(trunks).expect("one trunk"),
             ..Rules::default()
         };
-        let met = |trunk: &str, extension: &str, started| Met {
+        let met = |trunk: &str, extension: &str, started| UsedExtension {
             pbx: "pbx1".to_owned(),
             trunk: trunk.to_owned(),
             extension: Extension::new(extension),

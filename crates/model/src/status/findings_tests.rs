@@ -2,7 +2,7 @@
 
 use super::FindingKind as K;
 use super::*;
-use crate::status::fleet::Speech;
+use crate::status::fleet::Liveness;
 use crate::status::{
     Books, Directory, Echo, Employees, FleetMember, FleetStatus, FleetTable, ForeignCalls,
     JournalField, Lacking, LeadField, LeadFields, Lease, LeasePhase, ListFile, MissingRight,
@@ -322,7 +322,7 @@ fn leases() -> Vec<(Status, &'static [FindingKind])> {
     };
     let standby = lease(None);
     let word = |name: &str, since: Option<i64>| FleetMember {
-        speech: Speech::Speaking,
+        speech: Liveness::Speaking,
         trouble: None,
         user: "sender".to_owned(),
         heard_at: NOW - 20,
@@ -387,8 +387,8 @@ fn fleets() -> Vec<(Status, &'static [FindingKind])> {
         })
     };
     vec![
-        (met(Speech::Speaking), &[]),
-        (met(Speech::Silent), &[K::SilentCollector]),
+        (met(Liveness::Speaking), &[]),
+        (met(Liveness::Silent), &[K::SilentCollector]),
         (
             fleet(&|it| it.why = Some("no stream".to_owned())),
             &[K::LastWords],

@@ -30,7 +30,7 @@ impl FleetRole {
 /// epoch seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LastWord {
+pub struct StatusReport {
     /// Collector or sender; parts the two kinds of report.
     pub role: FleetRole,
     /// A collector: its PBXs with commas between; a sender: its company, or its token's print.
@@ -140,7 +140,7 @@ pub struct TokenName {
 #[serde(rename_all = "lowercase")]
 #[derive(IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Speech {
+pub enum Liveness {
     /// No report arrived for three minutes: the machine, the process or its line is gone.
     Silent,
     /// The process was stopped in order and reported so.
@@ -149,7 +149,7 @@ pub enum Speech {
     Speaking,
 }
 
-impl Speech {
+impl Liveness {
     /// The state's name as JSON and metrics spell it: `speaking`.
     pub fn word(self) -> &'static str {
         self.into()
@@ -214,7 +214,7 @@ pub const FLEET_DETAILS: [&str; 11] = [
 #[serde(rename_all = "camelCase")]
 pub struct FleetMember {
     /// Liveness of the process when the table was made.
-    pub speech: Speech,
+    pub speech: Liveness,
     /// The fault of this process; `null` where there is none.
     pub trouble: Option<FleetTrouble>,
     /// The broker's user that published the report.
@@ -222,7 +222,7 @@ pub struct FleetMember {
     /// Epoch seconds at which its last report arrived.
     pub heard_at: i64,
     /// The last report that it published.
-    pub word: LastWord,
+    pub word: StatusReport,
 }
 
 /// Backlog and letters of the senders that share one token; with a lease those of its holder alone,
@@ -301,7 +301,7 @@ impl FleetTable {
         let of = |member: &&FleetMember| member.word.role == FleetRole::Collector;
         for member in self.members.iter().filter(of) {
             for pbx in &member.word.pbx {
-                *up.entry(pbx.as_str()).or_default() |= member.speech == Speech::Speaking;
+                *up.entry(pbx.as_str()).or_default() |= member.speech == Liveness::Speaking;
             }
         }
         up
@@ -397,7 +397,7 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
     let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
     let Some(table) = table else { return };
     let silent =
-        |it: &&FleetMember| it.word.role == FleetRole::Collector && it.speech != Speech::Speaking;
+        |it: &&FleetMember| it.word.role == FleetRole::Collector && it.speech != Liveness::Speaking;
     let silent: Vec<&FleetMember> = table.members.iter().filter(silent).collect();
     if silent.is_empty() {
         return;
@@ -438,7 +438,7 @@ mod tests {
         for role in [FleetRole::Collector, FleetRole::Sender] {
             assert_eq!(serde_json::json!(role), role.word());
         }
-        for speech in [Speech::Silent, Speech::Stopped, Speech::Speaking] {
+        for speech in [Liveness::Silent, Liveness::Stopped, Liveness::Speaking] {
             assert_eq!(serde_json::json!(speech), speech.word());
         }
     }

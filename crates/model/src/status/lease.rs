@@ -1,6 +1,6 @@
 //! The lease that decides which of several machines sends (`--standby`).
 
-use super::fleet::{FleetMember, Speech};
+use super::fleet::{FleetMember, Liveness};
 use super::verdict::todo;
 use super::{FindingKind, Status, Todo};
 use crate::Zone;
@@ -130,7 +130,7 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
     let holds = |member: &&FleetMember| {
         let held = member.word.lease.as_ref();
         let held = held.is_some_and(|it| it.name == lease.name && it.unable_since.is_some());
-        held && member.speech == Speech::Speaking && !lease.is_held()
+        held && member.speech == Liveness::Speaking && !lease.is_held()
     };
     let members = table.iter().flat_map(|it| it.members.iter());
     for member in members.filter(holds) {

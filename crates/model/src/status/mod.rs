@@ -27,7 +27,7 @@ pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
-pub use fleet::{FleetMember, FleetStatus, FleetTable, LastWord};
+pub use fleet::{FleetMember, FleetStatus, FleetTable, StatusReport};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
 pub use lease::{Lease, LeasePhase};

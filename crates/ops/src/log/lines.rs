@@ -21,7 +21,7 @@ pub(super) struct TextFields;
 
 impl<'w> FormatFields<'w> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut said = Said::default();
+        let mut said = LineFields::default();
         fields.record(&mut said);
         let (dim, plain) = match writer.has_ansi_escapes() {
             true => ("\x1b[2m", "\x1b[0m"),
@@ -60,7 +60,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = Said::default();
+        let mut said = LineFields::default();
         event.record(&mut said);
         let mut line = Map::new();
         line.insert("timestamp".to_owned(), now_text().into());
@@ -127,9 +127,9 @@ fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -
 
 /// The fields of an event in their order, the message first, empty ones left out.
 #[derive(Debug, Default)]
-struct Said(Vec<(&'static str, Value)>);
+struct LineFields(Vec<(&'static str, Value)>);
 
-impl Said {
+impl LineFields {
     fn add(&mut self, field: &Field, value: Value) {
         let name = field.name().trim_start_matches("r#");
         let empty = matches!(&value, Value::String(text) if text.is_empty());
@@ -143,7 +143,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for LineFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let mut text = String::new();
         // A value that cannot be written is shown as far as it could.

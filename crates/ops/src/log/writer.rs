@@ -73,7 +73,7 @@ impl LogWriter {
         });
         let written = Arc::clone(&shared);
         let writer = std::thread::Builder::new().name("log".to_owned());
-        writer.spawn(move || written.write(&mut Paper::new(out), says))?;
+        writer.spawn(move || written.write(&mut Destination::new(out), says))?;
         Ok(Self(shared))
     }
 
@@ -159,7 +159,7 @@ impl WriterQueue {
         }
     }
 
-    fn write(&self, paper: &mut Paper<impl io::Write>, says: impl Fn(u64) -> String) {
+    fn write(&self, paper: &mut Destination<impl io::Write>, says: impl Fn(u64) -> String) {
         let mut unsaid = 0;
         loop {
             let line = self.next(&mut unsaid);
@@ -190,12 +190,12 @@ impl WriterQueue {
 }
 
 /// The destination of lines, and a mark that the last one broke off.
-struct Paper<W> {
+struct Destination<W> {
     out: W,
     torn: bool,
 }
 
-impl<W: io::Write> Paper<W> {
+impl<W: io::Write> Destination<W> {
     const fn new(out: W) -> Self {
         Self { out, torn: false }
     }

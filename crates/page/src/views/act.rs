@@ -10,8 +10,8 @@ use crate::request::FormFields;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_admin::LetterChange;
-use callbridge_mapping::{EmployeeWish, Wish};
-use callbridge_model::{EmployeeId, LeadId, Said};
+use callbridge_mapping::{EmployeeChoice, RetryValues};
+use callbridge_model::{EmployeeId, LeadId, SuppliedFacts};
 use callbridge_spool::RowId;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
     match form.get("action") {
         Some("discard") => Ok(LetterChange::Discard),
         Some(word @ ("retry" | "dry_run")) => Ok(LetterChange::Retry {
-            wish: Wish {
+            wish: RetryValues {
                 lead: lead(shell, form.get("lead"))?,
                 employee: employee(shell, form.get("employee"))?,
                 said: said(shell, form.get("answered"), form.get("talk"))?,
@@ -101,15 +101,15 @@ pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<Lead
         .ok_or_else(|| shell.with("wrong.lead", typed))
 }
 
-fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeWish>, String> {
+fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeChoice>, String> {
     let Some(typed) = typed else { return Ok(None) };
     // `none` in the words of the page, too.
     let nobody = ["none", shell.t("word.nobody")];
     if nobody.iter().any(|it| it.eq_ignore_ascii_case(typed)) {
-        return Ok(Some(EmployeeWish::None));
+        return Ok(Some(EmployeeChoice::None));
     }
     let id = typed.parse().ok().and_then(EmployeeId::new);
-    id.map(|id| Some(EmployeeWish::Is(id)))
+    id.map(|id| Some(EmployeeChoice::Is(id)))
         .ok_or_else(|| shell.with("wrong.employee", typed))
 }
 
@@ -119,13 +119,13 @@ fn said(
     shell: &PageShell,
     answered: Option<&str>,
     talk: Option<&str>,
-) -> Result<Option<Said>, String> {
+) -> Result<Option<SuppliedFacts>, String> {
     let seconds = |typed: &str| typed.parse().map_err(|_| shell.with("wrong.talk", typed));
-    let said = Said {
+    let said = SuppliedFacts {
         answered: answered.map(|word| word == "yes"),
         talk_sec: talk.map(seconds).transpose()?,
     };
-    Ok((said != Said::default()).then_some(said))
+    Ok((said != SuppliedFacts::default()).then_some(said))
 }
 
 /// The form once more, with what was typed and what is wrong with it.
@@ -183,8 +183,8 @@ impl JobSheet<'_> {
             return (None, None);
         };
         let employee = wish.employee.map(|employee| match employee {
-            EmployeeWish::Is(id) => id.to_string(),
-            EmployeeWish::None => "none".to_owned(),
+            EmployeeChoice::Is(id) => id.to_string(),
+            EmployeeChoice::None => "none".to_owned(),
         });
         (wish.lead.map(|lead| lead.to_string()), employee)
     }

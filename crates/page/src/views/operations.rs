@@ -11,8 +11,8 @@ use crate::shell::PageShell;
 use askama::Template;
 use callbridge_listener::body::Body;
 use callbridge_model::Status;
-use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Speech};
-use callbridge_model::status::{Employees, FleetMember, LastWord, Unlisted};
+use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Liveness};
+use callbridge_model::status::{Employees, FleetMember, StatusReport, Unlisted};
 use hyper::Response;
 use std::sync::Arc;
 
@@ -117,21 +117,21 @@ pub(crate) async fn fleet(mut visit: AuthenticatedRequest<'_>) -> Handled {
 impl FleetSheet<'_> {
     fn pill(&self, member: &FleetMember) -> &'static str {
         match (member.speech, &member.trouble) {
-            (Speech::Silent, _) => "down",
-            (Speech::Stopped, _) | (Speech::Speaking, Some(_)) => "attention",
-            (Speech::Speaking, None) => "well",
+            (Liveness::Silent, _) => "down",
+            (Liveness::Stopped, _) | (Liveness::Speaking, Some(_)) => "attention",
+            (Liveness::Speaking, None) => "well",
         }
     }
 
     /// Calls that have left it.
-    fn out(&self, word: &LastWord) -> u64 {
+    fn out(&self, word: &StatusReport) -> u64 {
         match word.role {
             FleetRole::Collector => word.books.forwarded,
             FleetRole::Sender => word.books.journaled,
         }
     }
 
-    fn up(&self, word: &LastWord) -> String {
+    fn up(&self, word: &StatusReport) -> String {
         let up = word.sources.iter().filter(|it| it.state.is_up()).count();
         format!("{up}/{}", word.sources.len())
     }

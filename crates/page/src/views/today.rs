@@ -6,7 +6,7 @@ use crate::chart::Chart;
 use crate::page::AuthenticatedRequest;
 use crate::shell::{LocalText, PageShell};
 use askama::Template;
-use callbridge_model::status::fleet::Speech;
+use callbridge_model::status::fleet::Liveness;
 use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
 use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
@@ -176,7 +176,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         F::SilentCollector => {
             let table = status.fleet.iter().flat_map(|it| &it.table);
             let members = table.flat_map(|it| &it.members);
-            let silent = members.filter(|it| it.speech != Speech::Speaking);
+            let silent = members.filter(|it| it.speech != Liveness::Speaking);
             (Some("/fleet"), silent.map(|it| it.heard_at).min())
         }
         F::LastWords => (Some("/fleet"), None),

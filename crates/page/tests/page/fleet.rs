@@ -1,15 +1,15 @@
 //! A fleet: a collector that is silent, and a sender.
 
 use callbridge_model::status::fleet::{
-    FleetGaps, FleetMember, FleetRole, FleetStatus, FleetTable, FleetToken, FleetTotals, LastWord,
-    Speech,
+    FleetGaps, FleetMember, FleetRole, FleetStatus, FleetTable, FleetToken, FleetTotals, Liveness,
+    StatusReport,
 };
 use callbridge_model::status::{Backlog, Books, OverallState};
 use std::sync::Arc;
 
 /// `name` stands wherever somebody else chose the word.
 pub fn fleet(name: &str, now: i64) -> FleetStatus {
-    let word = |role, instance: &str| LastWord {
+    let word = |role, instance: &str| StatusReport {
         role,
         instance: instance.to_owned(),
         pbx: vec!["branch7".to_owned()],
@@ -44,11 +44,11 @@ pub fn fleet(name: &str, now: i64) -> FleetStatus {
         troubles: vec![format!("token {name}: nobody holds the lease").into()],
         members: vec![
             member(
-                Speech::Silent,
+                Liveness::Silent,
                 Some(name),
                 word(FleetRole::Collector, "branch7"),
             ),
-            member(Speech::Speaking, None, word(FleetRole::Sender, name)),
+            member(Liveness::Speaking, None, word(FleetRole::Sender, name)),
         ],
         tokens: vec![FleetToken::default()],
         totals: FleetTotals {

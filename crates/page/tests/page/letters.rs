@@ -4,8 +4,8 @@ use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
 use callbridge_admin::{LetterChange, PageRole};
-use callbridge_mapping::{EmployeeWish, Wish};
-use callbridge_model::{LeadId, Reason, Said};
+use callbridge_mapping::{EmployeeChoice, RetryValues};
+use callbridge_model::{LeadId, Reason, SuppliedFacts};
 use callbridge_spool::RowId;
 use std::sync::Arc;
 
@@ -60,9 +60,9 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     assert!(job.body.contains("All of it is done"), "{}", job.body);
     let acts = fake.known().acts.clone();
     let change = LetterChange::Retry {
-        wish: Wish {
+        wish: RetryValues {
             lead: LeadId::new(4002),
-            employee: Some(EmployeeWish::None),
+            employee: Some(EmployeeChoice::None),
             said: None,
         },
         dry_run: false,
@@ -120,7 +120,7 @@ async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
     let LetterChange::Retry { wish, .. } = action else {
         panic!("{action:?}");
     };
-    let wants = Said {
+    let wants = SuppliedFacts {
         answered: Some(true),
         talk_sec: Some(80),
     };

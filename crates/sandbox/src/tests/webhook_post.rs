@@ -3,7 +3,7 @@
 use super::NOW;
 use super::webhook_dispatch::create;
 use super::webhook_recording::subscribed;
-use crate::webhook::post::Poster;
+use crate::webhook::post::DeliveryClient;
 use crate::webhook::{AttemptOutcome, Dispatch, dispatch};
 use crate::{Request, ViolationKind};
 use serde_json::json;
@@ -55,7 +55,7 @@ async fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
         .expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let dispatch = due(&format!("https://localhost:{port}/"));
-    let poster = Poster::new(None, false);
+    let poster = DeliveryClient::new(None, false);
     assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::Private);
     let connected = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
     assert!(connected.is_err(), "nobody came");
@@ -70,7 +70,7 @@ async fn a_receiver_that_shakes_no_hands_is_a_timeout_before_the_ten_seconds() {
         .expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let dispatch = due(&format!("https://127.0.0.1:{port}/"));
-    let poster = Poster::new(None, true);
+    let poster = DeliveryClient::new(None, true);
     let begun = tokio::time::Instant::now();
     assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::TimedOut);
     let took = begun.elapsed();

@@ -26,7 +26,7 @@ pub const RESPOND: Duration = Duration::from_secs(10);
 /// Dispatches until the order to stop; attempts under way then are made again after the next start.
 pub(crate) async fn dispatch(
     shared: SharedSandbox,
-    poster: Arc<Poster>,
+    poster: Arc<DeliveryClient>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut cycle = tokio::time::interval(CYCLE);
@@ -47,7 +47,7 @@ pub(crate) async fn dispatch(
     under_way.shutdown().await;
 }
 
-async fn deliver(shared: &SharedSandbox, poster: &Poster, dispatch: &Dispatch) {
+async fn deliver(shared: &SharedSandbox, poster: &DeliveryClient, dispatch: &Dispatch) {
     let begun = tokio::time::Instant::now();
     // The machine's own moment: a clock moved by hand must not make every signature stale.
     let outcome = poster.post(dispatch, shared.machine_time()).await;
@@ -57,7 +57,7 @@ async fn deliver(shared: &SharedSandbox, poster: &Poster, dispatch: &Dispatch) {
 
 /// Makes attempts; the client is built with the first.
 #[derive(Debug)]
-pub struct Poster {
+pub struct DeliveryClient {
     /// Authorities in PEM, the only ones trusted then; `None`: the system's.
     ca_file: Option<PathBuf>,
     /// Names may lead to private addresses.
@@ -65,7 +65,7 @@ pub struct Poster {
     http: OnceLock<Result<reqwest::Client, String>>,
 }
 
-impl Poster {
+impl DeliveryClient {
     /// A poster that has not opened or read anything yet.
     pub const fn new(ca_file: Option<PathBuf>, private_targets: bool) -> Self {
         Self {

@@ -10,7 +10,7 @@ use super::{directory, echoes, look_ups, meta, step};
 use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery, Done, WebhookEvent};
 use crate::state::{self, State, Step};
-use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, Hooked, RowId, Store};
+use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, RowId, Store, WebhookPace};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
 use callbridge_formats::message::WebhookMessage;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Deliveries that a purge forgets at most.
 const FORGOTTEN_MAX: u32 = 2_000;
-/// Name of the setting that keeps [`Hooked`]: its fields in microseconds, with spaces between.
+/// Name of the setting that keeps [`WebhookPace`]: its fields in microseconds, with spaces between.
 pub(crate) const HOOKED: &str = "webhook.hooked";
 /// Events that are kept at most.
 pub(crate) const WAITING_MAX: i64 = 10_000;
@@ -47,12 +47,12 @@ struct DeliveredCall {
 }
 
 /// Reads the pace as it is stored; `None` where that cannot be read.
-pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
+pub(crate) fn read_hooked(text: &str) -> Option<WebhookPace> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
         return None;
     };
-    Some(Hooked {
+    Some(WebhookPace {
         at: EventTime::from_micros(i64::try_from(at).ok()?),
         after: Duration::from_micros(after),
         usual: Duration::from_micros(usual),
@@ -280,7 +280,7 @@ pub fn foreknown(db: &Db, delivery: &Delivery) -> Result<(Fit, bool), Error> {
 }
 
 /// Reads the pace at which webhooks confirm calls; `None` before the first.
-pub fn hooked(db: &Db) -> Result<Option<Hooked>, Error> {
+pub fn hooked(db: &Db) -> Result<Option<WebhookPace>, Error> {
     Ok(meta::meta(db, HOOKED)?.and_then(|text| read_hooked(&text)))
 }
 

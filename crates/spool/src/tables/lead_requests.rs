@@ -6,9 +6,9 @@ use super::{backfill, directory, look_ups, meta};
 use crate::tally::{GIVEN_UP, LeadWarning};
 use crate::{Db, Done, Error, QueueQuery, Store};
 use callbridge_call::EventTime;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
-use callbridge_leads::lead_field::{Blames, Catalogue, LeadFieldState, Refusal};
+use callbridge_leads::lead_field::{Catalogue, LeadFieldState, Refusal, RefusedPart};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
@@ -134,7 +134,7 @@ pub(crate) fn apply(
         }
         LeadOutcome::MergedInto(lead, survivor) => {
             change_memory(store, |memory| memory.claimant_done(*lead))?;
-            let what = What::Merged { from: vec![*lead] };
+            let what = ChangeKind::Merged { from: vec![*lead] };
             let at_sec = at.floor_seconds();
             let news = LeadNews::new(*survivor, at_sec, what, FirstPhone::Unchanged);
             look_ups::learn(store, &news)?;
@@ -198,7 +198,7 @@ fn fields_refused(
     shows::refused(store, lead, items, refusal, at)?;
     // FAILED comes after an acceptance, and who names an item has read the others: the request
     // itself was right
-    let named = matches!(refusal.blames, Blames::Items(_));
+    let named = matches!(refusal.blames, RefusedPart::Items(_));
     let rests = |memory: &mut RequestMemory| memory.refused(&refusal.why);
     if !polled
         && !named

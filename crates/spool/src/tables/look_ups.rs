@@ -6,7 +6,7 @@ use crate::tally::{DROPPED, TO_SURVIVOR};
 use crate::{Db, Done, Error, RowId, Step, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::ledger::Ledger as _;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::failed;
 use callbridge_leads::lead_request::failed::{
@@ -115,7 +115,7 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
 /// Takes in news of a lead, and what it means for failed calls; returns whether anything was new.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let new = directory::take_in(store, news)?;
-    if let (true, What::Merged { from }) = (new, &news.what) {
+    if let (true, ChangeKind::Merged { from }) = (new, &news.what) {
         follow_merge(store, from, EventTime::from_seconds(news.at.get()))?;
     }
     Ok(new)
@@ -247,7 +247,7 @@ pub(crate) fn looked_up(
 fn learn_missing(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
     if store.life(lead)?.living.is_some() {
         let at = at.floor_seconds();
-        let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Unchanged);
+        let news = LeadNews::new(lead, at, ChangeKind::Deleted, FirstPhone::Unchanged);
         directory::take_in(store, &news)?;
     }
     Ok(())

@@ -147,7 +147,7 @@ fn gone(db: &Db, phone: &str) -> Result<(), Error> {
 }
 
 /// A kept call, as far as it counts here.
-struct Weighed {
+struct CountedCall {
     started: i64,
     /// Second at which a talk ended; `None` of a call that was missed.
     talked_until: Option<i64>,
@@ -159,7 +159,7 @@ struct Weighed {
 /// Weighs all kept calls of a number: one of them came late, or has other facts now.
 pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     let oldest = now.minus(WAITS_MAX).floor_seconds().get();
-    let calls: Vec<Weighed> = db.query_all(
+    let calls: Vec<CountedCall> = db.query_all(
         "SELECT started, json_extract(record, '$.answered'),
                 json_extract(record, '$.durationSec'), json_extract(record, '$.pbx'),
                 ifnull(json_extract(record, '$.trunk'), ''), json_extract(record, '$.leadId')
@@ -175,7 +175,7 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
         |row| {
             let (started, duration): (i64, i64) = (row.get(0)?, row.get(2)?);
             let answered: bool = row.get(1)?;
-            Ok(Weighed {
+            Ok(CountedCall {
                 started,
                 talked_until: answered.then_some(started + duration),
                 pbx: row.get(3)?,
@@ -184,12 +184,12 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
             })
         },
     )?;
-    let kept_out: Vec<Weighed> = db.query_all(
+    let kept_out: Vec<CountedCall> = db.query_all(
         "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
          ORDER BY started DESC LIMIT ?3",
         (phone, oldest, count(WEIGHED_MAX)),
         |row| {
-            Ok(Weighed {
+            Ok(CountedCall {
                 started: row.get(0)?,
                 talked_until: None,
                 pbx: row.get(1)?,
@@ -201,7 +201,7 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     gone(db, phone)?;
     let talked_until = calls.iter().filter_map(|call| call.talked_until).max();
     let all = calls.iter().chain(&kept_out);
-    let tries: Vec<&Weighed> = all
+    let tries: Vec<&CountedCall> = all
         .filter(|call| call.talked_until.is_none())
         .filter(|call| talked_until.is_none_or(|until| call.started >= until))
         .collect();

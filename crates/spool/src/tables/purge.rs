@@ -3,7 +3,7 @@
 use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed, outbox};
 use super::{shows, trunk_calls};
 use crate::tally::Book;
-use crate::{Db, Error, Purged, State, Store};
+use crate::{Db, Error, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
 /// Rows a purge takes at most: some milliseconds.
@@ -17,7 +17,7 @@ const FREE_PAGES_MAX: i64 = 4_096;
 /// Pages a purge gives back to the disk when more do.
 const FREED_PAGES: u32 = 1_024;
 
-pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> {
+pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
     let before = now.minus(store.settings.retention);
     let mut calls = 0;
     // Forwarded calls have an index of their own: a state has either these or journaled ones.
@@ -35,7 +35,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> 
     audited::purge_summaries(store, now)?;
     outbox::purge_outcomes(store)?;
     give_pages_back(store)?;
-    Ok(Purged {
+    Ok(PurgeCounts {
         calls,
         tombstones,
         more: calls >= u64::from(CALLS_MAX) || tombstones > 0 || deliveries,

@@ -5,7 +5,7 @@ use super::meta;
 use crate::{Db, Error, RowId};
 use callbridge_call::{EventTime, Extension};
 use callbridge_leads::lead_request::Finding;
-use callbridge_mapping::people::matching::Met;
+use callbridge_mapping::people::matching::UsedExtension;
 use callbridge_model::{CallRecord, EmployeeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
 }
 
 /// The extensions of the newest calls that have one.
-pub fn extensions_met(db: &Db) -> Result<Vec<Met>, Error> {
+pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     db.query_known(
         "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
                 json_extract(record, '$.employee'), started
@@ -93,12 +93,14 @@ pub fn extensions_met(db: &Db) -> Result<Vec<Met>, Error> {
         |row| {
             let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
             let (pbx, started) = (row.get(0)?, row.get(3)?);
-            Ok(trunk.zip(extension).map(|(trunk, extension)| Met {
-                pbx,
-                trunk,
-                extension: Extension::new(extension),
-                started,
-            }))
+            Ok(trunk
+                .zip(extension)
+                .map(|(trunk, extension)| UsedExtension {
+                    pbx,
+                    trunk,
+                    extension: Extension::new(extension),
+                    started,
+                }))
         },
     )
 }

@@ -8,7 +8,7 @@ use crate::{
     SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field;
 use callbridge_model::{LeadId, Outcome, Phone, Reason, TokenFingerprint};
 use std::sync::Arc;
@@ -119,7 +119,12 @@ fn told(n: u32, at: i64) -> Op {
     let lead = LeadId::new(i64::from(n) + 1).expect("positive");
     let phone = FirstPhone::Is(number(n));
     let at = EpochSeconds::new(at);
-    Op::Learn(Box::new(LeadNews::new(lead, at, What::Created, phone)))
+    Op::Learn(Box::new(LeadNews::new(
+        lead,
+        at,
+        ChangeKind::Created,
+        phone,
+    )))
 }
 
 fn number(n: u32) -> Phone {
@@ -409,7 +414,7 @@ pub const ACTS: &[Act] = &[
         let learn = WebhookEvent::Learn(Box::new(LeadNews::new(
             LeadId::new(9_001).expect("an id"),
             sent.floor_seconds(),
-            What::Created,
+            ChangeKind::Created,
             FirstPhone::None,
         )));
         write(
@@ -544,11 +549,11 @@ pub const ACTS: &[Act] = &[
         let mut news = LeadNews::new(
             LeadId::new(i64::from(rows.middle())).expect("positive"),
             EpochSeconds::new(2),
-            What::Created,
+            ChangeKind::Created,
             FirstPhone::Is(number(999_999)),
         );
         write(store, vec![Op::Learn(Box::new(news.clone()))]);
-        news.what = What::Merged {
+        news.what = ChangeKind::Merged {
             from: vec![LeadId::new(1).expect("positive")],
         };
         write(store, vec![Op::Learn(Box::new(news))]);

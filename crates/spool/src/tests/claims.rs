@@ -3,7 +3,7 @@
 use super::call::{ask, at, finished};
 use crate::{Op, Settings, Store, tables};
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{Finding, LeadChange, LeadOutcome};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
@@ -30,7 +30,7 @@ fn torn() -> (Store, Phone) {
     for id in [1, 2] {
         let second = EpochSeconds::new(at(-60).floor_seconds().get());
         let first = FirstPhone::Is(phone.clone());
-        let news = LeadNews::new(lead(id), second, What::Filter, first);
+        let news = LeadNews::new(lead(id), second, ChangeKind::Filter, first);
         write(&mut store, Op::Learn(Box::new(news)));
     }
     write(&mut store, Op::Finish(Box::new(letter)));

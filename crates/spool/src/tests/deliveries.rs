@@ -3,8 +3,8 @@
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
 use crate::{
-    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, ForeignCall, Hooked, IfAbsent, Op, RowId,
-    Settings, State, Step, Store, WebhookEvent, tables,
+    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, ForeignCall, IfAbsent, Op, RowId, Settings,
+    State, Step, Store, WebhookEvent, WebhookPace, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_formats::message::webhook::CallEcho;
@@ -312,7 +312,7 @@ fn the_sender_sees_when_webhooks_last_confirmed_and_how_long_they_take() {
         }
         deliver(&mut store, event(&n.to_string(), n, 10 + 8 / i64::from(n)));
     }
-    let seen = Hooked {
+    let seen = WebhookPace {
         at: at(12),
         after: Duration::ZERO,
         usual: seconds(7) - seconds(7) / 8,

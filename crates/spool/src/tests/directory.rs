@@ -6,7 +6,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
 use callbridge_leads::directory::{
-    ContactId, ContactPhones, FactUpdate, FirstPhone, LeadNews, What,
+    ChangeKind, ContactId, ContactPhones, FactUpdate, FirstPhone, LeadNews,
 };
 use callbridge_model::{EmployeeId, LeadId, Outcome, Phone, Reason};
 use callbridge_testkit::Wait as _;
@@ -20,7 +20,7 @@ fn phone(n: i64) -> Phone {
     Phone::from_digits(998_901_110_000 + n).expect("a number")
 }
 
-fn news(id: i64, at: i64, what: What, first: Option<i64>) -> LeadNews {
+fn news(id: i64, at: i64, what: ChangeKind, first: Option<i64>) -> LeadNews {
     let first = first.map_or(FirstPhone::None, |n| FirstPhone::Is(phone(n)));
     LeadNews::new(lead(id), EpochSeconds::new(at), what, first)
 }
@@ -62,12 +62,12 @@ fn any_profile() -> impl Strategy<Value = ProfileNews> {
 
 fn any_news() -> impl Strategy<Value = LeadNews> {
     let what = prop_oneof![
-        2 => Just(What::Created),
-        3 => Just(What::PropertiesUpdated),
-        1 => Just(What::Filter),
-        1 => Just(What::Deleted),
+        2 => Just(ChangeKind::Created),
+        3 => Just(ChangeKind::PropertiesUpdated),
+        1 => Just(ChangeKind::Filter),
+        1 => Just(ChangeKind::Deleted),
         2 => prop::collection::vec(1_i64..6, 1..3)
-            .prop_map(|ids| What::Merged { from: ids.into_iter().map(lead).collect() }),
+            .prop_map(|ids| ChangeKind::Merged { from: ids.into_iter().map(lead).collect() }),
     ];
     let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
     let contact = (prop::option::of(1_i64..4), any_name(), phones(), phones());
@@ -86,7 +86,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
     (1_i64..6, 0_i64..6, what, about, any::<bool>()).prop_map(
         |(id, at, what, (first, contacts, profile), whole)| LeadNews {
             profile,
-            whole: whole && what == What::Filter,
+            whole: whole && what == ChangeKind::Filter,
             contacts,
             ..news(id, at, what, first)
         },
@@ -125,7 +125,7 @@ fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
     let mut store = store();
     let merged = |into, at, from: &[i64]| {
         let from = from.iter().map(|id| lead(*id)).collect();
-        news(into, at, What::Merged { from }, None)
+        news(into, at, ChangeKind::Merged { from }, None)
     };
     write(&mut store, merged(3, 30, &[2]));
     write(&mut store, merged(2, 20, &[1]));
@@ -137,7 +137,7 @@ fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
     let all = [1, 2, 3].map(|id| survivor(&store, id));
     let one = Some(lead(1));
     assert_eq!(all, [None, one, one], "the oldest merge of the loop is cut");
-    write(&mut store, news(1, 50, What::Deleted, None));
+    write(&mut store, news(1, 50, ChangeKind::Deleted, None));
     assert_eq!(survivor(&store, 2), None, "it is gone");
 }
 
@@ -150,14 +150,14 @@ fn employees_are_responsible_for_leads_that_are_left() {
                 .map(|id| Responsible { id, name: None }),
             ..ProfileNews::default()
         },
-        ..news(id, at, What::Assigned, None)
+        ..news(id, at, ChangeKind::Assigned, None)
     };
     for (id, to) in [(1, 15), (2, 16), (3, 15), (4, 17), (5, 18), (6, 0)] {
         write(&mut store, assigned(id, 10, to));
     }
     write(&mut store, assigned(2, 20, 15));
-    write(&mut store, news(4, 30, What::Deleted, None));
-    let merged = What::Merged {
+    write(&mut store, news(4, 30, ChangeKind::Deleted, None));
+    let merged = ChangeKind::Merged {
         from: vec![lead(5)],
     };
     write(&mut store, news(1, 30, merged, None));
@@ -170,7 +170,7 @@ fn employees_are_responsible_for_leads_that_are_left() {
 fn the_list_goes_on_from_page_to_page() {
     let mut store = store();
     for n in [4, 2, 8, 6] {
-        write(&mut store, news(n, 10, What::Created, Some(n)));
+        write(&mut store, news(n, 10, ChangeKind::Created, Some(n)));
     }
     let page = |after: Option<i64>| {
         let after = after.map(phone);
@@ -207,7 +207,7 @@ fn calls_that_wait_for_a_number_are_named_when_something_is_learned_of_it() {
     letter(&handle, 2, Reason::AmbiguousLead);
     letter(&handle, 3, Reason::Failed);
     let tell = |id, at, n| {
-        let op = learn(news(id, at, What::Created, Some(n)));
+        let op = learn(news(id, at, ChangeKind::Created, Some(n)));
         handle.write(vec![op]).wait().expect("stored");
     };
     (1..6).for_each(|n| tell(n, 10, n));
@@ -228,7 +228,12 @@ fn the_directory_is_there_again_after_a_restart() {
         found.expect("readable").leads()
     };
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
-    let op = learn(news(1, at(1).floor_seconds().get(), What::Created, Some(1)));
+    let op = learn(news(
+        1,
+        at(1).floor_seconds().get(),
+        ChangeKind::Created,
+        Some(1),
+    ));
     handle.write(vec![op]).wait().expect("stored");
     guard.close();
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");

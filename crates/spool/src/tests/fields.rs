@@ -4,7 +4,7 @@ use super::call::{T0, ask, at, journal};
 use crate::{Op, RowId, Settings, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_leads::lead_field;
-use callbridge_leads::lead_field::{Blames, Catalogue, CrmField, FieldId, Refusal};
+use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId, Refusal, RefusedPart};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
@@ -286,7 +286,7 @@ fn fields_rest(store: &Store) -> bool {
 fn refused(store: &mut Store, seconds: i64) {
     let sent = writes(store, seconds);
     outcome(store, sent, seconds);
-    let why = Refusal::new("400".into(), &Value::Null, Blames::SomeItem);
+    let why = Refusal::new("400".into(), &Value::Null, RefusedPart::SomeItem);
     outcome(store, LeadOutcome::Refused(lead(), why), seconds);
 }
 

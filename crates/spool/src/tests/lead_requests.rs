@@ -3,7 +3,7 @@
 use super::call::{T0, ask, at, failed, journal};
 use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
@@ -355,7 +355,7 @@ fn a_retry_by_a_person_begins_anew() {
 }
 
 fn merged(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
-    let what = What::Merged {
+    let what = ChangeKind::Merged {
         from: from.iter().copied().map(lead).collect(),
     };
     let at = EpochSeconds::new(T0 + seconds);
@@ -448,7 +448,7 @@ fn a_lead_found_missing_is_no_lead_of_its_numbers_any_more() {
     let created = LeadNews::new(
         lead(4_001),
         at,
-        What::Created,
+        ChangeKind::Created,
         FirstPhone::Is(phone.clone()),
     );
     op(&mut store, Op::Learn(Box::new(created)));

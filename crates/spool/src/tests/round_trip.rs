@@ -2,7 +2,7 @@
 
 use super::call::{ask, at, finished};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
-use callbridge_call::call::Because;
+use callbridge_call::call::DecidingEvent;
 use callbridge_call::{
     Direction, EpochSeconds, EventTime, Extension, RawNumber, UniqueId, Variable,
 };
@@ -66,7 +66,7 @@ prop_compose! {
         }];
         call.incomplete = flags[3].then(|| text[4].clone());
         call.userfields = text.clone();
-        call.why = vec![Because {
+        call.why = vec![DecidingEvent {
             value: text[5].clone(),
             at: ended,
             channel: text[6].clone(),

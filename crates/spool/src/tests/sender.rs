@@ -260,7 +260,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
             .write(vec![Op::Purge { now: at(seconds) }])
             .expect("purged");
         match done[..] {
-            [Done::Purged(purged)] => (purged.calls, purged.tombstones),
+            [Done::PurgeCounts(purged)] => (purged.calls, purged.tombstones),
             _ => panic!("{done:?}"),
         }
     };

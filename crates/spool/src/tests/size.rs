@@ -2,7 +2,7 @@
 
 use super::call::{at, journal};
 use crate::folder::FILE;
-use crate::{Done, Handle, Op, Purged, RowId, Settings, Step, open, tables};
+use crate::{Done, Handle, Op, PurgeCounts, RowId, Settings, Step, open, tables};
 use callbridge_model::TokenFingerprint;
 use callbridge_testkit::Wait as _;
 use std::path::Path;
@@ -24,11 +24,11 @@ fn open_call(key: u64, bytes: usize, fill: u8) -> Op {
     }
 }
 
-fn purge(handle: &Handle, seconds: i64) -> Purged {
+fn purge(handle: &Handle, seconds: i64) -> PurgeCounts {
     let now = at(seconds);
     let done = handle.write(vec![Op::Purge { now }]).wait();
     match done.as_deref() {
-        Ok([Done::Purged(purged)]) => *purged,
+        Ok([Done::PurgeCounts(purged)]) => *purged,
         other => panic!("{other:?}"),
     }
 }

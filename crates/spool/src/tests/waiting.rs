@@ -10,7 +10,7 @@ use crate::{
 use callbridge_formats::message::WebhookMessage;
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
-use callbridge_leads::directory::{ContactPhones, FactUpdate, FirstPhone, LeadNews, What};
+use callbridge_leads::directory::{ChangeKind, ContactPhones, FactUpdate, FirstPhone, LeadNews};
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 
 fn lead(id: i64) -> LeadId {
@@ -25,7 +25,7 @@ fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
 }
 
-fn news(what: What, phone: FirstPhone) -> LeadNews {
+fn news(what: ChangeKind, phone: FirstPhone) -> LeadNews {
     LeadNews::new(lead(4001), at(5).floor_seconds(), what, phone)
 }
 
@@ -49,7 +49,7 @@ pub fn completed(name: &str, n: u32) -> Delivery {
 }
 
 fn learned(name: &str) -> Delivery {
-    let news = news(What::Created, FirstPhone::Is(phone(1)));
+    let news = news(ChangeKind::Created, FirstPhone::Is(phone(1)));
     event(name, WebhookEvent::Learn(Box::new(news)))
 }
 
@@ -106,12 +106,12 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
     ];
     let from = vec![lead(4002), lead(4003)];
     let kinds = [
-        (What::Created, FirstPhone::Unchanged),
-        (What::Assigned, FirstPhone::None),
-        (What::StageChanged, FirstPhone::Is(phone(1))),
-        (What::PropertiesUpdated, FirstPhone::Unchanged),
-        (What::Merged { from }, FirstPhone::Unchanged),
-        (What::Deleted, FirstPhone::None),
+        (ChangeKind::Created, FirstPhone::Unchanged),
+        (ChangeKind::Assigned, FirstPhone::None),
+        (ChangeKind::StageChanged, FirstPhone::Is(phone(1))),
+        (ChangeKind::PropertiesUpdated, FirstPhone::Unchanged),
+        (ChangeKind::Merged { from }, FirstPhone::Unchanged),
+        (ChangeKind::Deleted, FirstPhone::None),
     ];
     let name = |text| FactUpdate::from(Name::new(text));
     let olga = |called: &str| Responsible {
@@ -273,7 +273,7 @@ fn no_more_wait_than_there_is_room_for_and_the_oldest_give_way_counted() {
     };
     let large = LeadNews {
         contacts: vec![contact; 100],
-        ..news(What::PropertiesUpdated, FirstPhone::Unchanged)
+        ..news(ChangeKind::PropertiesUpdated, FirstPhone::Unchanged)
     };
     let large = event("x", WebhookEvent::Learn(Box::new(large)));
     let length = i64::try_from(large.message().write().len()).expect("small");
