@@ -49,7 +49,10 @@ async fn what_root_connects_is_its_owners_and_the_daemon_goes_on_with_it() {
     stage.place.append("recorded", &call.ami);
     set_mode(&stage.place.at("recorded"), 0o644);
     let program = stage.place.at("callbridge");
-    std::fs::copy(env!("CARGO_BIN_EXE_callbridge"), &program).expect("copied");
+    // By a process of its own: whatever another test starts while we write it holds it open, too.
+    let mut cp = std::process::Command::new("cp");
+    cp.arg(env!("CARGO_BIN_EXE_callbridge")).arg(&program);
+    assert!(cp.status().expect("cp").success());
     set_mode(&program, 0o755);
     let flags = stage.flags(&["--until-idle"]);
     let output = tokio::process::Command::new(&program)

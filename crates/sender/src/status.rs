@@ -315,9 +315,8 @@ mod tests {
         insta::assert_snapshot!(wrapped(&shown.join("\n")), @r"
         token_missing: give a token with --token-file, the credential `token` or
          CALLBRIDGE_TOKEN; the file is read again by itself
-        wrong_company: the token is not of this state's company (it is of Uy (12)):
-         put the right token into --token-file, it is read again by itself; or give --rebind or
-         another --state
+        wrong_company: the token is not of this state's company (it is of Uy (12)): put the right
+         token into --token-file, it is read again by itself; or give --rebind or another --state
         token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it
          into --token-file, it is read again by itself; or see whether the company is blocked
         no_grant: the token's application lacks the grant PERMISSION_OPEN_API_CALL:SAVE (403):
