@@ -49,14 +49,20 @@ pub(super) struct StateDir {
     /// The database, held open to know what became of its name. Closed after SQLite has closed it:
     /// closing any handle of a file lets its locks go.
     held: File,
+    /// It was written anew, and the store does not go on in it yet: what it commits is elsewhere.
+    unfinished: bool,
     /// The lock, let go last, when the file is closed.
     lock: Lock,
 }
 
 impl StateDir {
     pub fn new(file: &Path, held: File, lock: Lock) -> Self {
-        let file = file.to_path_buf();
-        Self { file, held, lock }
+        Self {
+            file: file.to_path_buf(),
+            held,
+            unfinished: false,
+            lock,
+        }
     }
 
     fn beside(&self, end: &str) -> PathBuf {
@@ -71,10 +77,12 @@ impl StateDir {
         };
         match self.file.symlink_metadata() {
             // It is there from the first commit to the end of the last connection.
-            Ok(found) if is_same(&found, &ours) => match self.beside("-wal").exists() {
-                true => Found::Here,
-                false => Found::Deleted,
-            },
+            Ok(found) if is_same(&found, &ours) => {
+                match self.beside("-wal").exists() && !self.unfinished {
+                    true => Found::Here,
+                    false => Found::Deleted,
+                }
+            }
             Ok(_) => Found::Another,
             Err(_) if ours.nlink() == 0 => Found::Deleted,
             Err(_) => Found::Moved,
@@ -128,12 +136,13 @@ impl StateDir {
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
         let seen = Seen::of(&made.metadata().map_err(wrong)?);
-        // Whatever fails from here on, the file in its place is ours.
-        self.held = made;
+        // Whatever fails from here on, the file in its place is ours, and is made once more.
+        (self.held, self.unfinished) = (made, true);
         sync_folder(&self.file)?;
         check_siblings(&self.file)?;
         let anew = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?;
         store.go_on_in(anew);
+        self.unfinished = false;
         identity::begin(store, &seen)?;
         tracing::error!(
             file = %self.file.display(),

@@ -191,3 +191,27 @@ fn who_follows_the_calls_misses_none_when_the_state_is_deleted_in_use() {
     assert_eq!((calls.len(), through), (1, seen + 1));
     assert!(state.join(FILE).exists(), "made anew");
 }
+
+#[test]
+fn what_was_written_anew_in_part_is_written_anew_once_more() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let state = dir.path().join("state");
+    let (handle, guard) = open(&state, Settings::default()).expect("opens");
+    let store = |n| handle.write(vec![Op::Finish(Box::new(journal(n)))]).wait();
+    assert!(store(1).is_ok());
+    for end in ["", "-wal", "-shm"] {
+        std::fs::remove_file(state.join(format!("{FILE}{end}"))).expect("deleted");
+    }
+    let journal = state.join(format!("{FILE}-journal"));
+    std::os::unix::fs::symlink("/nowhere", &journal).expect("planted");
+    let error = store(2).expect_err("no plain file");
+    assert!(matches!(error, Error::NotPlain { .. }), "{error}");
+    // The copy is in its place, with a log, as of a connection that could not end in order.
+    std::fs::write(state.join(format!("{FILE}-wal")), "").expect("written");
+    std::fs::remove_file(journal).expect("taken away");
+    assert!(store(2).is_ok());
+    guard.close();
+    let (handle, _guard) = open(&state, Settings::default()).expect("opens");
+    let books = handle.read(|store| Ok(store.books())).wait();
+    assert_eq!(books.expect("readable").finished, 2);
+}
