@@ -229,7 +229,7 @@ impl Follower {
             return Ok(());
         }
         sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
-        let (at, inode) = (written(&current.file.metadata()?), current.inode);
+        let (at, inode) = (current.written, current.inode);
         // Asked anew after each: those that were there before have other names after a rotation.
         let later = self.later_than(at, Some(inode))?;
         self.current = None;

@@ -75,7 +75,8 @@ pub(super) struct Opened {
     /// Bytes read from the file's start.
     read: u64,
     framer: Framer,
-    written: EventTime,
+    /// When it was written to last, as of the last look.
+    pub(super) written: EventTime,
     /// Length and time of change when it was last looked at.
     seen: Option<(u64, i64, i64)>,
 }
