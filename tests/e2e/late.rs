@@ -54,6 +54,8 @@ struct Tale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     Killed,
+    /// Killed while it takes what is told after T.
+    Midway,
     Stopped,
     Broker,
 }
@@ -234,39 +236,51 @@ impl Scene {
         program.until("the first part", all).await;
         until(self.t).await;
         let back = self.t.plus(Duration::from_secs(self.seconds));
-        let (tells, is_hour) = (self.tells(broker, second), self.seconds == HOUR);
-        let away = async {
+        let (told, is_hour) = (self.tells(broker, second), self.seconds == HOUR);
+        let ended = async {
             match self.away {
-                Away::Killed => program.kill().await,
+                Away::Killed | Away::Midway => program.kill().await,
                 Away::Stopped => program.terminate().await,
                 Away::Broker => {
                     gone.wait().await;
                     // It is stopped, and is there again.
                     gone.wait().await;
-                    return program;
+                    return Some(program);
                 }
             }
-            if !is_hour {
-                until(back).await;
-            }
-            self.run(if is_hour { HOUR } else { 0 })
+            None
         };
-        let mut program = match (self.away, is_hour) {
+        let program = match (self.away, is_hour) {
             (Away::Broker, _) => {
-                let program = away.await;
+                let program = ended.await;
                 if is_hour {
                     self.an_hour_passes();
                 }
-                tells.await;
+                told.await;
                 program
             }
-            (_, true) => {
-                tells.await;
+            (Away::Killed | Away::Stopped, true) => {
+                ended.await;
+                told.await;
                 self.an_hour_passes();
-                away.await
+                None
             }
-            (_, false) => tokio::join!(tells, away).1,
+            (Away::Midway, true) => {
+                told.await;
+                ended.await;
+                self.an_hour_passes();
+                None
+            }
+            (_, false) => {
+                let away = async {
+                    ended.await;
+                    until(back).await;
+                    self.run(0)
+                };
+                Some(tokio::join!(told, away).1)
+            }
         };
+        let mut program = program.unwrap_or_else(|| self.run(HOUR));
         let finished = u64::try_from(self.tale.expected.len()).expect("few");
         program.settled(finished).await;
         program.terminate().await;
@@ -312,7 +326,7 @@ fn tales(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> {
 }
 
 /// Every recording, with its cut at each quarter; in the default run those of one group at their
-/// first quarter, with the program killed or stopped, an hour late.
+/// first quarter, with the program killed, killed midway or stopped, an hour late.
 async fn every(format: &'static str) {
     let is_full = std::env::var_os(FULL).is_some();
     let mut wrong = Vec::new();
@@ -320,6 +334,7 @@ async fn every(format: &'static str) {
     let groups = tales(format, 1, now()).len();
     let aways = [
         (Away::Killed, &[7, 60, HOUR][..]),
+        (Away::Midway, &[HOUR]),
         (Away::Stopped, &[7, 60, HOUR]),
         (Away::Broker, &[7]),
         (Away::Broker, &[60]),
@@ -327,7 +342,7 @@ async fn every(format: &'static str) {
     ];
     let (aways, quarters, groups, lead_in) = match is_full {
         true => (&aways[..], 1..4, groups, LEAD_IN),
-        false => (&aways[..2], 1..2, 1, LEAD_IN_OF_FEW),
+        false => (&aways[..3], 1..2, 1, LEAD_IN_OF_FEW),
     };
     for &(away, seconds) in aways {
         let seconds = if is_full { seconds } else { &[HOUR] };

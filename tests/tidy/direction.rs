@@ -52,7 +52,7 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 17] = [
+const CALL_MODULES: [&str; 18] = [
     "units",
     "event",
     "json",
@@ -63,6 +63,7 @@ const CALL_MODULES: [&str; 17] = [
     "trunk",
     "talk",
     "unmatched",
+    "reception",
     "settings",
     "snapshots",
     "facts",

@@ -14,6 +14,7 @@ use crate::call::FinishedCall;
 use crate::event::{Cdr, ChannelEvent, Kind, Origin, PbxEvent};
 use crate::facts::leg::{Effect, unmarked};
 use crate::facts::open::OpenCall;
+use crate::reception::Reception;
 use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::TrunkEndpoint;
@@ -42,6 +43,7 @@ pub struct Assembler {
     /// Nothing is finished: our clock is wrong.
     wrong_clock: Option<gaps::WrongClock>,
     listening: gaps::Listening,
+    reception: Reception,
     processes: processes::Processes,
     /// CEL has told of a bridge.
     cel_bridges: bool,

@@ -17,6 +17,7 @@
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | `talk` | when the customer was connected with whom |
 //! | `unmatched` | channels of no trunk that carried somebody from outside |
+//! | [`reception`] | [`Reception`]: whether what a PBX tells arrives now |
 //! | `settings` | [`Settings`]: what is to be known of the PBX, and the administrator's wishes |
 //! | [`snapshots`] | what survives a restart |
 //! | `facts` | what is known of an open call and each of its channels |
@@ -34,6 +35,7 @@ pub mod event;
 mod facts;
 pub mod framing;
 pub mod json;
+pub mod reception;
 pub mod reconcile;
 pub mod records;
 mod resolve;
@@ -51,6 +53,7 @@ pub use decoded::{Decoded, ReportedCall, ServerEvent, Unreadable, WrongCall};
 pub use event::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, Origin, PbxEvent, Text,
 };
+pub use reception::Reception;
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;
 pub use settings::Settings;

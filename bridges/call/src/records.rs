@@ -39,6 +39,7 @@ use crate::assemble::index::FinishedIds;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
 use crate::facts::open::OpenCall;
+use crate::reception::Reception;
 use crate::resolve::{EndReason, resolve};
 use crate::settings::Settings;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
@@ -63,6 +64,7 @@ pub struct Folder {
     done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
     changes: Changes,
+    reception: Reception,
     /// The latest end of a record, and when the last one arrived.
     stream: Option<EventTime>,
     stream_arrived: Option<EventTime>,
@@ -109,6 +111,11 @@ impl Folder {
         true
     }
 
+    /// Sets whether records arrive from here on: none is waited for in a time in which none can.
+    pub fn receives(&mut self, reception: Reception) {
+        self.reception = reception;
+    }
+
     /// The PBX tells channel events as well, and has told them up to this moment (`None`: it tells
     /// none). What ended later is not folded yet: they may still tell of it.
     pub fn events_until(&mut self, latest: Option<EventTime>) {
@@ -129,6 +136,8 @@ impl Folder {
 
     /// Says what time it is; call it at [`Folder::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
+        self.reception = self.reception.until(now);
+        let now = self.reception.clock(now, self.wait());
         let due = |(key, group): (u64, &Group)| (now >= self.due(group)).then_some(key);
         let due: Vec<u64> = self.groups.iter().filter_map(due).collect();
         for key in due {
@@ -171,7 +180,8 @@ impl Folder {
 
     /// Returns the moment at which the next group is folded if nothing else is received.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        self.groups.iter().map(|(_, group)| self.due(group)).min()
+        let first = self.groups.iter().map(|(_, group)| self.due(group)).min()?;
+        self.reception.at_earliest(first, self.wait())
     }
 
     /// The file that the records come from was read to its present end at `now`: what ended before

@@ -13,6 +13,9 @@ use std::time::Duration;
 pub struct EventTime(i64);
 
 impl EventTime {
+    /// A moment before all others.
+    pub const MIN: Self = Self(i64::MIN);
+
     /// A moment from microseconds since the epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)

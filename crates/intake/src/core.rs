@@ -202,7 +202,7 @@ impl Intake {
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
         source.report.up();
-        self.each_pbx(at, |pbx| pbx.assembler.listens(true, now));
+        self.receives(at, Some(now));
         self.listens(at, now);
     }
 
@@ -231,7 +231,7 @@ impl Intake {
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();
         source.status.down_since = source.status.down_since.or(Some(since_seconds));
-        self.each_pbx(at, |pbx| pbx.assembler.listens(false, since));
+        self.receives(at, None);
         self.begin_outage(at, since);
     }
 

@@ -10,7 +10,7 @@ use super::pbx::pbx_of;
 use super::report::News;
 use super::settings::SourceSettings;
 use super::source::IntakeSource;
-use callbridge_call::{EventTime, Mark, Patience, PbxEvent};
+use callbridge_call::{EventTime, Mark, Patience, PbxEvent, Reception};
 use callbridge_formats::Format;
 use callbridge_model::status;
 use callbridge_source::SourceId;
@@ -160,16 +160,44 @@ impl Intake {
         }
     }
 
-    /// Begins an outage of each source that forgets: calls that were open when the process ended
-    /// may have changed since. Called once, when all that was open is restored.
+    /// No source is connected yet. An outage of each that forgets begins: calls that were open when
+    /// the process ended may have changed since. Called once, when all that was open is restored.
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
+            self.receives(at, None);
             let source = &mut self.sources[at];
             source.gap.since = source.last_received.at.filter(|_| source.settings.forgets);
             if let Some(since) = source.gap.since {
                 self.lost(at, since);
             }
         }
+    }
+
+    /// Nothing was taken of any source, until `now`.
+    pub(super) fn resumes(&mut self, now: EventTime) {
+        for at in 0..self.sources.len() {
+            self.receives(at, Some(now));
+        }
+    }
+
+    /// The line of this source has changed: messages of its PBX arrive `since` that moment, if any
+    /// do. `None`: they did before, where any do.
+    pub(super) fn receives(&mut self, at: usize, since: Option<EventTime>) {
+        let pbx = &self.sources[at].settings.pbx;
+        let of_pbx = |it: &&IntakeSource| it.settings.pbx == *pbx && !it.settings.catch_up;
+        let reception = |of: fn(&IntakeSource) -> bool| {
+            let those = || self.sources.iter().filter(of_pbx).filter(|it| of(it));
+            let is_up = those().any(|it| it.status.state.is_up());
+            let is_kept = those().any(|it| !it.settings.forgets);
+            match (is_up, is_kept) {
+                (true, _) => since.map(|since| Reception::Arriving { since }),
+                (false, true) => Some(Reception::Kept),
+                (false, false) => Some(Reception::Lost),
+            }
+        };
+        let events = reception(IntakeSource::reports_events);
+        let records = reception(|it| !it.settings.format.carries_whole_calls());
+        self.each_pbx(at, |pbx| pbx.receives(events, records));
     }
 
     /// The line of a source that forgets is up.

@@ -131,3 +131,60 @@ fn the_switches_of_one_queue_are_named_with_the_pbxs_that_they_are() {
     ]);
     assert_eq!(status["switches"], wanted);
 }
+
+/// A call has hung up when the process ends. Which of its PBX's two queues are read decides when it
+/// is finished.
+#[test]
+fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
+    let mut lines: Vec<&str> = FRAMES.lines().collect();
+    let ends = lines.iter().rposition(|line| line.contains("\"Hangup\""));
+    lines.truncate(ends.expect("its end") + 1);
+    let sources = || vec![source(false), source(false)];
+    let new = || Intake::new(settings(), sources(), Memory::default()).expect("an intake");
+    let (mut before, stop) = (
+        new(),
+        crate::tests::now(lines[0]).plus(Duration::from_secs(30)),
+    );
+    for (seq, line) in (1..).zip(&lines) {
+        let frame = frame(seq, crate::tests::now(line), line);
+        let taken = before.frame(SourceId(0), &frame, &mut |_, _| None);
+        taken.expect("taken");
+    }
+    let kept = before.take(&People::default(), stop).ops;
+    let later = |seconds: u64| stop.plus(Duration::from_secs(seconds));
+    let [first, second] = [SourceId(0), SourceId(1)];
+    let restored = || {
+        let mut intake = new();
+        for op in &kept {
+            if let Op::Open { pbx, key, snapshot } = op
+                && let Some(bytes) = snapshot
+            {
+                intake.restore(pbx, *key, bytes).expect("restored");
+            }
+        }
+        intake.was_away();
+        intake.tick(later(3000));
+        assert_eq!((intake.open_calls(), intake.next_deadline()), (1, None));
+        intake
+    };
+    let is_finished = |intake: &mut Intake, at: u64| {
+        intake.tick(later(at));
+        intake.open_calls() == 0
+    };
+    let cut = |intake: &mut Intake, id| intake.down(id, "cut".to_owned(), later(3000), false);
+    let mut intake = restored();
+    intake.up(first, later(3000));
+    assert!(!is_finished(&mut intake, 3000));
+    // The other queue is down, and this one goes on.
+    cut(&mut intake, second);
+    assert!(is_finished(&mut intake, 3001));
+    let mut intake = restored();
+    intake.up(second, later(3000));
+    cut(&mut intake, second);
+    assert!(!is_finished(&mut intake, 3400));
+    intake.up(first, later(3400));
+    // The disk was full meanwhile.
+    intake.resumes(later(3500));
+    assert!(!is_finished(&mut intake, 3500));
+    assert!(is_finished(&mut intake, 3501));
+}

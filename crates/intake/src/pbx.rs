@@ -4,7 +4,7 @@
 use super::catch_up::Second;
 use callbridge_call::{
     Assembler, Decision, Direction, EventTime, FinishedCall, Folder, Kind, Knowledge, PbxEvent,
-    UniqueId,
+    Reception, UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
@@ -113,6 +113,16 @@ impl Pbx {
                     PbxEvent::Channel(_) | PbxEvent::Mark(_) => None,
                 }
             }
+        }
+    }
+
+    /// Sets whether its events and records arrive; `None`: that has not changed.
+    pub(super) fn receives(&mut self, events: Option<Reception>, records: Option<Reception>) {
+        if let Some(events) = events {
+            self.assembler.receives(events);
+        }
+        if let Some(records) = records {
+            self.records.receives(records);
         }
     }
 

@@ -306,6 +306,7 @@ impl Shell {
         if paused {
             tracing::info!("the state can be written again; intake goes on");
             self.verdicts.iter().for_each(Verdicts::resume);
+            self.intake.resumes(clock::now().wall);
         }
         Ok(done)
     }

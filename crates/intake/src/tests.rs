@@ -159,7 +159,7 @@ fn the_gap_of_a_stream_of_calls_waits_for_no_file_of_the_pbx_beside_it() {
 }
 
 /// Time of the recording, so that its calls are live.
-fn now(line: &str) -> EventTime {
+pub(crate) fn now(line: &str) -> EventTime {
     let (_, after) = line
         .split_once("\"Timestamp\": \"")
         .unwrap_or(("", "1795151317."));

@@ -16,16 +16,21 @@ const HEADLESS: &str = "the beginning of the call was not received";
 impl Assembler {
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
+        if self.reception.since() > now {
+            self.receives(self.reception.until(now));
+        }
         self.advance(now);
         if self.wrong_clock.is_some() {
             return;
         }
-        for key in self.settling.due_by_clock(now, self.stream.arrived) {
+        let settled = self.reception.clock(now, self.settings.settle);
+        for key in self.settling.due_by_clock(settled, self.stream.arrived) {
             self.end(key);
         }
         let most = self.settings.max_call;
-        self.end_too_long(now, |calls| calls.older_than(now, most));
-        self.give_out_overdue(now);
+        let awaited = self.reception.clock(now, self.settings.lost_after);
+        self.end_too_long(now, |calls| calls.older_than(awaited, most));
+        self.give_out_overdue(self.reception.clock(now, Duration::ZERO));
         self.give_out_silent(now);
         self.forget_early(now);
     }
@@ -37,7 +42,8 @@ impl Assembler {
             return false;
         }
         let open = self.calls.len();
-        for key in self.settling.due_by_stream(now, self.stream.at) {
+        let settled = self.reception.clock(now, self.settings.settle);
+        for key in self.settling.due_by_stream(settled, self.stream.at) {
             self.end(key);
         }
         if let Some(stream) = self.stream.at {
@@ -48,7 +54,7 @@ impl Assembler {
     }
 
     /// Returns the moment at which the next call could be finished if nothing else is received;
-    /// `None` while no call is open.
+    /// `None` while no call is open, and while what is told is kept elsewhere.
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.check_settling();
         self.check_overdue();
@@ -56,7 +62,17 @@ impl Assembler {
         let opened = self.calls.opened_arrived.first();
         let longest = opened.map(|(at, _)| at.plus(self.settings.max_call));
         let overdue = self.overdue.first().map(|(at, _)| at);
-        [settled, longest, overdue].into_iter().flatten().min()
+        let (settle, lost_after) = (self.settings.settle, self.settings.lost_after);
+        let waits = [
+            (settled, settle),
+            (longest, lost_after),
+            (overdue, Duration::ZERO),
+        ];
+        let moments = waits.into_iter().filter_map(|(at, wait)| {
+            let at = at?;
+            self.reception.at_earliest(at, wait)
+        });
+        moments.min()
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished
@@ -202,7 +218,8 @@ impl Assembler {
     /// Each call in doubt is kept under the moment that it has.
     fn check_overdue(&self) {
         let is_so = |(key, call): (u64, &OpenCall)| {
-            call.overdue_at(&self.settings) == self.overdue.get(key)
+            let due = call.overdue_at(&self.settings, self.reception.since());
+            due == self.overdue.get(key)
         };
         debug_assert!(
             self.calls.iter().all(is_so),

@@ -56,25 +56,27 @@ impl OpenCall {
     /// may be silent only for its end was missed, and was not given out for that yet: it was open
     /// in a gap, and is silent for `after` since the last, or longer after one in which hardly
     /// anything can have been missed; or all that is known of it has hung up, and who began it may
-    /// have before we listened; or whoever is left in it hears nobody.
-    pub(super) fn overdue_at(&self, settings: &Settings) -> Option<EventTime> {
+    /// have before we listened; or whoever is left in it hears nobody. Only the time `since` which
+    /// messages arrive counts.
+    pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
         let after = settings.lost_after;
         let headless = || self.gaps.late.is_some() && self.has_hung_up();
         // One that is over waits for its CDR at most, and is given out after that.
         if self.gaps.overdue || self.is_over() {
             return None;
         }
+        let arrived = self.times.latest_arrived.max(since);
         let Some(last) = self.gaps.blinds.last() else {
             let stranded = || self.is_stranded(&settings.endpoints);
             let waits = match headless() {
                 true => Some(1),
                 false => stranded().then_some(STRANDED_WAITS),
             };
-            return Some(self.times.latest_arrived.plus(after * waits?));
+            return Some(arrived.plus(after * waits?));
         };
         let short = self.gaps.blinds.iter().all(UnobservedTime::is_short);
         let after = if short { after * SHORT_WAITS } else { after };
-        Some(last.until?.max(self.times.latest_arrived).plus(after))
+        Some(last.until?.max(arrived).plus(after))
     }
 
     /// Every channel that is up, or could be, is gone at `at`; if `None`, when it was last known to
@@ -294,7 +296,8 @@ impl Assembler {
     /// Keeps the order of calls in doubt as the call is by now.
     pub(super) fn doubt_or_not(&mut self, key: u64) {
         let call = self.calls.get(key);
-        match call.and_then(|call| call.overdue_at(&self.settings)) {
+        let since = self.reception.since();
+        match call.and_then(|call| call.overdue_at(&self.settings, since)) {
             Some(at) => self.overdue.put(key, at),
             None => self.overdue.remove(key),
         }

@@ -23,6 +23,7 @@ use super::Assembler;
 use crate::event::EventStamp;
 use crate::facts::open::OpenCall;
 use crate::facts::times::SetBack;
+use crate::reception::Reception;
 use crate::units::EventTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -59,8 +60,6 @@ impl Sign {
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     known: BTreeMap<u64, Sign>,
-    /// Nobody listens, so that silence says nothing.
-    deaf: bool,
 }
 
 impl Processes {
@@ -104,11 +103,11 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Sets whether the source of the events is connected: else silence says nothing of a process.
-    pub fn listens(&mut self, listens: bool, now: EventTime) {
-        self.processes.deaf = !listens;
-        for sign in self.processes.known.values_mut().filter(|_| listens) {
-            sign.arrived = sign.arrived.max(now);
+    /// Sets whether events arrive from here on: else silence says nothing of a call or a process.
+    pub fn receives(&mut self, reception: Reception) {
+        self.reception = reception;
+        for key in self.calls.keys() {
+            self.doubt_or_not(key);
         }
     }
 
@@ -191,12 +190,12 @@ impl Assembler {
 
     /// Gives out the calls of processes that say no more that they live.
     pub(super) fn give_out_silent(&mut self, now: EventTime) {
-        if self.processes.deaf {
+        let Reception::Arriving { since } = self.reception else {
             return;
-        }
+        };
         let mut silent = Vec::new();
         for (&process, sign) in &mut self.processes.known {
-            let over = now >= sign.arrived.plus(sign.silence() * 3);
+            let over = now >= sign.arrived.max(since).plus(sign.silence() * 3);
             if over && sign.beat.is_some() && !sign.given_up {
                 sign.given_up = true;
                 silent.push(process);

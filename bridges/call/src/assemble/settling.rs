@@ -181,7 +181,7 @@ impl Settling {
 fn quiet_from(arrived: Option<EventTime>, wait: Option<Duration>) -> EventTime {
     match (arrived, wait) {
         (Some(arrived), Some(wait)) => arrived.plus(wait),
-        (None, _) | (_, None) => EventTime::from_micros(i64::MIN),
+        (None, _) | (_, None) => EventTime::MIN,
     }
 }
 

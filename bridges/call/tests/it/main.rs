@@ -14,6 +14,7 @@ mod number;
 mod occupancies;
 mod processes;
 mod properties;
+mod reception;
 mod reconcile;
 mod settling;
 mod story;

@@ -3,7 +3,7 @@
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::event::EventStamp;
-use callbridge_call::{Assembler, EventTime, Mark, PbxEvent};
+use callbridge_call::{Assembler, EventTime, Mark, PbxEvent, Reception};
 
 const OURS: u64 = 1;
 
@@ -59,10 +59,11 @@ fn a_process_that_says_no_more_that_it_lives_has_its_calls_given_out_until_then(
     assembler.tick(moment(200.0));
     assert!(assembler.take_finished().is_empty());
     // Nobody listens: its silence says nothing.
-    assembler.listens(false, moment(200.0));
+    assembler.receives(Reception::Lost);
     assembler.tick(moment(4000.0));
     assert!(assembler.take_finished().is_empty());
-    assembler.listens(true, moment(4000.0));
+    let since = moment(4000.0);
+    assembler.receives(Reception::Arriving { since });
     assembler.tick(moment(4179.0));
     assert!(assembler.take_finished().is_empty());
     assembler.tick(moment(4180.0));
@@ -82,7 +83,7 @@ fn a_process_that_says_no_more_that_it_lives_has_its_calls_given_out_until_then(
     assert_eq!(calls[0].incomplete, None);
 }
 
-fn restarted(mut first: Assembler) -> Assembler {
+pub fn restarted(mut first: Assembler) -> Assembler {
     let mut second = assembler();
     for change in first.take_changes() {
         // Of a call that is over there is none.
@@ -99,7 +100,8 @@ fn a_restart_does_not_forget_until_when_a_process_lived() {
     talk(&mut first);
     three_beats(&mut first);
     let mut second = restarted(first);
-    second.listens(true, moment(600.0));
+    let since = moment(600.0);
+    second.receives(Reception::Arriving { since });
     beats(&mut second, 2, moment(600.0), moment(590.0));
     second.tick(moment(601.0));
     let calls = second.take_finished();

@@ -1,0 +1,161 @@
+//! What our own clock decides while messages are kept elsewhere, and after that.
+
+use crate::processes::restarted;
+use crate::story::{Story, answered_by_101, assembler, moment, seconds, settings};
+use callbridge_call::{Assembler, Cdr, Folder, Reception, Settings, Timing};
+use std::time::Duration;
+
+const HOUR: f64 = 3600.0;
+
+fn tell(assembler: &mut Assembler, story: &Story, late: f64) {
+    assembler.timing(Timing {
+        kept: true,
+        order: None,
+    });
+    for (at, told) in &story.events {
+        assembler.on_event(told, at.plus(Duration::from_secs_f64(late)));
+    }
+}
+
+fn arriving(seconds: f64) -> Reception {
+    Reception::Arriving {
+        since: moment(seconds),
+    }
+}
+
+/// A call of which a telephone alone is left when callbridge ends, and the end of it.
+fn ends_while_nobody_runs() -> (Assembler, Story) {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+    story.hangup(&city);
+    let mut before = assembler();
+    tell(&mut before, &story, 0.0);
+    let mut after = restarted(before);
+    after.receives(Reception::Kept);
+    let mut end = Story::new();
+    end.at(6.0).hangup(&phone);
+    (after, end)
+}
+
+#[test]
+fn a_call_whose_end_a_queue_keeps_is_not_given_out_before_that_is_read() {
+    let (mut assembler, end) = ends_while_nobody_runs();
+    assert_eq!(assembler.next_deadline(), None);
+    assembler.tick(moment(HOUR));
+    assembler.receives(arriving(HOUR));
+    assembler.tick(moment(HOUR));
+    assert!(assembler.take_finished().is_empty());
+    tell(&mut assembler, &end, HOUR);
+    assembler.tick(moment(2.0 * HOUR));
+    let calls = assembler.take_finished();
+    assert_eq!((calls.len(), seconds(&calls[0])), (1, (4.0, 5.0)));
+    assert_eq!(calls[0].incomplete, None);
+}
+
+#[test]
+fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
+    let (mut assembler, _) = ends_while_nobody_runs();
+    assembler.receives(arriving(HOUR));
+    assert_eq!(assembler.next_deadline(), Some(moment(HOUR + 300.0)));
+    assembler.tick(moment(HOUR + 299.9));
+    assert!(assembler.take_finished().is_empty());
+    assembler.tick(moment(HOUR + 300.0));
+    let calls = assembler.take_finished();
+    let why = Some("its end was not received");
+    assert_eq!((calls.len(), calls[0].incomplete.as_deref()), (1, why));
+}
+
+/// The clock is set back after the queue began to be read: nothing waits until it shows that again.
+#[test]
+fn a_clock_that_is_set_back_holds_no_call() {
+    let (mut assembler, _) = ends_while_nobody_runs();
+    assembler.receives(arriving(HOUR));
+    assembler.tick(moment(10.0));
+    assert_eq!(assembler.next_deadline(), Some(moment(310.0)));
+    assembler.tick(moment(310.0));
+    assert_eq!(assembler.take_finished().len(), 1);
+}
+
+#[test]
+fn what_hung_up_waits_for_what_a_queue_keeps_and_not_for_what_is_lost() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+    story.hangups(&[&phone, &city]);
+    for (reception, open) in [(Reception::Kept, 1), (Reception::Lost, 0)] {
+        let mut before = assembler();
+        tell(&mut before, &story, 0.0);
+        let mut after = restarted(before);
+        after.receives(reception);
+        after.tick(moment(HOUR));
+        assert_eq!(after.open_calls(), open, "{reception:?}");
+        after.receives(arriving(HOUR));
+        after.tick(moment(HOUR + 0.4));
+        assert_eq!(after.open_calls(), open, "{reception:?}");
+        after.tick(moment(HOUR + 0.5));
+        assert_eq!(after.open_calls(), 0, "{reception:?}");
+        assert_eq!(after.take_finished().len(), 1, "{reception:?}");
+    }
+}
+
+/// Its end is kept by the queue, and it is older than any call may be.
+#[test]
+fn a_call_is_too_long_only_when_its_end_could_have_come() {
+    let (story, city, phone) = answered_by_101();
+    let mut before = assembler();
+    tell(&mut before, &story, 0.0);
+    let mut after = restarted(before);
+    after.receives(Reception::Kept);
+    let back = 13.0 * HOUR;
+    after.tick(moment(back));
+    after.receives(arriving(back));
+    after.tick(moment(back + 1.0));
+    assert_eq!(after.open_calls(), 1);
+    let mut end = Story::new();
+    end.at(9.0).hangups(&[&phone, &city]);
+    tell(&mut after, &end, back);
+    after.tick(moment(back + 60.0));
+    let calls = after.take_finished();
+    assert_eq!((calls.len(), seconds(&calls[0])), (1, (8.0, 9.0)));
+    assert_eq!(calls[0].incomplete, None);
+}
+
+/// Of two records of one call, one is read before callbridge ends.
+#[test]
+fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
+    let record = |uniqueid: &'static str, from: f64, until: f64| Cdr {
+        uniqueid: uniqueid.into(),
+        linkedid: "1700000000.1".into(),
+        channel: "PJSIP/city-00000001".into(),
+        dest_channel: "PJSIP/101-00000002".into(),
+        source: "998901110001".into(),
+        destination: "100".into(),
+        started_at: Some(moment(from)),
+        answered_at: Some(moment(from)),
+        ended_at: Some(moment(until)),
+        disposition: "ANSWERED".into(),
+        ..Cdr::default()
+    };
+    let folder = || {
+        Folder::new(Settings {
+            cdr_wait: Some(Duration::from_secs(10)),
+            ..settings()
+        })
+    };
+    let mut before = folder();
+    before.on_cdr(&record("1700000000.1", 0.0, 5.0), moment(5.0));
+    let mut after = folder();
+    for change in before.take_changes() {
+        let snapshot = change.snapshot.expect("it waits");
+        after.restore(change.key, &snapshot).expect("a snapshot");
+    }
+    after.receives(Reception::Kept);
+    assert_eq!(after.next_deadline(), None);
+    after.tick(moment(HOUR));
+    after.receives(arriving(HOUR));
+    after.tick(moment(HOUR + 1.0));
+    assert_eq!((after.open_calls(), after.take_finished().len()), (1, 0));
+    assert!(after.on_cdr(&record("1700000000.2", 5.0, 9.0), moment(HOUR + 1.0)));
+    after.tick(moment(HOUR + 20.0));
+    let calls = after.take_finished();
+    assert_eq!((calls.len(), calls[0].ended), (1, moment(9.0)));
+}
