@@ -22,20 +22,36 @@ impl Section {
             .filter(|it| !it.is_empty())
     }
 
-    fn is(&self, kind: &str) -> bool {
-        self.get("type")
-            .is_some_and(|it| it.eq_ignore_ascii_case(kind))
+    fn has(&self, key: &str, value: &str) -> bool {
+        let own = self.get(key);
+        own.is_some_and(|it| it.eq_ignore_ascii_case(value))
+    }
+
+    /// It has each of these, as `type=endpoint&context=from-trunk`; what is no pair is none.
+    fn has_all(&self, pairs: &str) -> bool {
+        let mut pairs = pairs.split('&').filter_map(|it| it.split_once('='));
+        pairs.all(|(key, value)| self.has(key.trim(), value.trim()))
     }
 }
 
-/// `[name](template,…)` with all that its templates give it. Sections of one name stay apart: in
-/// `pjsip.conf` an endpoint, its login and its address are often called the same.
+/// `[name](template,…)` with all that its templates give it, and that `[name](+)` or
+/// `[name](+type=endpoint)` adds later. Sections of one name stay apart: in `pjsip.conf` an
+/// endpoint, its login and its address are often called the same.
 pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
     let mut all: Vec<(String, Section)> = Vec::new();
+    let mut current = 0;
     for line in lines {
         if let Some(head) = line.strip_prefix('[') {
             let (name, rest) = head.split_once(']').unwrap_or((head, ""));
             let marks = rest.trim().trim_matches(['(', ')']);
+            current = all.len();
+            if let Some(filter) = marks.strip_prefix('+') {
+                let has = |section: &Section| section.has_all(filter);
+                let added_to = all.iter().position(|(of, it)| of == name && has(it));
+                // Where there is none, Asterisk refuses the file.
+                current = added_to.unwrap_or(current);
+                continue;
+            }
             let mut section = Section::default();
             for mark in marks.split(',').map(str::trim).filter(|it| !it.is_empty()) {
                 section.is_template |= mark == "!";
@@ -46,7 +62,7 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
             }
             all.push((name.to_owned(), section));
         } else if let (Some((key, value)), Some((_, section))) =
-            (line.split_once('='), all.last_mut())
+            (line.split_once('='), all.get_mut(current))
         {
             let value = value.trim_start_matches('>').trim().to_owned();
             section.keys.push((key.trim().to_ascii_lowercase(), value));
@@ -67,7 +83,10 @@ fn words(text: Option<&str>) -> Vec<String> {
 /// Collects the endpoints of `pjsip.conf` with the facts that the file holds about each.
 pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
-    let of = |kind: &'static str| all.iter().filter(move |(_, section)| section.is(kind));
+    let of = |kind: &'static str| {
+        all.iter()
+            .filter(move |(_, section)| section.has("type", kind))
+    };
     let aors: BTreeMap<&str, &Section> = of("aor").map(|(name, it)| (&**name, it)).collect();
     let registered = of("registration");
     let hosts: BTreeSet<String> = registered
@@ -123,7 +142,7 @@ pub fn sip(lines: &[String], found: &mut EndpointList) {
     let host = |value: &str| host_of(value.rsplit('@').next().unwrap_or_default());
     let hosts: BTreeSet<String> = registers.filter_map(|(_, value)| host(value)).collect();
     for (name, peer) in all.iter().filter(|(name, _)| name != "general") {
-        if !["peer", "friend"].iter().any(|kind| peer.is(kind)) {
+        if !["peer", "friend"].iter().any(|kind| peer.has("type", kind)) {
             continue;
         }
         let full = format!("SIP/{name}");
@@ -204,6 +223,26 @@ mod tests {
             classify(&found.facts["PJSIP/x7"]).1,
             "the PBX registers with it at sip.provider.uz"
         );
+    }
+
+    #[test]
+    fn what_a_later_file_adds_to_a_section_is_of_that_section() {
+        let text = "[x7]\ntype=aor\n[x7]\ntype=endpoint\n[101]\ntype=endpoint\nauth=101\n\
+            [x7](+type=endpoint)\noutbound_auth=x7\naors=x7\n\
+            [x7](+)\ncontact=sip:sip.provider.uz\n\
+            [102](+)\nauth=102\n[103]\ntype=endpoint\nauth=103\n";
+        let mut found = EndpointList::default();
+        pjsip(&lines(text), &mut found);
+        assert_eq!(
+            kinds(&found),
+            [
+                ("PJSIP/101", EndpointKind::Telephone),
+                ("PJSIP/103", EndpointKind::Telephone),
+                ("PJSIP/x7", EndpointKind::Trunk),
+            ]
+        );
+        let of_its_aor = EndpointFact::Fixed("sip.provider.uz".to_owned());
+        assert!(found.facts["PJSIP/x7"].contains(&of_its_aor));
     }
 
     #[test]
