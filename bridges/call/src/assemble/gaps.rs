@@ -80,15 +80,14 @@ impl OpenCall {
     }
 
     /// Every channel that is up, or could be, is gone at `at`; if `None`, when it was last known to
-    /// be there. `false` if there was none.
-    fn all_gone(&mut self, at: Option<EventTime>) -> bool {
+    /// be there. So is the channel that a linkedid names.
+    fn all_gone(&mut self, at: Option<EventTime>, arrived: EventTime) {
         let cuts = self.cuts();
-        let mut gone = false;
         for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
             leg.gone(at.unwrap_or_else(|| there_until(leg.last, &cuts, leg.last)));
-            gone = true;
         }
-        gone
+        self.times.rest(at.unwrap_or(self.times.latest), arrived);
+        self.gaps.rootless = true;
     }
 
     /// Returns the moments from which on no events were received, by the clock of the events.
@@ -108,10 +107,7 @@ impl OpenCall {
     pub(super) fn end_with_process(&mut self, last: EventTime, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
-        self.all_gone(Some(last));
-        self.times.rest(last, arrived);
-        // The channel that a linkedid names is gone with all others.
-        self.gaps.rootless = true;
+        self.all_gone(Some(last), arrived);
     }
 
     /// Gives each channel that is up an end, for the call is given out before theirs: the first
@@ -252,13 +248,9 @@ impl Assembler {
         arrived: EventTime,
     ) {
         for key in self.calls.keys() {
-            let Some(call) = self.calls.get_mut(key).filter(|call| which(call)) else {
-                continue;
-            };
-            if call.all_gone(at) {
-                call.times.rest(at.unwrap_or(call.times.latest), arrived);
-                // The channel that a linkedid names is gone with all others.
-                call.gaps.rootless = true;
+            let open = |call: &&mut OpenCall| which(call) && !call.is_over();
+            if let Some(call) = self.calls.get_mut(key).filter(open) {
+                call.all_gone(at, arrived);
                 self.changes.insert(key);
                 self.settle_or_not(key);
             }

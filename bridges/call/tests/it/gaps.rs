@@ -31,6 +31,24 @@ fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
     assert_eq!(calls[0].incomplete, None);
 }
 
+/// A caller who waited in a queue before we listened, and was connected: only the colleague's
+/// channel was ever heard of.
+#[test]
+fn a_call_whose_first_channel_was_never_heard_of_ends_with_the_pbx() {
+    let phone = channel("PJSIP/101-00000002", 2).of(&customer(1));
+    let mut story = Story::new();
+    story.at(0.0).born(&phone, Down);
+    story.at(1.0).enter(&phone, "b1");
+    story.at(5.0).leave(&phone, "b1").hangup(&phone);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.tick(moment(20.0));
+    assert_eq!(assembler.open_calls(), 1);
+    assembler.on_event(&PbxEvent::Mark(Mark::Shutdown), moment(30.0));
+    assembler.tick(moment(31.0));
+    assert_eq!(assembler.open_calls(), 0);
+}
+
 #[test]
 fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     let (story, _, _) = answered_by_101();
