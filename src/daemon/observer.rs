@@ -155,27 +155,25 @@ impl Observer {
 }
 
 impl Watch for Observer {
-    async fn observe(&self) -> Observed {
-        let status = match self.status().await {
-            Ok(status) => status,
-            Err(error) => {
-                tracing::warn!(%error, "the books cannot be read for a scrape");
-                Status {
-                    sources: self.sources.borrow().clone(),
-                    ..Status::default()
-                }
-            }
+    async fn observe(&self) -> Result<Observed, String> {
+        let words = |error: Error| {
+            tracing::warn!(%error, "the books cannot be read for a scrape");
+            format!("the books cannot be read: {error}")
         };
-        let letters = self.spool.read(tables::letters::letters_by_reason).await;
-        let letters = letters.unwrap_or_default().into_iter();
+        let status = self.status().await.map_err(words)?;
+        let read = self.spool.read(|store| {
+            let letters = tables::letters::letters_by_reason(store)?;
+            Ok((letters, store.counters()))
+        });
+        let (letters, counters) = read.await.map_err(words)?;
+        let letters = letters.into_iter();
         let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
-        let counters = self.spool.read(|store| Ok(store.counters())).await;
-        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.ok().flatten();
+        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.map_err(words)?;
         let mut requests = self.outward.sender.borrow().requests.clone();
         requests.extend(self.outward.token_requests.borrow().clone());
-        Observed {
+        Ok(Observed {
             status,
-            counters: counters.unwrap_or_default(),
+            counters,
             requests,
             dead_letters: letters.collect(),
             log_lines_lost: callbridge_ops::log::lost_lines(),
@@ -185,7 +183,7 @@ impl Watch for Observer {
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
             page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
             release: crate::RELEASE,
-        }
+        })
     }
 
     fn not_ready(&self) -> Vec<String> {

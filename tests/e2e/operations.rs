@@ -102,6 +102,19 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
     assert!(metrics.contains(&expiry), "{metrics}");
     prometheus_takes(&metrics);
+    // Counters of nothing would be read as counters that begin anew.
+    let path = place.at("state").join(callbridge_spool::folder::FILE);
+    let database = rusqlite::Connection::open(&path).expect("the state");
+    let renames = |from: &str, to: &str| {
+        let renamed = database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+        renamed.expect("renamed");
+    };
+    renames("missed", "elsewhere");
+    let (status, words) = get(addr, "/metrics").await;
+    assert_eq!(status, 503, "{words}");
+    assert!(words.starts_with("the books cannot be read: "), "{words}");
+    renames("elsewhere", "missed");
+    assert_eq!(get(addr, "/metrics").await.0, 200);
     program.terminate().await;
 }
 

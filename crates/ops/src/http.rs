@@ -22,7 +22,10 @@ const METRICS: &str = "/metrics";
 /// The running program, as the listener observes it at a request.
 pub trait Watch: Send + Sync + 'static {
     /// Collects the values of a scrape of `/metrics`.
-    fn observe(&self) -> impl Future<Output = Observed> + Send;
+    ///
+    /// # Errors
+    /// The reason, in words, for which they cannot be told; nothing stands in for them then.
+    fn observe(&self) -> impl Future<Output = Result<Observed, String>> + Send;
     /// Reasons for which the program is not ready, a line each; empty when it is. A paused sender
     /// is ready: it keeps everything.
     fn not_ready(&self) -> Vec<String>;
@@ -82,7 +85,10 @@ impl<W: Watch> Pages<W> {
     }
 
     async fn scrape(&self, request: &Request<Incoming>) -> Response<Body> {
-        let seen = self.0.observe().await;
+        let seen = match self.0.observe().await {
+            Ok(seen) => seen,
+            Err(why) => return text(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
+        };
         let accept = request.headers().get(header::ACCEPT);
         let format = Format::of(accept.and_then(|it| it.to_str().ok()).unwrap_or_default());
         let page = metrics::render(&seen, format);
