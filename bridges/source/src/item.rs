@@ -32,6 +32,8 @@ pub enum Item {
         since: EventTime,
         /// A secret or a setting of ours is wrong: it does not pass by itself.
         is_ours: bool,
+        /// The file is not there: what the PBX tells meanwhile waits nowhere to be read.
+        is_absent: bool,
     },
     /// One message, framed but not decoded.
     Frame(Frame),

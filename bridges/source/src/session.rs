@@ -118,6 +118,21 @@ impl SourceFeed {
         fix: Fix,
         silent: Duration,
     ) -> Result<(), Gone> {
+        self.is_down(why, fix, silent, false).await
+    }
+
+    /// The file is not there, and is waited for.
+    pub(crate) async fn absent(&mut self, why: String) -> Result<(), Gone> {
+        self.is_down(why, Fix::Settings, Duration::ZERO, true).await
+    }
+
+    async fn is_down(
+        &mut self,
+        why: String,
+        fix: Fix,
+        silent: Duration,
+        is_absent: bool,
+    ) -> Result<(), Gone> {
         if self.up.take().is_some() {
             self.counts.count(|it| it.reconnects += 1);
         }
@@ -132,6 +147,7 @@ impl SourceFeed {
             why,
             since,
             is_ours: fix != Fix::Remote,
+            is_absent,
         };
         self.ring.report(self.id, down).await
     }

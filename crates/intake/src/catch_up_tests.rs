@@ -133,7 +133,7 @@ fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     for (seq, (message, at)) in messages.iter().zip(times).enumerate() {
         now = now.max(at.unwrap_or(now));
         if seq == cut {
-            intake.down(LINE, "cut".to_owned(), now, false);
+            intake.down(LINE, "cut".to_owned(), now, false, false);
             back = Some(now.plus(Duration::from_millis(100)));
         }
         if back.is_some_and(|back| now < back) {

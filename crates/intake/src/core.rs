@@ -220,13 +220,21 @@ impl Intake {
     }
 
     /// The source's line is down; up to `since` nothing of it was lost. Where that `is_ours` it
-    /// stays so until somebody mends it here.
-    pub fn down(&mut self, id: SourceId, why: String, since: EventTime, is_ours: bool) {
+    /// stays so until somebody mends it here; `is_absent`: it is a file, and is not there.
+    pub fn down(
+        &mut self,
+        id: SourceId,
+        why: String,
+        since: EventTime,
+        is_ours: bool,
+        is_absent: bool,
+    ) {
         let at = usize::from(id.0);
         let Some(source) = self.sources.get_mut(at) else {
             return;
         };
         source.status.state = status::SourceState::Down;
+        source.is_absent = is_absent;
         source.report.down(why.clone(), is_ours);
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();

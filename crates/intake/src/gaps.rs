@@ -188,7 +188,7 @@ impl Intake {
         let reception = |of: fn(&IntakeSource) -> bool| {
             let those = || self.sources.iter().filter(of_pbx).filter(|it| of(it));
             let is_up = those().any(|it| it.status.state.is_up());
-            let is_kept = those().any(|it| !it.settings.forgets);
+            let is_kept = those().any(|it| !it.settings.forgets && !it.is_absent);
             match (is_up, is_kept) {
                 (true, _) => since.map(|since| Reception::Arriving { since }),
                 (false, true) => Some(Reception::Kept),

@@ -171,7 +171,10 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
         intake.tick(later(at));
         intake.open_calls() == 0
     };
-    let cut = |intake: &mut Intake, id| intake.down(id, "cut".to_owned(), later(3000), false);
+    let down = |intake: &mut Intake, id, is_absent| {
+        intake.down(id, "why".to_owned(), later(3000), true, is_absent);
+    };
+    let cut = |intake: &mut Intake, id| down(intake, id, false);
     let mut intake = restored();
     intake.up(first, later(3000));
     assert!(!is_finished(&mut intake, 3000));
@@ -187,4 +190,10 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     intake.resumes(later(3500));
     assert!(!is_finished(&mut intake, 3500));
     assert!(is_finished(&mut intake, 3501));
+    // A file that is not there keeps nothing, and one that cannot be read may.
+    let mut intake = restored();
+    down(&mut intake, second, true);
+    assert!(!is_finished(&mut intake, 3000));
+    down(&mut intake, first, true);
+    assert!(is_finished(&mut intake, 3000));
 }

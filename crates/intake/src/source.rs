@@ -20,6 +20,8 @@ pub(super) struct IntakeSource {
     pub(super) settings: SourceSettings,
     pub(super) decoder: Decoder,
     pub(super) status: status::SourceStatus,
+    /// It is a file that is not there: nothing that its PBX tells waits in it.
+    pub(super) is_absent: bool,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
     pub(super) last_received: LastReceived,
@@ -83,6 +85,7 @@ impl IntakeSource {
                 ..status::SourceStatus::default()
             },
             settings,
+            is_absent: false,
             last_mark: None,
             up_since_frame: true,
             last_received: LastReceived::default(),

@@ -110,7 +110,7 @@ fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
     intake.up(line, at(0));
     intake.at_end(file, at(0));
     assert_eq!(stored(&mut intake, 0), None, "nothing was missed");
-    intake.down(line, "cut".to_owned(), at(5), false);
+    intake.down(line, "cut".to_owned(), at(5), false, false);
     intake.up(line, at(65));
     let listed = |filled: bool| {
         format!(

@@ -44,7 +44,10 @@ pub(crate) struct RecordFolder {
     path: PathBuf,
     from: From,
     resume: Option<FilePosition>,
+    /// It was opened once.
     is_open: bool,
+    /// The last look did not fail.
+    is_up: bool,
     events: Option<OwnedFd>,
     /// The folder itself, by an empty name, and the dated ones in it.
     listed: BTreeMap<OsString, Listed>,
@@ -85,6 +88,7 @@ impl RecordFolder {
             from,
             resume,
             is_open: false,
+            is_up: false,
             events: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok(),
             listed: BTreeMap::from([(OsString::new(), Listed::default())]),
             list_after: None,
@@ -101,8 +105,12 @@ impl RecordFolder {
     pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.see(&mut sights) {
-            let why = opening::words(&error);
-            sights.push(Sight::Trouble(format!("{}: {why}", self.path.display())));
+            self.is_up = false;
+            let why = format!("{}: {}", self.path.display(), opening::words(&error));
+            sights.push(match error.kind() {
+                io::ErrorKind::NotFound => Sight::Absent(why),
+                _ => Sight::Trouble(why),
+            });
         }
         sights
     }
@@ -120,9 +128,10 @@ impl RecordFolder {
             let wait = begun.elapsed() * LISTING_SHARE;
             self.list_after = Some(Instant::now() + wait);
         }
-        if !self.is_open {
-            self.is_open = true;
+        if !std::mem::replace(&mut self.is_up, true) {
             sights.push(Sight::Open);
+        }
+        if !std::mem::replace(&mut self.is_open, true) {
             self.leave_out();
         }
         let (mut frames, mut tried) = (Vec::new(), BTreeSet::new());

@@ -233,9 +233,29 @@ fn what_is_no_folder_is_said() {
     put(dir.path(), "f", "{}", 1);
     for (name, words) in [("f", "this is not a folder"), ("none", "no such file")] {
         let mut folder = opened(&dir.path().join(name), From::Start, None);
-        let [Sight::Trouble(why)] = &folder.poll()[..] else {
+        let [Sight::Trouble(why) | Sight::Absent(why)] = &folder.poll()[..] else {
             panic!("a trouble")
         };
         assert!(why.contains(words), "{why}");
     }
+}
+
+#[test]
+fn a_folder_that_could_not_be_read_for_a_while_is_up_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, away) = (dir.path().join("cdr"), dir.path().join("away"));
+    std::fs::create_dir(&path).expect("a folder");
+    let mut folder = opened(&path, From::End, None);
+    assert!(matches!(&folder.poll()[..], [Sight::Open, Sight::End(_)]));
+    std::fs::rename(&path, &away).expect("renamed");
+    assert!(matches!(&folder.poll()[..], [Sight::Absent(_)]));
+    std::fs::write(&path, "").expect("written");
+    assert!(matches!(&folder.poll()[..], [Sight::Trouble(_)]));
+    std::fs::remove_file(&path).expect("removed");
+    std::fs::rename(&away, &path).expect("renamed");
+    put(&path, "a.json", "{\"n\":1}", 1_000);
+    let [Sight::Open, Sight::Frames(_)] = &folder.poll()[..] else {
+        panic!("up again, with what came meanwhile")
+    };
+    assert!(matches!(&folder.poll()[..], [Sight::End(_)]));
 }

@@ -23,6 +23,8 @@ pub(crate) enum Sight {
     Wait,
     /// The file cannot be read now.
     Trouble(String),
+    /// The file is not there: nothing waits in it.
+    Absent(String),
     /// Everything there is was read; reading goes on here.
     End(FilePosition),
 }
@@ -66,8 +68,8 @@ impl Follower {
         }
     }
 
-    /// Looks at the disk once. `End`, `Wait` or `Trouble` at the end of the list means that there
-    /// is nothing more to be had now.
+    /// Looks at the disk once. `End`, `Wait`, `Trouble` or `Absent` at the end of the list means
+    /// that there is nothing more to be had now.
     pub(crate) fn poll(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.step(&mut sights) {
@@ -159,7 +161,7 @@ impl Follower {
             Err(error) if missing(&error) => {
                 let words = "no such file; it is waited for (is the path right, and does the PBX \
                              write it?)";
-                sights.push(Sight::Trouble(self.named(words)));
+                sights.push(Sight::Absent(self.named(words)));
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -219,7 +221,7 @@ impl Follower {
             if here.is_none() {
                 // Renamed or deleted, and no new one yet: the old one may still be written.
                 let words = "it was renamed or deleted; the next one is waited for";
-                sights.push(Sight::Trouble(self.named(words)));
+                sights.push(Sight::Absent(self.named(words)));
                 return Ok(());
             }
         }

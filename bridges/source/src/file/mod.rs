@@ -27,7 +27,7 @@ enum End {
     Unseen,
     /// Nothing was there to read since then.
     Seen(Instant),
-    /// The end was reported as `Item::Idle`, once for this run of frames.
+    /// The end was reported as `Item::Idle`, once for this run of frames and since the line is up.
     Reported,
 }
 
@@ -107,7 +107,7 @@ impl Tail {
             self.poll = Some(poll);
             let mut wait = false;
             for sight in sights {
-                wait = matches!(sight, Sight::End(_) | Sight::Wait | Sight::Trouble(_));
+                wait = !matches!(sight, Sight::Frames(_) | Sight::Open | Sight::Gap(_));
                 self.report(context, sight, &mut end).await?;
             }
             if wait {
@@ -139,9 +139,18 @@ impl Tail {
             }
             Sight::Open => line.up(false).await,
             Sight::Gap(why) => line.gap(why).await,
-            Sight::Trouble(why) => line.down(why, Fix::Settings, Duration::ZERO).await,
+            Sight::Trouble(why) => {
+                *end = End::Unseen;
+                line.down(why, Fix::Settings, Duration::ZERO).await
+            }
+            Sight::Absent(why) => {
+                *end = End::Unseen;
+                line.absent(why).await
+            }
             Sight::Wait => Ok(()),
             Sight::End(position) => {
+                // It may have had another name for a while.
+                line.up(false).await?;
                 let now = Instant::now();
                 let since = match *end {
                     End::Reported => return Ok(()),

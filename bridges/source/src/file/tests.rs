@@ -58,7 +58,7 @@ impl Desk {
                         }
                     }
                     Sight::Gap(why) => self.gaps.push(why),
-                    Sight::Trouble(why) => self.troubles.push(why),
+                    Sight::Trouble(why) | Sight::Absent(why) => self.troubles.push(why),
                     Sight::Open => quiet = 0,
                     Sight::End(position) => self.position = Some(position),
                     Sight::Wait => {}

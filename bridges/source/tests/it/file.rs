@@ -82,6 +82,29 @@ async fn a_missing_file_is_waited_for_and_told_once() {
 }
 
 #[tokio::test]
+async fn a_file_that_has_another_name_for_a_while_is_read_on_and_up_again() {
+    let log = Log::new();
+    log.write("a\n");
+    let mut stage = Stage::start(&log.url("start"), settings());
+    stage.up().await;
+    assert_eq!(stage.text().await, "a");
+    idle(&mut stage).await;
+    let away = log.path.with_extension("away");
+    std::fs::rename(&log.path, &away).expect("renamed");
+    let told = stage.next().await;
+    let Item::Down { is_absent, .. } = told else {
+        panic!("{told:?} instead of the reason");
+    };
+    assert!(is_absent);
+    let file = OpenOptions::new().append(true).open(&away);
+    file.expect("opens").write_all(b"b\n").expect("written");
+    assert_eq!(stage.text().await, "b");
+    std::fs::rename(&away, &log.path).expect("renamed");
+    stage.up().await;
+    assert_eq!(idle(&mut stage).await.offset, 4);
+}
+
+#[tokio::test]
 async fn a_restart_from_a_stored_place_gives_the_rest_alone() {
     let log = Log::new();
     log.write("a\nb\nc\n");
