@@ -18,9 +18,12 @@ use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// PBXs on all streams together; a stream that names more of them is not telling the truth.
 const PBXES_MAX: usize = 64;
+/// The loop of the intake comes round once a second: after this long nothing was read meanwhile.
+const TICK_MAX: Duration = Duration::from_secs(10);
 
 /// Operations to commit together, and the verdicts to give to the sources after that.
 #[derive(Debug, Default)]
@@ -388,8 +391,14 @@ impl Intake {
         Ok(())
     }
 
-    /// Says what time it is.
+    /// Says what time it is, once a second at least. Where nobody did for longer, as this process
+    /// was suspended or the disk hung, what came meanwhile is read before silence counts.
     pub fn tick(&mut self, now: EventTime) {
+        if let Clock::Right(last) = self.clock
+            && now.since(last) > TICK_MAX
+        {
+            self.resumes(now);
+        }
         if now < self.settings.clock_right_from {
             self.clock = Clock::Wrong;
             self.pbxes.values_mut().for_each(|pbx| pbx.assembler.hold());

@@ -190,6 +190,12 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     intake.resumes(later(3500));
     assert!(!is_finished(&mut intake, 3500));
     assert!(is_finished(&mut intake, 3501));
+    // The process was suspended: what came meanwhile is read first.
+    let mut intake = restored();
+    intake.up(first, later(3000));
+    assert!(!is_finished(&mut intake, 3000));
+    assert!(!is_finished(&mut intake, 4000));
+    assert!(is_finished(&mut intake, 4001));
     // A file that is not there keeps nothing, and one that cannot be read may.
     let mut intake = restored();
     down(&mut intake, second, true);

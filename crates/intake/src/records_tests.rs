@@ -198,7 +198,7 @@ fn records_wait_until_the_events_have_come_past_their_call() {
     for (seq, line) in (101..).zip(&lines) {
         tell(&mut intake, SOURCE, seq, line, BEGAN + 601);
     }
-    let batch = at(&mut intake, BEGAN + 700, false);
+    let batch = at(&mut intake, BEGAN + 605, false);
     let calls = finished(&batch);
     assert_eq!(calls.len(), 1);
     assert!(!calls[0].judged.record.estimate);

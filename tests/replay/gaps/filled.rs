@@ -150,7 +150,7 @@ fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
                 let mut finished = |_: &str, id: &str| known.get(id).cloned();
                 intake.frame(source, &frame, &mut finished).expect("taken");
             }
-            Step::Down => intake.down(LINE, "cut".to_owned(), at, false),
+            Step::Down => intake.down(LINE, "cut".to_owned(), at, false, false),
             Step::Up => intake.up(LINE, at),
         }
         take(&mut intake, &mut stored, now);
