@@ -44,7 +44,7 @@ use callbridge_fleet::PbxOwners;
 use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
-use callbridge_model::status::{Status, findings};
+use callbridge_model::status::{SourceStatus, Status, findings};
 use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, Zone};
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
@@ -97,11 +97,10 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     let mut shutdown = std::pin::pin!(shutdown);
     callbridge_listener::descriptors::raise();
     let started = tokio::select! {
-        started = Daemon::start(&config) => started,
+        started = Daemon::start(&config, |sources| announce(&config, sources, &doubts)) => started,
         () = &mut shutdown => return Ok(()),
     };
     let mut daemon = started?;
-    daemon.announce(&doubts);
     announce_rights(&config);
     systemd::ready();
     let settled = settled(Arc::clone(&daemon.observer), &config);
@@ -116,6 +115,25 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
     systemd::stopping();
     daemon.stop().await;
     ended.map_err(failed_at_work)
+}
+
+/// The first line of the log: what runs here, on what, for whom.
+fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
+    let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
+    pbxes.dedup();
+    let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));
+    let named: Vec<String> = named.collect();
+    tracing::info!(
+        version = crate::VERSION,
+        commit = crate::COMMIT,
+        state = %config.state.as_deref().unwrap_or(Path::new("")).display(),
+        pbx = pbxes.join(", "),
+        source = named.join(", "),
+        "callbridge runs"
+    );
+    for Doubt { what, kind, words } in doubts {
+        tracing::warn!(id = what, reason = words, "{kind}");
+    }
 }
 
 /// Says with whose rights it runs, and who else can read its secrets.
@@ -187,15 +205,19 @@ fn failed_at_work(error: anyhow::Error) -> Failure {
 }
 
 impl Daemon {
-    /// Opens the state and starts everything.
+    /// Opens the state and starts everything; `announce` is called before the first part runs.
     ///
     /// # Errors
     /// When the state cannot be used or a listener cannot be opened.
-    pub(crate) async fn start(config: &Config) -> Result<Self, Failure> {
+    pub(crate) async fn start(
+        config: &Config,
+        announce: impl FnOnce(&[SourceStatus]),
+    ) -> Result<Self, Failure> {
         let durations = Durations::default();
         let opened = open::open(config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
         let views = ShellViews::new(opened.intake.statuses());
+        announce(&views.statuses.borrow());
         let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
         let tally = Arc::clone(&views.webhooks);
         let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
@@ -281,26 +303,6 @@ impl Daemon {
         daemon
             .listen(config, (people, owners), opened.assembling)
             .await
-    }
-
-    /// The first line of the log: what runs here, on what, for whom.
-    fn announce(&self, doubts: &[Doubt]) {
-        let sources = self.observer.sources.borrow();
-        let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
-        pbxes.dedup();
-        let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));
-        let named: Vec<String> = named.collect();
-        tracing::info!(
-            version = crate::VERSION,
-            commit = crate::COMMIT,
-            state = %self.observer.state,
-            pbx = pbxes.join(", "),
-            source = named.join(", "),
-            "callbridge runs"
-        );
-        for Doubt { what, kind, words } in doubts {
-            tracing::warn!(id = what, reason = words, "{kind}");
-        }
     }
 
     /// The handler, the HTTP listener, systemd.

@@ -76,7 +76,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
             DemoPbx::Freeswitch => drop(pbx::serve_event_socket(listener, frames).await),
         }
     });
-    let mut daemon = Daemon::start(&config).await?;
+    let mut daemon = Daemon::start(&config, |_| {}).await?;
     let mut shutdown = std::pin::pin!(shutdown);
     let ended = tokio::select! {
         ended = watch(&daemon, &mut view, demo.pbx) => ended,
