@@ -198,7 +198,8 @@ fn records_wait_until_the_events_have_come_past_their_call() {
     for (seq, line) in (101..).zip(&lines) {
         tell(&mut intake, SOURCE, seq, line, BEGAN + 601);
     }
-    let batch = at(&mut intake, BEGAN + 605, false);
+    assert!(finished(&at(&mut intake, BEGAN + 606, false)).is_empty());
+    let batch = at(&mut intake, BEGAN + 614, false);
     let calls = finished(&batch);
     assert_eq!(calls.len(), 1);
     assert!(!calls[0].judged.record.estimate);
