@@ -183,6 +183,7 @@ fn a_call_that_is_known_by_now_is_not_told_again_by_its_records() {
 fn records_wait_until_the_events_have_come_past_their_call() {
     let events = include_str!("../../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
     let mut intake = intake(&[Format::AmiJson, Format::CdrAmqp]);
+    intake.up(SOURCE, EventTime::from_seconds(BEGAN - 3600));
     let lines: Vec<&str> = events.lines().collect();
     // The events of another call, then the records of this one: its own events may be on their way.
     let hour = |line: &str| line.replace("17951513", "17951477");
@@ -198,12 +199,13 @@ fn records_wait_until_the_events_have_come_past_their_call() {
     for (seq, line) in (101..).zip(&lines) {
         tell(&mut intake, SOURCE, seq, line, BEGAN + 601);
     }
-    assert!(finished(&at(&mut intake, BEGAN + 606, false)).is_empty());
-    let batch = at(&mut intake, BEGAN + 614, false);
+    let batch = at(&mut intake, BEGAN + 606, false);
     let calls = finished(&batch);
     assert_eq!(calls.len(), 1);
     assert!(!calls[0].judged.record.estimate);
-    assert!(finished(&at(&mut intake, BEGAN + 7_200, false)).is_empty());
+    for second in [7_200, 7_209, 7_218] {
+        assert!(finished(&at(&mut intake, BEGAN + second, false)).is_empty());
+    }
 }
 
 #[test]
