@@ -218,9 +218,33 @@ impl Broker {
         self.tell("stop");
     }
 
-    /// Kills the node with all its processes.
+    /// Kills the node with all its processes, once it would know its streams and quorum queues
+    /// again: it writes the names of their logs down seconds after it made them, and a node that
+    /// dies before has no such queue any more.
     pub fn kill(&self) {
+        let begun = Instant::now();
+        while let Some(log) = self.log_without_a_name() {
+            assert!(begun.elapsed() < START_DEADLINE, "{log:?} has no name");
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
         self.tell("kill");
+    }
+
+    /// A Raft log whose name does not stand in the registry beside it.
+    fn log_without_a_name(&self) -> Option<PathBuf> {
+        let node = format!("callbridge-{}@localhost", self.port);
+        let data = self.folder.join("data").join(&node);
+        let systems = ["coordination", "quorum"].map(|system| data.join(system).join(&node));
+        let mut unnamed = systems.iter().flat_map(|system| {
+            let names = std::fs::read(system.join("names.dets")).unwrap_or_default();
+            let entries = std::fs::read_dir(system).into_iter().flatten().flatten();
+            let logs = entries.map(|entry| entry.path()).filter(|it| it.is_dir());
+            logs.filter(move |log| {
+                let name = log.file_name().unwrap_or_default().as_encoded_bytes();
+                !names.windows(name.len()).any(|part| part == name)
+            })
+        });
+        unnamed.next()
     }
 
     /// Where it speaks AMQP in the clear.
