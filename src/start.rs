@@ -7,9 +7,7 @@ use crate::privilege::step_down;
 use crate::{Failure, OrFail as _, print};
 use callbridge_model::{Code, Environment};
 use callbridge_ops::log::{flush, say};
-use std::pin::Pin;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::{pin::Pin, process::ExitCode, time::Duration, time::Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs the program: does what the arguments ask, and prints the failure, if any.

@@ -5,11 +5,9 @@ use crate::Failure;
 use callbridge_model::{Code, Environment};
 use callbridge_ops::log;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::{io, io::IsTerminal as _, io::Write as _, os::fd::AsFd as _};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Interest};
-use tokio::net::unix::pipe;
-use tokio::sync::mpsc;
+use tokio::{net::unix::pipe, sync::mpsc};
 
 /// The width of stdout's terminal; `None` without one.
 pub(crate) fn width() -> Option<usize> {

@@ -4,9 +4,7 @@ use callbridge_call::EventTime;
 use callbridge_model::dates;
 use callbridge_source::{StreamFrom, StreamSkip};
 use jiff::tz::TimeZone;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tracing::Level;
 
 /// The values of a flag that may be repeated; an empty one, as from a variable, is none.

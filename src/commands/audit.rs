@@ -5,23 +5,18 @@ use super::control::conversation::{all_items, converse, json_line, line, typed, 
 use super::explain;
 use crate::config::{Asking, Audit};
 use crate::{Failure, print};
-use callbridge_admin::audit::journal::progress;
-use callbridge_admin::audit::{
-    FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening, account, records,
-};
-use callbridge_admin::explain::reading::Reading;
-use callbridge_admin::{ControlRequest, state_access};
+use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening};
+use callbridge_admin::audit::{account, journal::progress, records};
+use callbridge_admin::{ControlRequest, explain::reading::Reading, state_access};
 use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_crm::FilterPage;
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::{People, journal};
-use callbridge_model::status::BudgetStatus;
-use callbridge_model::{CallUuid, Code, clock, plain_file};
+use callbridge_model::{CallUuid, Code, clock, plain_file, status::BudgetStatus};
 use callbridge_spool::{AuditedCall, CallFate, JournaledCall};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{IsTerminal as _, Write};
+use std::{collections::BTreeMap, collections::BTreeSet, io::IsTerminal as _, io::Write};
 
 /// Calls asked about at a time.
 const ASKED_MAX: usize = 200;

@@ -27,11 +27,7 @@ use crate::terminal::has_colour;
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::explain::story::Paint;
 use callbridge_model::{Code, Environment, forbid_dumps};
-use std::fs::DirBuilder;
-use std::future::Future;
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::{fs::DirBuilder, future::Future, io, os::unix::fs::DirBuilderExt as _, path::PathBuf};
 
 /// The licences of the linked libraries; `tests/package/licences` writes the file.
 const LICENCES: &str = include_str!("../../deploy/licences.txt");

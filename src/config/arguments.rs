@@ -10,9 +10,7 @@ use callbridge_model::{Code, Environment, SecretKind};
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, ffi::OsStr, ffi::OsString, path::Path, path::PathBuf};
 
 /// An `@FILE` is at most this long.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -13,11 +13,9 @@ use super::options::{
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
-use callbridge_admin::letters::Selection;
-use callbridge_admin::{ControlRequest, PageRole};
+use callbridge_admin::{ControlRequest, PageRole, letters::Selection};
 use callbridge_formats::Format;
-use callbridge_leads::lead_field::Item;
-use callbridge_leads::lead_field::item::ITEMS_MAX;
+use callbridge_leads::{lead_field::Item, lead_field::item::ITEMS_MAX};
 use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
 use callbridge_model::{EmployeeId, LeadId, Reason, SuppliedFacts, clock};
 use clap_complete::Shell;

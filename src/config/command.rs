@@ -13,8 +13,7 @@ use callbridge_model::{Code, Environment};
 use callbridge_ops::log::Logging;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 /// A command with its checked flags.
 #[derive(Debug)]

@@ -1,11 +1,9 @@
 //! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
 
 use crate::config::Config;
-use callbridge_source::Transport;
-use callbridge_source::url::{Broker, TcpEndpoint};
+use callbridge_source::{Transport, url::Broker, url::TcpEndpoint};
 use callbridge_spool::folder::FILE;
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::{io::ErrorKind, path::PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {

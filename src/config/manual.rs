@@ -7,8 +7,7 @@ use callbridge_model::{Code, SecretKind};
 use callbridge_oauth as oauth;
 use callbridge_spool as spool;
 use clap_complete::Shell;
-use std::collections::BTreeSet;
-use std::io;
+use std::{collections::BTreeSet, io};
 
 /// The completions of a shell.
 pub(crate) fn completions(shell: Shell) -> Vec<u8> {

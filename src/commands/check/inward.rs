@@ -15,15 +15,12 @@ use callbridge_asterisk::survey::Account;
 use callbridge_broker::Forwarder;
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, Format, FormatFit};
-use callbridge_freeswitch::module_conf;
-use callbridge_freeswitch::survey::{Severity, SwitchFinding};
+use callbridge_freeswitch::{module_conf, survey::Severity, survey::SwitchFinding};
 use callbridge_intake::written;
 use callbridge_mapping::{LeadRule, Trunk};
 use callbridge_model::{Code, Permit};
 use callbridge_source::{Fix, StreamReading, Transport};
-use std::fmt::Display;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::{fmt::Display, io::ErrorKind, path::Path};
 
 /// Makes a finding of a trial: an error with its advice, and the code that it asks for; without a
 /// code it is no fault.

@@ -3,8 +3,7 @@
 use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
-use callbridge_mapping::people::matching;
-use callbridge_mapping::{People, Trunk};
+use callbridge_mapping::{People, Trunk, people::matching};
 use callbridge_model::{Code, clock};
 use std::collections::BTreeMap;
 

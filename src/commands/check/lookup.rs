@@ -4,21 +4,16 @@
 use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
-use callbridge_lookup::answer::extension;
-use callbridge_lookup::http::PATH;
+use callbridge_lookup::{answer::extension, http::PATH};
 use callbridge_mapping::{LeadRule, People, Trunk};
 use callbridge_model::{Code, EmployeeId, ExposeSecret as _, Secret};
 use callbridge_spool::LeadDirectory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use std::cmp::Reverse;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use std::{cmp::Reverse, io, path::Path};
+use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 /// A PBX waits no longer.
 const WITHIN: Duration = Duration::from_secs(1);

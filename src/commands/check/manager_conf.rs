@@ -2,8 +2,7 @@
 //! hear. Secrets in it are stepped over.
 
 use callbridge_setup::local_conf;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, path::Path, path::PathBuf};
 
 /// The paths at which Asterisk keeps the file.
 const PLACES: [&str; 2] = [

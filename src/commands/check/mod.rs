@@ -33,8 +33,7 @@ use callbridge_model::{Code, safe, safe_json};
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
-use std::fmt::Display;
-use std::path::PathBuf;
+use std::{fmt::Display, path::PathBuf};
 
 /// The part of a finding that does not fit into words: a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

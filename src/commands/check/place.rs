@@ -7,17 +7,13 @@ use super::{CheckFinding, fault, well};
 use crate::commands::ScratchFolder;
 use crate::config::Config;
 use crate::privilege::Held;
-use callbridge_admin::LockWait;
-use callbridge_admin::state_access::status;
+use callbridge_admin::{LockWait, state_access::status};
 use callbridge_call::EventTime;
 use callbridge_intake::identity::{self, PbxIdConflict};
 use callbridge_model::{Code, ExitCode as _, Status};
 use callbridge_sender::left_slots::{self, LeftSlots};
-use callbridge_spool as spool;
-use callbridge_spool::{Error, Fit, Guard, Handle, tables};
-use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use callbridge_spool::{self as spool, Error, Fit, Guard, Handle, tables};
+use std::{io, net::SocketAddr, path::Path, path::PathBuf};
 
 /// The state folder as the check can use it.
 pub(crate) enum State {

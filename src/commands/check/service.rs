@@ -15,9 +15,8 @@ use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::status::fleet::{FleetMember, Liveness};
 use callbridge_model::status::{FindingKind, LeadFields};
 use callbridge_model::{Code, ExitCode as _, Grant, Status, clock};
-use callbridge_sender::left_slots::LeftSlots;
-use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
+use callbridge_sender::{left_slots::LeftSlots, status::TokenPlace};
 use callbridge_spool::{Binding, Fit, Handle, WorkQueue, tables};
 use std::path::Path;
 

@@ -6,9 +6,7 @@ use crate::config::{Crm, TokenFrom};
 use crate::daemon::outward;
 use callbridge_model::{Code, Secret, clock};
 use callbridge_oauth::{command, scope, store};
-use std::fmt::Display;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::{fmt::Display, os::unix::fs::PermissionsExt as _, path::Path};
 
 /// Reads the token; returns the findings on its source, and the token where it can be used.
 pub(crate) async fn check(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {

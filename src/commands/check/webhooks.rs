@@ -10,15 +10,12 @@ use callbridge_model::{
     Code, ExitCode as _, ExposeSecret as _, Secret, SecretKind, SecretPlace, clock,
 };
 use callbridge_oauth::store;
-use callbridge_page::passwords::Passwords;
-use callbridge_page::settings::Settings;
+use callbridge_page::{passwords::Passwords, settings::Settings};
 use callbridge_webhook::tls::{self, Certificate};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, Error, RootCertStore};
-use std::path::Path;
-use std::time::Duration;
+use rustls::{CertificateError, Error, RootCertStore, server::ParsedCertificate};
+use std::{path::Path, time::Duration};
 
 /// A certificate that ends sooner is told.
 const SOON: Duration = Duration::from_secs(14 * 86_400);

@@ -5,20 +5,16 @@ use crate::Failure;
 use crate::daemon::tasks::has_stopped;
 use crate::privilege::Held;
 use callbridge_listener::body::{Body, response, whole};
-use callbridge_listener::hyper::body::Incoming;
 use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
 use callbridge_listener::hyper::{Method, Request, Response, StatusCode, Uri};
-use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Limits, Open, serve};
+use callbridge_listener::{hyper::body::Incoming, places::ConnectionPlace};
 use callbridge_model::{Code, Secret};
 use callbridge_oauth::consent::{ConsentReply, Redirect, read};
 use callbridge_ops::log::say;
 use futures_util::future::join_all;
-use std::io::ErrorKind;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use std::{io::ErrorKind, sync::Arc, time::Duration};
+use tokio::{net::TcpListener, sync::mpsc, sync::watch};
 
 const LIMITS: Limits = Limits {
     connections: 16,

@@ -3,11 +3,8 @@
 
 use crate::{Failure, print};
 use callbridge_admin::state_access::{close, status};
-use callbridge_model::Code;
-use callbridge_model::status::Books;
-use callbridge_oauth::exchange::TokenReply;
-use callbridge_oauth::store::{self, Lock};
-use callbridge_oauth::{revoke, shown_once};
+use callbridge_model::{Code, status::Books};
+use callbridge_oauth::{exchange::TokenReply, revoke, shown_once, store, store::Lock};
 use callbridge_spool as spool;
 use std::path::Path;
 

@@ -29,17 +29,12 @@ use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe};
 use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{ConsentReply, Redirect, address, pasted};
 use callbridge_oauth::exchange::{Exchange, Pair, TokenReply, TokenRequest};
-use callbridge_oauth::keeper::end_of;
-use callbridge_oauth::shown_once::ShownOnce;
 use callbridge_oauth::store::{self, Lock};
-use callbridge_oauth::{revoke, scope};
+use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once::ShownOnce};
 use callbridge_ops::log::say;
 use callbridge_sender::schedule::Jitter;
-use std::convert::Infallible;
-use std::path::Path;
-use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use std::{convert::Infallible, path::Path, time::Duration};
+use tokio::{sync::mpsc, sync::watch, time::Instant, time::timeout_at};
 use url::Url;
 
 /// Seconds between the tries to exchange a code (§7.7: 3 to 5 attempts), well within the ten

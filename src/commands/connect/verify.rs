@@ -11,15 +11,11 @@ use crate::terminal::StdinLines;
 use callbridge_admin::state_access::{Access, ask_or_open, close, status};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Setup, TokenInfo};
 use callbridge_model::Status;
-use callbridge_oauth::connection::Connection;
-use callbridge_oauth::store::{self, Lock};
+use callbridge_oauth::{connection::Connection, store, store::Lock};
 use callbridge_ops::log::say;
-use callbridge_sender::status::TokenPlace;
-use callbridge_sender::token_probe::{self, Unasked};
-use callbridge_spool as spool;
-use callbridge_spool::{Binding, Fit, Guard, Handle, Op};
-use std::path::Path;
-use std::time::Duration;
+use callbridge_sender::{status::TokenPlace, token_probe, token_probe::Unasked};
+use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op};
+use std::{path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 /// So long the daemon may take to ask: its budget may be used up for a minute.

@@ -7,9 +7,8 @@ use super::conversation::{follow, list_items, typed};
 use crate::config::Asking;
 use crate::terminal::{has_colour, width};
 use crate::{Failure, nobody_reads, print};
-use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::line::{OneLine, cut};
-use callbridge_admin::protocol::CallsQuery;
+use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::Zone;
 use serde_json::Value;
 

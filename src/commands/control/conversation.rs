@@ -7,20 +7,15 @@ use callbridge_admin::socket::{AnswerRequest, Replies};
 use callbridge_admin::state_access::{Access, ask_or_open};
 use callbridge_admin::{CommandHandler, ControlReply, ControlRequest, socket, user};
 use callbridge_intake::owners::Owners;
-use callbridge_mapping::Rules;
-use callbridge_mapping::people::files::Watched;
+use callbridge_mapping::{Rules, people::files::Watched};
 use callbridge_model::status::{Pause, findings};
 use callbridge_model::{Code, Zone, clock, safe_cell, safe_json, safe_lines};
 use callbridge_ops::log::say;
-use callbridge_spool as spool;
-use callbridge_spool::{Handle, LeadDirectory, folder};
+use callbridge_spool::{self as spool, Handle, LeadDirectory, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::Path;
-use std::sync::{Arc, RwLock};
-use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use std::{path::Path, sync::Arc, sync::RwLock, time::Duration};
+use tokio::{sync::mpsc, task::JoinHandle};
 
 /// Between two looks for a daemon that comes back.
 const CHECK_EVERY: Duration = Duration::from_millis(250);

@@ -6,16 +6,11 @@ use crate::config::{Asking, StatusMode};
 use crate::terminal::{Keyboard, has_colour};
 use crate::{Failure, OrFail as _, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
-use callbridge_model::status::OverallState;
-use callbridge_model::status::text::TextStyle;
-use callbridge_model::{Code, Status, Zone};
+use callbridge_model::{Code, Status, Zone, status::OverallState, status::text::TextStyle};
 use rustix::termios::{LocalModes, tcgetwinsize};
 use serde_json::Value;
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
-use std::time::Duration;
-use tokio::io::AsyncReadExt as _;
-use tokio::sync::watch;
+use std::{fmt::Write as _, io, io::IsTerminal as _, time::Duration};
+use tokio::{io::AsyncReadExt as _, sync::watch};
 
 /// Between two looks of `--watch`.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

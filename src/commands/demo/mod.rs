@@ -19,16 +19,11 @@ use crate::terminal::{has_colour, width};
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::{Code, Environment, ExposeSecret, Secret, Status, clock};
-use callbridge_sandbox as sandbox;
-use callbridge_sandbox::token::IdSet;
+use callbridge_sandbox::{self as sandbox, token::IdSet};
 use callbridge_spool::{Row, RowId, State, tables};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::Path;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::time::Instant;
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
+use tokio::{net::TcpListener, time::Instant};
 
 /// The longest time that the calls may take to settle.
 const ENDS_WITHIN: Duration = Duration::from_secs(55);

@@ -3,12 +3,10 @@
 
 use super::recording::TimedFrame;
 use futures_util::{SinkExt, StreamExt};
-use std::io;
-use std::time::Duration;
+use std::{io, time::Duration};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
+use tokio::{net::tcp::OwnedWriteHalf, time::Instant};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// Serves the first client that comes: all recordings, each frame at its time. Then the line

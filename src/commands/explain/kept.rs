@@ -3,8 +3,7 @@
 use crate::commands::control::conversation::{converse, typed};
 use crate::config::{Asking, Explain};
 use crate::{Failure, print};
-use callbridge_admin::explain::{story, text};
-use callbridge_admin::{ControlRequest, KeptCall};
+use callbridge_admin::{ControlRequest, KeptCall, explain::story, explain::text};
 use callbridge_mapping::People;
 use callbridge_model::{Code, Zone, safe};
 use callbridge_spool::Act;

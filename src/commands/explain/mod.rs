@@ -11,25 +11,19 @@ pub(crate) mod kept;
 use crate::config::{Config, Explain};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
-use callbridge_admin::audit::records;
 use callbridge_admin::explain::reading::{MessageCounts, ReadCall, Reading};
-use callbridge_admin::explain::shape::Other;
 use callbridge_admin::explain::story::{Paint, Times};
-use callbridge_admin::explain::text::Depth;
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
+use callbridge_admin::{audit::records, explain::shape::Other, explain::text::Depth};
 use callbridge_call::decoded::WrongCall;
 use callbridge_call::trunk::extension;
 use callbridge_call::{EventTime, FinishedCall, ReportedCall, Role};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
-use callbridge_mapping::people::files::Watched;
-use callbridge_mapping::{People, Rules, journal};
+use callbridge_mapping::{People, Rules, journal, people::files::Watched};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
 use choice::{Choice, Chosen};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, IsTerminal as _, Write};
-use std::path::Path;
+use std::{collections::BTreeMap, fs::File, io, io::IsTerminal as _, io::Write, path::Path};
 
 /// A file is read in pieces of so many bytes.
 const PIECE_BYTES: usize = 256 << 10;

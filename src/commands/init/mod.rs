@@ -23,13 +23,11 @@ use crate::{Failure, print};
 use callbridge_call::EventTime;
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, clock, safe_lines};
-use callbridge_setup::question::SetupQuestion;
-use callbridge_setup::zone;
+use callbridge_setup::{question::SetupQuestion, zone};
 use files::Planned;
 use jiff::tz::TimeZone;
 use rustix::termios::LocalModes;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::{path::Path, path::PathBuf, process::Stdio};
 
 const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.conf, then \
                        `manager reload`):";

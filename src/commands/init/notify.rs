@@ -2,10 +2,8 @@
 
 use super::{Answers, Person};
 use crate::Failure;
-use callbridge_model::status::findings::quoted;
-use callbridge_model::{ETC, Secret, credstore};
-use callbridge_ops::notify;
-use callbridge_ops::notify::history::{Notification, Turn};
+use callbridge_model::{ETC, Secret, credstore, status::findings::quoted};
+use callbridge_ops::{notify, notify::history::Notification, notify::history::Turn};
 use std::path::{Path, PathBuf};
 
 const OFFER: &str = "Where to send notices of problems, and of customers who wait longer than 30 \

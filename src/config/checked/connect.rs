@@ -7,11 +7,9 @@ use crate::privilege::Held;
 use crate::values;
 use callbridge_crm::{Address, Setup};
 use callbridge_model::{Environment, SecretKind, SecretPlace};
-use callbridge_oauth::consent::Redirect;
-use callbridge_oauth::scope;
+use callbridge_oauth::{consent::Redirect, scope};
 use clap::Args;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use url::Url;
 
 /// The flags that agree to a company beforehand.

@@ -34,17 +34,14 @@ use callbridge_model::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
-use callbridge_source::url::QueueSource;
-use callbridge_source::{BrokerUrl, SourceUrl, StreamReading, Transport};
+use callbridge_source::{BrokerUrl, SourceUrl, StreamReading, Transport, url::QueueSource};
 use callbridge_webhook::tls::Certificate;
 pub(crate) use connect::check as connect;
 pub(crate) use crm::TokenFrom;
 use jiff::tz::TimeZone;
 pub(crate) use lookup::LookupConfig;
 pub(crate) use page::PageConfig;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, path::PathBuf};
 pub(crate) use typed::{Checking, STATES, logging, state_folder, state_of_daemon};
 
 #[derive(Debug)]

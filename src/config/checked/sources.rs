@@ -7,12 +7,10 @@ use crate::config::Faults;
 use crate::config::flags::SourceFlags;
 use crate::values;
 use callbridge_asterisk::Columns;
-use callbridge_intake::identity;
-use callbridge_intake::machine::{MachineId, Unknown};
+use callbridge_intake::{identity, machine::MachineId, machine::Unknown};
 use callbridge_mapping::{Trunk, Trunks, trunk};
 use callbridge_model::{SecretKind, SecretPlace};
-use callbridge_source::url::Format;
-use callbridge_source::{SourceUrl, Transport};
+use callbridge_source::{SourceUrl, Transport, url::Format};
 use callbridge_spool as spool;
 use std::path::Path;
 

@@ -8,14 +8,12 @@ use callbridge_admin::socket;
 use callbridge_mapping::Rules;
 use callbridge_model::{Environment, SecretKind, SecretPlace};
 use callbridge_ops::log::Logging;
-use callbridge_source::url::UrlFault;
-use callbridge_source::{BrokerUrl, StreamReading};
+use callbridge_source::{BrokerUrl, StreamReading, url::UrlFault};
 use jiff::tz::TimeZone;
-use std::collections::BTreeMap;
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap, os::unix::fs::FileTypeExt as _, os::unix::net::UnixStream, path::Path,
+    path::PathBuf, time::Duration,
+};
 use tracing::Level;
 
 /// The surroundings of a check of flags: the environment in which secrets may stand, and the faults

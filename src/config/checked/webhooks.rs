@@ -5,8 +5,7 @@ use crate::config::Faults;
 use crate::config::flags::WebhookFlags;
 use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// The receiver; `None` where it is not asked for, or wrongly.
 pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option<Webhooks> {

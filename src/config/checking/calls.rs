@@ -2,8 +2,7 @@
 
 use crate::config::flags::StateFlags;
 use crate::config::{Checking, Command, Faults};
-use callbridge_admin::ControlRequest;
-use callbridge_admin::protocol::CallsQuery;
+use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::{TypedNumber, dates};
 use callbridge_spool::State;
 use clap::Args;

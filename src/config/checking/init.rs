@@ -8,8 +8,7 @@ use callbridge_model::{ETC, Environment, SecretKind, SecretPlace};
 use callbridge_setup::question::SetupQuestion;
 use callbridge_source::{SourceUrl, Transport};
 use clap::Args;
-use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::{io::IsTerminal as _, path::Path, path::PathBuf};
 
 /// The usual name of a service, without `--name`.
 const NAME: &str = "pbx1";
