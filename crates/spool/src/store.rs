@@ -109,12 +109,10 @@ impl Store {
 
     /// The highest id ever given; purged rows count through [`HIGHEST_ID`].
     fn highest_id(&self) -> Result<i64, Error> {
-        self.value(
-            "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
+        let text = "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
-                        ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))",
-            [HIGHEST_ID],
-        )
+                        ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))";
+        self.value(text, [HIGHEST_ID])
     }
 
     pub(crate) fn new_id(&mut self) -> RowId {

@@ -82,7 +82,7 @@ impl Tally {
         }
         tally.stored = tally.counts;
         let mut all = db.prepare("SELECT name, count FROM counters")?;
-        let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = all.query_map([], |row| row.try_into())?;
         tally.named = rows.collect::<Result<_, _>>()?;
         Ok(tally)
     }

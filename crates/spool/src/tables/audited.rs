@@ -153,14 +153,11 @@ fn journaled_call(
     uuid: CallUuid,
     call: &AuditedCall,
 ) -> Result<Option<JournaledCall>, Error> {
-    let stored = db.query_first(
-        "SELECT id, since, started, record FROM calls WHERE uuid = ?1",
-        [uuid.0.into_bytes()],
-        |row| {
-            let record: CallRecord = db.read_json(row.get(0)?, &row.get::<_, String>(3)?)?;
-            Ok((row.moment(1)?, row.get(2)?, record))
-        },
-    )?;
+    let text = "SELECT id, since, started, record FROM calls WHERE uuid = ?1";
+    let stored = db.query_first(text, [uuid.0.into_bytes()], |row| {
+        let record: CallRecord = db.read_json(row.get(0)?, &row.get::<_, String>(3)?)?;
+        Ok((row.moment(1)?, row.get(2)?, record))
+    })?;
     let Some((since, started, record)) = stored else {
         return purged_call(db, uuid, call);
     };
@@ -219,11 +216,9 @@ fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
 /// that is stored is known by its uuid all the same.
 pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
-        db.execute(
-            "DELETE FROM tombstones WHERE pbx = ?1 AND id = ?2
-             AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.uuid = tombstones.uuid)",
-            (pbx, id),
-        )?;
+        let text = "DELETE FROM tombstones WHERE pbx = ?1 AND id = ?2
+             AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.uuid = tombstones.uuid)";
+        db.execute(text, (pbx, id))?;
     }
     Ok(())
 }
@@ -247,13 +242,11 @@ pub(crate) fn summarize_counted(
     to: (&str, &str),
     before: EventTime,
 ) -> Result<(), Error> {
-    db.run(
-        "INSERT INTO summaries (pbx, id, uuid, state, started)
+    let text = "INSERT INTO summaries (pbx, id, uuid, state, started)
          SELECT pbx, id, NULL, ?1, started FROM tombstones
          WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)
-             AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING",
-        (COUNTED, before.micros(), from.0, from.1, to.0, to.1),
-    )
+             AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING";
+    db.run(text, (COUNTED, before.micros(), from.0, from.1, to.0, to.1))
 }
 
 /// Row that outlives a purged call.
@@ -267,24 +260,19 @@ struct SummaryRow {
 
 /// Reads the summary of a call by its own id.
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
-    db.query_first(
-        "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2",
-        (pbx, id),
-        |row| {
-            Ok(SummaryRow {
-                state: State::from_word(&row.get::<_, String>(0)?),
-                uuid: row.maybe_uuid(1)?,
-                started: row.get(2)?,
-            })
-        },
-    )
+    let text = "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2";
+    db.query_first(text, (pbx, id), |row| {
+        Ok(SummaryRow {
+            state: State::from_word(&row.get::<_, String>(0)?),
+            uuid: row.maybe_uuid(1)?,
+            started: row.get(2)?,
+        })
+    })
 }
 
 pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(SUMMARIES_KEPT_FOR).floor_seconds().get();
-    db.run(
-        "DELETE FROM summaries WHERE (pbx, id) IN (
-             SELECT pbx, id FROM summaries WHERE started < ?1 ORDER BY started LIMIT ?2)",
-        (before, FORGOTTEN_MAX),
-    )
+    let text = "DELETE FROM summaries WHERE (pbx, id) IN (
+             SELECT pbx, id FROM summaries WHERE started < ?1 ORDER BY started LIMIT ?2)";
+    db.run(text, (before, FORGOTTEN_MAX))
 }

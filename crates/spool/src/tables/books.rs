@@ -15,7 +15,7 @@ pub struct Recount {
 pub fn recount(store: &Store) -> Result<Recount, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";
-    let found: Vec<_> = store.query_all(text, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found: Vec<_> = store.query_all(text, [], |row| row.try_into())?;
     for (state, count) in found {
         rows[Book::of(state) as usize] = count;
     }
@@ -47,14 +47,13 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
 
 /// Reasons whose letters are not as many as was kept.
 fn recount_letters(db: &Db) -> Result<Vec<(&'static str, i64, i64)>, Error> {
-    db.query_all(
-        "SELECT reason, sum(kept), sum(found) FROM (
+    let text = "SELECT reason, sum(kept), sum(found) FROM (
              SELECT reason, count AS kept, 0 AS found FROM letters
              UNION ALL
              SELECT reason, 0, count(*) FROM calls
              WHERE state IN ('dead', 'parked') GROUP BY reason)
-         GROUP BY reason HAVING sum(kept) != sum(found)",
-        [],
-        |row| Ok((row.reason(0)?.word(), row.get(1)?, row.get(2)?)),
-    )
+         GROUP BY reason HAVING sum(kept) != sum(found)";
+    db.query_all(text, [], |row| {
+        Ok((row.reason(0)?.word(), row.get(1)?, row.get(2)?))
+    })
 }

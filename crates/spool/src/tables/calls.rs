@@ -163,9 +163,8 @@ pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 /// Calls that wait to be sent, oldest first, at most `limit`.
 pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     // The index of fresh calls is by liveness: a forwarder's calls are all fresh.
-    db.query_all(
-        &format!(
-            "SELECT {OTHERS}, {PROGRESS} FROM calls WHERE id IN (
+    let text = format!(
+        "SELECT {OTHERS}, {PROGRESS} FROM calls WHERE id IN (
                  SELECT id FROM (SELECT id FROM calls
                      WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1)
                  UNION ALL SELECT id FROM (SELECT id FROM calls
@@ -173,10 +172,8 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
                  UNION ALL SELECT id FROM (SELECT id FROM calls
                      WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1))
              ORDER BY id LIMIT ?1"
-        ),
-        [count(limit)],
-        |row| read_call(db, row),
-    )
+    );
+    db.query_all(&text, [count(limit)], |row| read_call(db, row))
 }
 
 /// Calls that were forwarded until then, the one that was forwarded first at the front, behind the
@@ -188,15 +185,14 @@ pub fn forwarded(
     limit: usize,
 ) -> Result<Vec<Row>, Error> {
     let (since, id) = (after.0.micros(), after.1.0);
-    db.query_all(
-        &format!(
-            "SELECT {OTHERS}, {PROGRESS} FROM calls
+    let text = format!(
+        "SELECT {OTHERS}, {PROGRESS} FROM calls
              WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
                AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
-        ),
-        (since, id, until.micros(), count(limit)),
-        |row| read_call(db, row),
-    )
+    );
+    db.query_all(&text, (since, id, until.micros(), count(limit)), |row| {
+        read_call(db, row)
+    })
 }
 
 /// Calls whose request was under way when the process ended, oldest first.

@@ -68,11 +68,9 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
     let pair = (&delivery.installation, &delivery.event);
     let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
-    let new = store.execute(
-        "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT DO NOTHING",
-        values,
-    )?;
+    let text = "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO NOTHING";
+    let new = store.execute(text, values)?;
     if new == 0 {
         return Ok(Delivered::Repeat);
     }
@@ -130,26 +128,24 @@ fn completed(
 }
 
 fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
-    db.query_first(
+    let text =
         "SELECT id, state, reason, fate, message, submitted_at, json_extract(record, '$.leadId'),
                 first_sent IS NOT NULL, deaths > (state = 'dead') OR been IS NOT NULL,
                 generation > 0
-         FROM calls WHERE uuid = ?1",
-        [uuid.0.into_bytes()],
-        |row| {
-            let (state, message): (_, String) = (row.get(1)?, row.get(4)?);
-            Ok(DeliveredCall {
-                row: row.get(0)?,
-                state,
-                step: state::hooked(state, row.maybe_reason(2)?, row.get(3)?, &message),
-                accepted: row.maybe_moment(5)?,
-                lead: row.get::<_, Option<i64>>(6)?.and_then(LeadId::new),
-                sent: row.get(7)?,
-                changed: row.get(8)?,
-                again: row.get(9)?,
-            })
-        },
-    )
+         FROM calls WHERE uuid = ?1";
+    db.query_first(text, [uuid.0.into_bytes()], |row| {
+        let (state, message): (_, String) = (row.get(1)?, row.get(4)?);
+        Ok(DeliveredCall {
+            row: row.get(0)?,
+            state,
+            step: state::hooked(state, row.maybe_reason(2)?, row.get(3)?, &message),
+            accepted: row.maybe_moment(5)?,
+            lead: row.get::<_, Option<i64>>(6)?.and_then(LeadId::new),
+            sent: row.get(7)?,
+            changed: row.get(8)?,
+            again: row.get(9)?,
+        })
+    })
 }
 
 /// Takes from pages of the journal what webhooks report, of calls that were sent from here. A call
@@ -177,11 +173,9 @@ fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Err
         delivery.at.micros(),
         delivery.message().write(),
     );
-    let new = store.execute(
-        "INSERT INTO waiting_deliveries (installation, event, at, message)
-         VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-        values,
-    )?;
+    let text = "INSERT INTO waiting_deliveries (installation, event, at, message)
+         VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    let new = store.execute(text, values)?;
     if new == 0 {
         return Ok(Delivered::Repeat);
     }
@@ -194,29 +188,23 @@ fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Err
 
 /// Forgets the oldest, where there are too many.
 fn gives_way(db: &Db) -> Result<bool, Error> {
-    let gone = db.execute(
-        "DELETE FROM waiting_deliveries WHERE id = (SELECT min(id) FROM waiting_deliveries)
-         AND (SELECT events > ?1 OR bytes > ?2 FROM waiting_deliveries_size WHERE one = 1)",
-        [WAITING_MAX, WAITING_BYTES_MAX],
-    )?;
+    let text = "DELETE FROM waiting_deliveries WHERE id = (SELECT min(id) FROM waiting_deliveries)
+         AND (SELECT events > ?1 OR bytes > ?2 FROM waiting_deliveries_size WHERE one = 1)";
+    let gone = db.execute(text, [WAITING_MAX, WAITING_BYTES_MAX])?;
     Ok(gone > 0)
 }
 
 /// Counts the events that are kept.
 pub fn waiting(db: &Db) -> Result<u64, Error> {
-    db.value(
-        "SELECT events FROM waiting_deliveries_size WHERE one = 1",
-        [],
-    )
+    let text = "SELECT events FROM waiting_deliveries_size WHERE one = 1";
+    db.value(text, [])
 }
 
 /// Takes all events that were kept until it was known whose state this is, in their order.
 pub(crate) fn take_waiting(store: &mut Store) -> Result<(), Error> {
-    let all: Vec<(EventTime, String)> = store.query_all(
-        "SELECT at, message FROM waiting_deliveries ORDER BY id LIMIT ?1",
-        [WAITING_MAX],
-        |row| Ok((row.moment(0)?, row.get(1)?)),
-    )?;
+    let text = "SELECT at, message FROM waiting_deliveries ORDER BY id LIMIT ?1";
+    let all: Vec<(EventTime, String)> =
+        store.query_all(text, [WAITING_MAX], |row| Ok((row.moment(0)?, row.get(1)?)))?;
     if all.is_empty() {
         return Ok(());
     }
@@ -270,10 +258,11 @@ fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<()
 /// is, and whether it was taken, or waits, already.
 pub fn foreknown(db: &Db, delivery: &Delivery) -> Result<(Fit, bool), Error> {
     let fit = meta::binding(db)?.fits_their_company(&delivery.company);
-    let taken: Option<i64> = db.first_value(
-        "SELECT 1 FROM deliveries WHERE event = ?2 AND installation = ?1 OR signature = ?3
+    let text = "SELECT 1 FROM deliveries WHERE event = ?2 AND installation = ?1 OR signature = ?3
          UNION ALL
-         SELECT 1 FROM waiting_deliveries WHERE event = ?2 AND installation = ?1 LIMIT 1",
+         SELECT 1 FROM waiting_deliveries WHERE event = ?2 AND installation = ?1 LIMIT 1";
+    let taken: Option<i64> = db.first_value(
+        text,
         (&delivery.installation, &delivery.event, &delivery.signature),
     )?;
     Ok((fit, taken.is_some()))
@@ -288,15 +277,14 @@ pub fn hooked(db: &Db) -> Result<Option<WebhookPace>, Error> {
 /// more to forget. What was written before the clock was set back is old.
 pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
     let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
-    let gone = db.execute(
-        "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
-         AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)",
-        (
-            FORGOTTEN_MAX,
-            before.micros(),
-            ahead.micros(),
-            DELIVERIES_MAX,
-        ),
-    )?;
+    let text = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
+         AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)";
+    let values = (
+        FORGOTTEN_MAX,
+        before.micros(),
+        ahead.micros(),
+        DELIVERIES_MAX,
+    );
+    let gone = db.execute(text, values)?;
     Ok(gone == FORGOTTEN_MAX as usize)
 }

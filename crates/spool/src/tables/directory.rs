@@ -189,12 +189,10 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
 }
 
 fn is_awaited(db: &Db, phone: &Phone) -> Result<bool, Error> {
-    db.value(
-        "SELECT EXISTS (SELECT 1 FROM calls WHERE state = 'parked' AND phone = ?1)
+    let text = "SELECT EXISTS (SELECT 1 FROM calls WHERE state = 'parked' AND phone = ?1)
              OR EXISTS (SELECT 1 FROM calls WHERE state = 'dead'
-                        AND reason = 'ambiguous_lead' AND phone = ?1)",
-        [phone.as_str()],
-    )
+                        AND reason = 'ambiguous_lead' AND phone = ?1)";
+    db.value(text, [phone.as_str()])
 }
 
 /// The lead that is left of one that was merged, however often; `None` for a lead that was not
@@ -218,12 +216,11 @@ pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
 
 /// The employees who are responsible for leads, and for how many each. All leads are read.
 pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
-    db.query_known(
-        "SELECT responsible, count(*) FROM directory_leads
-         WHERE responsible IS NOT NULL GROUP BY responsible",
-        [],
-        |row| Ok(EmployeeId::new(row.get(0)?).zip(row.get(1)?)),
-    )
+    let text = "SELECT responsible, count(*) FROM directory_leads
+         WHERE responsible IS NOT NULL GROUP BY responsible";
+    db.query_known(text, [], |row| {
+        Ok(EmployeeId::new(row.get(0)?).zip(row.get(1)?))
+    })
 }
 
 /// The numbers of the directory after `after`, in their order as numbers, and who has them.
@@ -233,11 +230,9 @@ pub fn directory(
     limit: usize,
 ) -> Result<Vec<(Phone, Finding)>, Error> {
     let after = after.map_or(EMPTY, Phone::digits);
-    let digits: Vec<i64> = db.values(
-        "SELECT DISTINCT phone FROM directory_phones
-         WHERE phone > ?1 AND held IS NOT NULL ORDER BY phone LIMIT ?2",
-        (after, count(limit)),
-    )?;
+    let text = "SELECT DISTINCT phone FROM directory_phones
+         WHERE phone > ?1 AND held IS NOT NULL ORDER BY phone LIMIT ?2";
+    let digits: Vec<i64> = db.values(text, (after, count(limit)))?;
     let phones = digits.into_iter().filter_map(Phone::from_digits);
     phones
         .map(|phone| Ok((phone.clone(), holders(db, &phone)?)))
@@ -258,20 +253,17 @@ pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
 
 fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
     if by != 0 {
-        db.execute(
-            "INSERT INTO directory_size VALUES (?1, ?2)
-             ON CONFLICT DO UPDATE SET count = count + ?2",
-            (name, by),
-        )?;
+        let text = "INSERT INTO directory_size VALUES (?1, ?2)
+             ON CONFLICT DO UPDATE SET count = count + ?2";
+        db.execute(text, (name, by))?;
     }
     Ok(())
 }
 
 fn is_held(db: &Db, digits: i64) -> Result<bool, Error> {
-    db.value(
-        "SELECT EXISTS (SELECT 1 FROM directory_phones WHERE phone = ?1 AND held IS NOT NULL)",
-        [digits],
-    )
+    let text =
+        "SELECT EXISTS (SELECT 1 FROM directory_phones WHERE phone = ?1 AND held IS NOT NULL)";
+    db.value(text, [digits])
 }
 
 fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
@@ -332,28 +324,27 @@ fn put_lead(db: &Db, lead: i64, entry: &Entry) -> Result<(), Error> {
     let (name, stage) = (profile.name.as_ref(), profile.stage.as_ref());
     let charge = profile.responsible.as_ref();
     let who = charge.and_then(|it| it.fact.as_ref());
-    db.run(
-        "INSERT OR REPLACE INTO directory_leads VALUES
-         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-        params![
-            lead,
-            seconds(life.living),
-            seconds(life.whole),
-            seconds(life.deleted),
-            seconds(life.merged.map(|(at, _)| at)),
-            life.merged.map(|(_, into)| into.get()),
-            name.map(|it| it.at.get()),
-            name.map(|it| it.rank),
-            text(name),
-            stage.map(|it| it.at.get()),
-            stage.map(|it| it.rank),
-            text(stage),
-            charge.map(|it| it.at.get()),
-            charge.map(|it| it.rank),
-            who.and_then(|it| it.name.as_ref()).map(Name::as_str),
-            who.map(|it| it.id.get()),
-        ],
-    )
+    let insert = "INSERT OR REPLACE INTO directory_leads VALUES
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    let values = params![
+        lead,
+        seconds(life.living),
+        seconds(life.whole),
+        seconds(life.deleted),
+        seconds(life.merged.map(|(at, _)| at)),
+        life.merged.map(|(_, into)| into.get()),
+        name.map(|it| it.at.get()),
+        name.map(|it| it.rank),
+        text(name),
+        stage.map(|it| it.at.get()),
+        stage.map(|it| it.rank),
+        text(stage),
+        charge.map(|it| it.at.get()),
+        charge.map(|it| it.rank),
+        who.and_then(|it| it.name.as_ref()).map(Name::as_str),
+        who.map(|it| it.id.get()),
+    ];
+    db.run(insert, values)
 }
 
 fn lives(life: &Life) -> i64 {
@@ -374,20 +365,17 @@ impl Ledger for Db {
             profile,
             ..Entry::default()
         };
-        let rows: Vec<(i64, Slot, PhoneRow)> = self.query_all(
-            "SELECT phone, slot, held, told, gone, name_at, name_rank, name
-             FROM directory_phones WHERE lead = ?1",
-            [lead.get()],
-            |row| {
-                let phone = PhoneRow {
-                    held: row.get(2)?,
-                    source: row.get(3)?,
-                    gone: row.get(4)?,
-                    name: name_at(row, 5)?,
-                };
-                Ok((row.get(0)?, Slot::stored(row.get(1)?), phone))
-            },
-        )?;
+        let text = "SELECT phone, slot, held, told, gone, name_at, name_rank, name
+             FROM directory_phones WHERE lead = ?1";
+        let rows: Vec<(i64, Slot, PhoneRow)> = self.query_all(text, [lead.get()], |row| {
+            let phone = PhoneRow {
+                held: row.get(2)?,
+                source: row.get(3)?,
+                gone: row.get(4)?,
+                name: name_at(row, 5)?,
+            };
+            Ok((row.get(0)?, Slot::stored(row.get(1)?), phone))
+        })?;
         for (digits, slot, row) in rows {
             take_row(&mut entry, digits, slot, row);
         }
@@ -404,10 +392,8 @@ impl Ledger for Db {
     }
 
     fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Error> {
-        let leads: Vec<i64> = self.values(
-            "SELECT lead FROM directory_leads WHERE merged_into = ?1 LIMIT ?2",
-            (lead.get(), count(limit)),
-        )?;
+        let text = "SELECT lead FROM directory_leads WHERE merged_into = ?1 LIMIT ?2";
+        let leads: Vec<i64> = self.values(text, (lead.get(), count(limit)))?;
         Ok(leads.into_iter().filter_map(LeadId::new).collect())
     }
 

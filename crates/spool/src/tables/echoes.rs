@@ -50,9 +50,10 @@ pub(crate) fn foreign(
     }
     let (phone, started) = (call.phone.as_str(), call.started.get());
     let apart = APART_SECONDS.cast_signed();
+    let text = "SELECT 1 FROM calls WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1
+           AND started BETWEEN ?2 AND ?3 LIMIT 1";
     let ours: Option<i64> = store.first_value(
-        "SELECT 1 FROM calls WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1
-           AND started BETWEEN ?2 AND ?3 LIMIT 1",
+        text,
         (
             phone,
             started.saturating_sub(apart),

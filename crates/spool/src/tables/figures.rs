@@ -15,23 +15,19 @@ const DELAYS_MAX: u32 = 2_000;
 
 /// Counts calls that began from this second on, and before the other, by their state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
-    db.query_all(
-        "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state",
-        (from, until),
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )
+    let text =
+        "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state";
+    db.query_all(text, (from, until), |row| row.try_into())
 }
 
 /// Returns the time from hang-up to the journal of each call that began from this second on, and
 /// before the other; of the newest 2,000 that are there.
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
-    let micros: Vec<i64> = db.values(
-        "SELECT since - 1000000 *
+    let text = "SELECT since - 1000000 *
             (started + ifnull(json_extract(record, '$.durationSec'), 0))
          FROM calls WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
-         ORDER BY started DESC LIMIT ?3",
-        (from, until, DELAYS_MAX),
-    )?;
+         ORDER BY started DESC LIMIT ?3";
+    let micros: Vec<i64> = db.values(text, (from, until, DELAYS_MAX))?;
     // Whole seconds are told of a call; it may be confirmed within the last of them.
     let micros = micros.into_iter().map(|it| u64::try_from(it).unwrap_or(0));
     Ok(micros.map(Duration::from_micros).collect())
@@ -41,34 +37,29 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
 /// `unanswered=no` keeps out of the journal among them. Parts of calls that came whole later are
 /// none.
 pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
-    let rows: Vec<(i64, i64, String, String)> = db.query_all(
-        "SELECT id, started, record, call FROM calls WHERE started >= ?1 AND started < ?2
+    let text = "SELECT id, started, record, call FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND reason IS 'incomplete')
-         ORDER BY started, id",
-        [from, until],
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
-    )?;
+         ORDER BY started, id";
+    let rows: Vec<(i64, i64, String, String)> =
+        db.query_all(text, [from, until], |row| row.try_into())?;
     let mut calls = Vec::new();
     for (id, started, record, facts) in rows {
         let record: CallRecord = db.read_json(RowId(id), &record)?;
         let facts: Facts = db.read_json(RowId(id), &facts)?;
         calls.push(customer_call(started, record, &facts));
     }
-    let kept_out = db.query_all(
-        "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
-         ORDER BY started",
-        [from, until],
-        |row| {
-            let rang: String = row.get(2)?;
-            Ok(CustomerCall {
-                started: row.get(0)?,
-                inbound: true,
-                phone: row.get(1)?,
-                rang: rang.split_whitespace().map(str::to_owned).collect(),
-                ..CustomerCall::default()
-            })
-        },
-    )?;
+    let text = "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
+         ORDER BY started";
+    let kept_out = db.query_all(text, [from, until], |row| {
+        let rang: String = row.get(2)?;
+        Ok(CustomerCall {
+            started: row.get(0)?,
+            inbound: true,
+            phone: row.get(1)?,
+            rang: rang.split_whitespace().map(str::to_owned).collect(),
+            ..CustomerCall::default()
+        })
+    })?;
     calls.extend::<Vec<CustomerCall>>(kept_out);
     calls.sort_by_key(|call| call.started);
     Ok(calls)

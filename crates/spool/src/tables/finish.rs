@@ -141,28 +141,28 @@ fn insert(
     let id = store.new_id();
     let uuid = new.uuid();
     let letter = state.is_letter();
-    let added = store.execute(
+    let text =
         "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
                             call, deaths, reason, message)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-         ON CONFLICT (uuid) DO NOTHING",
-        (
-            id.0,
-            if is_duplicate { None } else { uuid },
-            if is_duplicate { uuid } else { None },
-            state.word(),
-            new.judged.live,
-            new.judged.judged_at.micros(),
-            new.started(),
-            new.phone(),
-            new.raw_number(),
-            &new.record_json,
-            &new.call_json,
-            i64::from(letter),
-            reason.filter(|_| letter).map(Reason::word),
-            if letter { message } else { "" },
-        ),
-    )?;
+         ON CONFLICT (uuid) DO NOTHING";
+    let values = (
+        id.0,
+        if is_duplicate { None } else { uuid },
+        if is_duplicate { uuid } else { None },
+        state.word(),
+        new.judged.live,
+        new.judged.judged_at.micros(),
+        new.started(),
+        new.phone(),
+        new.raw_number(),
+        &new.record_json,
+        &new.call_json,
+        i64::from(letter),
+        reason.filter(|_| letter).map(Reason::word),
+        if letter { message } else { "" },
+    );
+    let added = store.execute(text, values)?;
     if added == 0 {
         return Ok(None);
     }
@@ -177,32 +177,26 @@ fn insert(
 
 /// The calls whose column is this one's uuid.
 fn known(db: &Db, new: &Finished, column: &str) -> Result<Vec<DuplicateCandidate>, Error> {
-    db.query_all(
-        &format!("SELECT id, started, phone, heard FROM calls WHERE {column} = ?1"),
-        [new.uuid()],
-        |row| {
-            Ok(DuplicateCandidate {
-                row: row.get(0)?,
-                started: row.get(1)?,
-                phone: row.get(2)?,
-                raw: row.get(3)?,
-            })
-        },
-    )
+    let text = format!("SELECT id, started, phone, heard FROM calls WHERE {column} = ?1");
+    db.query_all(&text, [new.uuid()], |row| {
+        Ok(DuplicateCandidate {
+            row: row.get(0)?,
+            started: row.get(1)?,
+            phone: row.get(2)?,
+            raw: row.get(3)?,
+        })
+    })
 }
 
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
 /// as much as the new account.
 fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
-    let found = store.query_first(
-        &format!(
-            "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
+    let text = format!(
+        "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
                              AS INTEGER), phone
              FROM calls WHERE uuid = ?1 AND {WAITS}"
-        ),
-        [new.uuid()],
-        |row| Ok((row.get::<_, RowId>(0)?, row.get(1)?, row.get(2)?)),
-    )?;
+    );
+    let found = store.query_first(&text, [new.uuid()], |row| row.try_into())?;
     let Some((row, span, phone)) = found else {
         return Ok(None);
     };
@@ -212,23 +206,22 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let state = new.state();
     let letter = state.is_letter();
     let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
-    store.execute(
-        "UPDATE calls SET state = ?2, since = ?3, started = ?4, phone = ?5, heard = ?6,
+    let text = "UPDATE calls SET state = ?2, since = ?3, started = ?4, phone = ?5, heard = ?6,
                           record = ?7, call = ?8, reason = ?9, message = ?10, live = 0
-         WHERE id = ?1",
-        (
-            row.0,
-            state.word(),
-            new.judged.judged_at.micros(),
-            new.started(),
-            new.phone(),
-            new.raw_number(),
-            &new.record_json,
-            &new.call_json,
-            new.judged.reason.filter(|_| letter).map(Reason::word),
-            if letter { &new.judged.message } else { "" },
-        ),
-    )?;
+         WHERE id = ?1";
+    let values = (
+        row.0,
+        state.word(),
+        new.judged.judged_at.micros(),
+        new.started(),
+        new.phone(),
+        new.raw_number(),
+        &new.record_json,
+        &new.call_json,
+        new.judged.reason.filter(|_| letter).map(Reason::word),
+        if letter { &new.judged.message } else { "" },
+    );
+    store.execute(text, values)?;
     store.tally.shift(State::Dead, state);
     store.tally.count(CORRECTED, 1);
     store.tally.moved(row);
@@ -275,10 +268,8 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
             record.linkedid
         );
         let before = outbox::before_it_leaves(store, part)?;
-        store.execute(
-            "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1",
-            (part.0, new.judged.judged_at.micros(), message),
-        )?;
+        let text = "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1";
+        store.execute(text, (part.0, new.judged.judged_at.micros(), message))?;
         store.tally.shift(State::Dead, State::Discarded);
         store.tally.moved(part);
         if let Some(before) = before {

@@ -15,15 +15,14 @@ impl LeadByHand {
 
 /// The number has this lead from now on; one that was given before is forgotten.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
-    db.run(
-        "INSERT OR REPLACE INTO given_leads (phone, lead, at, who) VALUES (?1, ?2, ?3, ?4)",
-        (
-            given.phone.as_str(),
-            given.lead.get(),
-            given.at.get(),
-            &given.who,
-        ),
-    )
+    let text = "INSERT OR REPLACE INTO given_leads (phone, lead, at, who) VALUES (?1, ?2, ?3, ?4)";
+    let values = (
+        given.phone.as_str(),
+        given.lead.get(),
+        given.at.get(),
+        &given.who,
+    );
+    db.run(text, values)
 }
 
 /// Forgets the lead that the number was given.
@@ -33,22 +32,17 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
 
 /// Reads the lead that this number was given; `None` where nobody gave it one.
 pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
-    let row = db.query_first(
-        "SELECT phone, lead, at, who FROM given_leads WHERE phone = ?1",
-        [phone.as_str()],
-        read,
-    )?;
+    let text = "SELECT phone, lead, at, who FROM given_leads WHERE phone = ?1";
+    let row = db.query_first(text, [phone.as_str()], read)?;
     Ok(row.flatten())
 }
 
 /// Reads the given leads by number, a page at a time, after `after`.
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
-    db.query_known(
-        "SELECT phone, lead, at, who FROM given_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2",
-        (after, count(limit)),
-        read,
-    )
+    let text =
+        "SELECT phone, lead, at, who FROM given_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2";
+    db.query_known(text, (after, count(limit)), read)
 }
 
 /// `None` for a row that no version of ours wrote.

@@ -44,11 +44,9 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     if !store.settings.look_up {
         return Ok(());
     }
-    let phones: Vec<String> = store.values(
-        "SELECT DISTINCT phone FROM calls
-         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone IS NOT NULL LIMIT ?1",
-        [CLAIMED_MAX],
-    )?;
+    let text = "SELECT DISTINCT phone FROM calls
+         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone IS NOT NULL LIMIT ?1";
+    let phones: Vec<String> = store.values(text, [CLAIMED_MAX])?;
     if phones.is_empty() {
         return Ok(());
     }

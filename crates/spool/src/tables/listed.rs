@@ -253,18 +253,14 @@ fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
 /// Returns the start of the newest call that is kept, of those that began by now; `None` without
 /// any.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
-    db.first_value(
-        "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1",
-        [now],
-    )
+    let text = "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1";
+    db.first_value(text, [now])
 }
 
 /// Keeps a call between extensions; the oldest beyond the last thousand goes.
 pub(crate) fn keep_internal(db: &Db, new: &Finished) -> Result<(), Error> {
-    db.execute(
-        "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
-        (new.started(), &new.record_json),
-    )?;
+    let text = "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)";
+    db.execute(text, (new.started(), &new.record_json))?;
     let oldest = db.connection.last_insert_rowid() - INTERNAL_KEPT;
     db.run("DELETE FROM internal_calls WHERE id <= ?1", [oldest])
 }

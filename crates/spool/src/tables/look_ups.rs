@@ -77,10 +77,8 @@ pub(crate) fn call_failed(
         FailedCallDecision::Letter { message, finding } => {
             if let Some(found) = finding {
                 unknown_employees::note_unknown_employee(store, &call.record, found, at)?;
-                store.execute(
-                    "UPDATE calls SET finding = ?2 WHERE id = ?1",
-                    (row.0, found.word()),
-                )?;
+                let text = "UPDATE calls SET finding = ?2 WHERE id = ?1";
+                store.execute(text, (row.0, found.word()))?;
             }
             died(&message)
         }
@@ -93,11 +91,9 @@ pub(crate) fn call_failed(
 }
 
 fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
-    let (record, been): (String, Option<String>) = db.query_one(
-        "SELECT record, been FROM calls WHERE id = ?1",
-        [row.0],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let text = "SELECT record, been FROM calls WHERE id = ?1";
+    let (record, been): (String, Option<String>) =
+        db.query_one(text, [row.0], |row| row.try_into())?;
     let been = been.map(|text| db.read_json(row, &text)).transpose()?;
     Ok((db.read_json(row, &record)?, been.unwrap_or_default()))
 }
@@ -141,21 +137,16 @@ fn failed_letters(
     since: EventTime,
 ) -> Result<Vec<(RowId, EventTime)>, Error> {
     let values = (lead.get(), since.micros(), LETTERS_MAX);
-    db.query_all(
-        "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
-         AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3",
-        values,
-        |row| Ok((row.get(0)?, row.moment(1)?)),
-    )
+    let text = "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
+         AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3";
+    db.query_all(text, values, |row| Ok((row.get(0)?, row.moment(1)?)))
 }
 
 /// Reads what a look-up has found of this lead, where that is no older than ten minutes.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
-    let word = db.first_value::<String>(
-        "SELECT finding FROM lookups WHERE lead = ?1 AND answered >= ?2",
-        values,
-    )?;
+    let text = "SELECT finding FROM lookups WHERE lead = ?1 AND answered >= ?2";
+    let word = db.first_value::<String>(text, values)?;
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
@@ -165,39 +156,32 @@ fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     if waiting >= WAITING_MAX {
         return Ok(());
     }
-    db.run(
-        "INSERT INTO lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
+    let text = "INSERT INTO lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
          ON CONFLICT (lead) DO UPDATE SET asked = ?2, due = ?2, tries = 0, finding = NULL,
-            answered = NULL WHERE due IS NULL",
-        (lead.get(), at.micros()),
-    )
+            answered = NULL WHERE due IS NULL";
+    db.run(text, (lead.get(), at.micros()))
 }
 
 /// The lead to look up next, and when.
 pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
-    let next = db.query_first(
-        "SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1",
-        [],
-        |row| Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?))),
-    )?;
+    let text = "SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1";
+    let next = db.query_first(text, [], |row| {
+        Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?)))
+    })?;
     Ok(next.flatten())
 }
 
 /// A look-up is asked again at this moment, or after an answer that never came.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
-    db.run(
-        "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL",
-        (lead.get(), due.micros()),
-    )
+    let text = "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
+    db.run(text, (lead.get(), due.micros()))
 }
 
 /// Notes that nobody answered: again after a while, and after several tries no more.
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    let tries = store.first_value::<u32>(
-        "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
-         RETURNING tries",
-        [lead.get()],
-    )?;
+    let text = "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
+         RETURNING tries";
+    let tries = store.first_value::<u32>(text, [lead.get()])?;
     match tries {
         None => Ok(()),
         Some(tries @ 0..TRIES_MAX) => {
@@ -216,12 +200,9 @@ pub(crate) fn looked_up(
     at: EventTime,
 ) -> Result<Done, Error> {
     let values = (lead.get(), found.word(), at.micros());
-    let asked = store.query_first(
-        "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
-         RETURNING asked",
-        values,
-        |row| row.moment(0),
-    )?;
+    let text = "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
+         RETURNING asked";
+    let asked = store.query_first(text, values, |row| row.moment(0))?;
     if found == Finding::LeadMissing {
         learn_missing(store, lead, at)?;
     }
@@ -276,18 +257,14 @@ fn explain(
 /// and that no letter waits for any more: one that waits for a right is kept.
 pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
     const VAIN: Duration = Duration::from_secs(24 * 3600);
-    db.execute(
-        "DELETE FROM lookups WHERE lead IN (
-             SELECT lead FROM lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)",
-        [now.minus(REST).micros()],
-    )?;
-    db.run(
-        "DELETE FROM lookups WHERE lead IN (
+    let text = "DELETE FROM lookups WHERE lead IN (
+             SELECT lead FROM lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)";
+    db.execute(text, [now.minus(REST).micros()])?;
+    let text = "DELETE FROM lookups WHERE lead IN (
              SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
              AND NOT EXISTS (
                  SELECT 1 FROM calls WHERE state = 'dead' AND reason = 'failed'
                  AND json_extract(record, '$.leadId') = lookups.lead)
-             ORDER BY due LIMIT 500)",
-        [now.minus(VAIN).micros()],
-    )
+             ORDER BY due LIMIT 500)";
+    db.run(text, [now.minus(VAIN).micros()])
 }

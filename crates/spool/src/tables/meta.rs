@@ -22,10 +22,8 @@ const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
 
 pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
-    db.run(
-        "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)",
-        (key, value),
-    )
+    let text = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
+    db.run(text, (key, value))
 }
 
 pub(crate) fn drop_meta(db: &Db, key: &str) -> Result<(), Error> {
@@ -53,12 +51,9 @@ pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Resu
 
 /// Reads the settings whose keys begin so, each under the rest of its key.
 pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
-    db.query_all(
-        "SELECT substr(key, length(?1) + 1), value FROM meta
-         WHERE substr(key, 1, length(?1)) = ?1",
-        [prefix],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )
+    let text = "SELECT substr(key, length(?1) + 1), value FROM meta
+         WHERE substr(key, 1, length(?1)) = ?1";
+    db.query_all(text, [prefix], |row| row.try_into())
 }
 
 /// Reads the address, company and application that the state is bound to.

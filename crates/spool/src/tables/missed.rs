@@ -71,20 +71,18 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
 }
 
 fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
-    db.execute(
-        "INSERT INTO unanswered (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)",
-        (
-            &new.judged.record.pbx,
-            new.trunk(),
-            new.phone(),
-            new.started(),
-            rang(new.call.timeline.as_ref()).join(" "),
-        ),
-    )?;
-    db.run(
-        "DELETE FROM unanswered WHERE id <= (SELECT max(id) FROM unanswered) - ?1",
-        [KEPT_OUT_MAX],
-    )
+    let text =
+        "INSERT INTO unanswered (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let values = (
+        &new.judged.record.pbx,
+        new.trunk(),
+        new.phone(),
+        new.started(),
+        rang(new.call.timeline.as_ref()).join(" "),
+    );
+    db.execute(text, values)?;
+    let text = "DELETE FROM unanswered WHERE id <= (SELECT max(id) FROM unanswered) - ?1";
+    db.run(text, [KEPT_OUT_MAX])
 }
 
 fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
@@ -92,43 +90,37 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     if new.started() < oldest || was_talked_to(db, phone, new.started())? {
         return Ok(());
     }
-    db.run(
-        "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
+    let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
          ON CONFLICT (phone) DO UPDATE SET
              pbx = iif(?5 >= last_at, ?2, pbx), trunk = iif(?5 >= last_at, ?3, trunk),
              lead = iif(?5 >= last_at, ?4, lead), tries = tries + 1,
-             first_at = min(first_at, ?5), last_at = max(last_at, ?5)",
-        (
-            phone,
-            &new.judged.record.pbx,
-            new.trunk(),
-            new.judged.record.lead_id.map(LeadId::get),
-            new.started(),
-        ),
-    )
+             first_at = min(first_at, ?5), last_at = max(last_at, ?5)";
+    let values = (
+        phone,
+        &new.judged.record.pbx,
+        new.trunk(),
+        new.judged.record.lead_id.map(LeadId::get),
+        new.started(),
+    );
+    db.run(text, values)
 }
 
 /// A kept talk with this number ended after this second.
 fn was_talked_to(db: &Db, phone: &str, since: i64) -> Result<bool, Error> {
-    let found: Option<i64> = db.first_value(
-        "SELECT 1 FROM calls
+    let text = "SELECT 1 FROM calls
          WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started > ?3
            AND json_extract(record, '$.answered')
            AND started + json_extract(record, '$.durationSec') > ?2
            AND NOT (state = 'discarded' AND reason IS 'incomplete')
-         LIMIT 1",
-        (phone, since, since - CALL_SECONDS_MAX),
-    )?;
+         LIMIT 1";
+    let found: Option<i64> = db.first_value(text, (phone, since, since - CALL_SECONDS_MAX))?;
     Ok(found.is_some())
 }
 
 fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
-    let waits = db.query_first(
-        "SELECT first_at, last_at FROM missed WHERE phone = ?1",
-        [phone],
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
-    )?;
+    let text = "SELECT first_at, last_at FROM missed WHERE phone = ?1";
+    let waits = db.query_first(text, [phone], |row| row.try_into())?;
     match waits {
         Some((_, last)) if new.end() > last => gone(db, phone),
         Some((first, _)) if new.end() > first => anew(db, phone, new.judged.judged_at),
@@ -159,8 +151,7 @@ struct CountedCall {
 /// Weighs all kept calls of a number: one of them came late, or has other facts now.
 pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     let oldest = now.minus(WAITS_MAX).floor_seconds().get();
-    let calls: Vec<CountedCall> = db.query_all(
-        "SELECT started, json_extract(record, '$.answered'),
+    let text = "SELECT started, json_extract(record, '$.answered'),
                 json_extract(record, '$.durationSec'), json_extract(record, '$.pbx'),
                 ifnull(json_extract(record, '$.trunk'), ''), json_extract(record, '$.leadId')
          FROM calls
@@ -170,9 +161,9 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
            AND NOT (reason IS 'incomplete'
                     AND (state = 'discarded' OR NOT json_extract(record, '$.answered')))
            AND reason IS NOT 'invalid_epoch'
-         ORDER BY started DESC LIMIT ?3",
-        (phone, oldest, count(WEIGHED_MAX)),
-        |row| {
+         ORDER BY started DESC LIMIT ?3";
+    let calls: Vec<CountedCall> =
+        db.query_all(text, (phone, oldest, count(WEIGHED_MAX)), |row| {
             let (started, duration): (i64, i64) = (row.get(0)?, row.get(2)?);
             let answered: bool = row.get(1)?;
             Ok(CountedCall {
@@ -182,13 +173,11 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
                 trunk: row.get(4)?,
                 lead: row.get(5)?,
             })
-        },
-    )?;
-    let kept_out: Vec<CountedCall> = db.query_all(
-        "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
-         ORDER BY started DESC LIMIT ?3",
-        (phone, oldest, count(WEIGHED_MAX)),
-        |row| {
+        })?;
+    let text = "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
+         ORDER BY started DESC LIMIT ?3";
+    let kept_out: Vec<CountedCall> =
+        db.query_all(text, (phone, oldest, count(WEIGHED_MAX)), |row| {
             Ok(CountedCall {
                 started: row.get(0)?,
                 talked_until: None,
@@ -196,8 +185,7 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
                 trunk: row.get(2)?,
                 lead: None,
             })
-        },
-    )?;
+        })?;
     gone(db, phone)?;
     let talked_until = calls.iter().filter_map(|call| call.talked_until).max();
     let all = calls.iter().chain(&kept_out);
@@ -209,19 +197,18 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
         return Ok(());
     };
     let first_at = tries.iter().map(|call| call.started).min();
-    db.run(
-        "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        (
-            phone,
-            &last.pbx,
-            &last.trunk,
-            last.lead,
-            first_at,
-            last.started,
-            count(tries.len()),
-        ),
-    )
+    let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let values = (
+        phone,
+        &last.pbx,
+        &last.trunk,
+        last.lead,
+        first_at,
+        last.started,
+        count(tries.len()),
+    );
+    db.run(text, values)
 }
 
 /// Reads the customers who wait for a call back, longest waiting first, a page at a time after
@@ -233,45 +220,39 @@ pub fn missed_waiting(
     limit: usize,
 ) -> Result<Vec<MissedCustomer>, Error> {
     let (at, phone) = after.map_or((i64::MIN, ""), |it| (it.first_at.get(), it.phone.as_str()));
-    db.query_known(
-        "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed
+    let text = "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed
          WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
-         ORDER BY first_at, phone LIMIT ?4",
-        (at, phone, since.unwrap_or(i64::MIN), count(limit)),
-        |row| {
-            let phone = Phone::from_e164(&row.get::<_, String>(0)?);
-            let (pbx, trunk, lead) = (row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?);
-            let (first, last, tries) = (row.get(4)?, row.get(5)?, row.get(6)?);
-            Ok(phone.map(|phone| MissedCustomer {
-                phone,
-                pbx,
-                trunk,
-                lead: lead.and_then(LeadId::new),
-                first_at: EpochSeconds::new(first),
-                last_at: EpochSeconds::new(last),
-                tries,
-            }))
-        },
-    )
+         ORDER BY first_at, phone LIMIT ?4";
+    let values = (at, phone, since.unwrap_or(i64::MIN), count(limit));
+    db.query_known(text, values, |row| {
+        let phone = Phone::from_e164(&row.get::<_, String>(0)?);
+        let (pbx, trunk, lead) = (row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?);
+        let (first, last, tries) = (row.get(4)?, row.get(5)?, row.get(6)?);
+        Ok(phone.map(|phone| MissedCustomer {
+            phone,
+            pbx,
+            trunk,
+            lead: lead.and_then(LeadId::new),
+            first_at: EpochSeconds::new(first),
+            last_at: EpochSeconds::new(last),
+            tries,
+        }))
+    })
 }
 
 /// Counts the customers who wait, by the trunk of their last try.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed GROUP BY trunk";
-    db.query_all(text, [], |row| Ok((row.get(0)?, row.get(1)?)))
+    db.query_all(text, [], |row| row.try_into())
 }
 
 /// Forgets, a bounded part at a time, those who have waited in vain.
 pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(WAITS_MAX).floor_seconds().get();
-    db.execute(
-        "DELETE FROM missed WHERE phone IN
-             (SELECT phone FROM missed WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)",
-        (before, PURGED_MAX),
-    )?;
-    db.run(
-        "DELETE FROM unanswered WHERE id IN
-             (SELECT id FROM unanswered WHERE started < ?1 ORDER BY started LIMIT ?2)",
-        (before, PURGED_MAX),
-    )
+    let text = "DELETE FROM missed WHERE phone IN
+             (SELECT phone FROM missed WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)";
+    db.execute(text, (before, PURGED_MAX))?;
+    let text = "DELETE FROM unanswered WHERE id IN
+             (SELECT id FROM unanswered WHERE started < ?1 ORDER BY started LIMIT ?2)";
+    db.run(text, (before, PURGED_MAX))
 }

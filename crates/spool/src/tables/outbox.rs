@@ -89,42 +89,38 @@ fn add_notice(
 ) -> Result<(), Error> {
     let text = |name: &str| body[name].as_str();
     let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(text).ok());
-    db.run(
-        "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        (
-            message_id,
-            body.to_string(),
-            text("reason").unwrap_or_default(),
-            uuid.map(uuid::Uuid::into_bytes),
-            text("linkedid"),
-            body["call"]["trunk"].as_str(),
-            text("state"),
-            at.micros(),
-        ),
-    )
+    let insert = "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let values = (
+        message_id,
+        body.to_string(),
+        text("reason").unwrap_or_default(),
+        uuid.map(uuid::Uuid::into_bytes),
+        text("linkedid"),
+        body["call"]["trunk"].as_str(),
+        text("state"),
+        at.micros(),
+    );
+    db.run(insert, values)
 }
 
 /// Reads the notices that are to be sent, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
-    db.query_all(
-        "SELECT id, message_id, body, nullif(reason, ''), uuid, linkedid, trunk, state, at
-         FROM notices ORDER BY id LIMIT ?1",
-        [count(limit)],
-        |row| {
-            Ok(Notice {
-                notice: row.get(0)?,
-                message_id: row.get(1)?,
-                body: row.get(2)?,
-                reason: row.maybe_reason(3)?,
-                state: row.get(7)?,
-                at: Some(row.moment(8)?).filter(|at| at.micros() > 0),
-                uuid: row.maybe_uuid(4)?,
-                linkedid: row.get(5)?,
-                trunk: row.get(6)?,
-            })
-        },
-    )
+    let text = "SELECT id, message_id, body, nullif(reason, ''), uuid, linkedid, trunk, state, at
+         FROM notices ORDER BY id LIMIT ?1";
+    db.query_all(text, [count(limit)], |row| {
+        Ok(Notice {
+            notice: row.get(0)?,
+            message_id: row.get(1)?,
+            body: row.get(2)?,
+            reason: row.maybe_reason(3)?,
+            state: row.get(7)?,
+            at: Some(row.moment(8)?).filter(|at| at.micros() > 0),
+            uuid: row.maybe_uuid(4)?,
+            linkedid: row.get(5)?,
+            trunk: row.get(6)?,
+        })
+    })
 }
 
 pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<(), Error> {
@@ -154,11 +150,9 @@ pub(crate) fn queue_outcome(
     if !store.settings.outcomes || by_stream || !is_news {
         return Ok(());
     }
-    store.run(
-        "INSERT INTO outcomes (uuid, journaled, generation, again)
-         SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
-        (row.0, to == State::Journaled, again),
-    )
+    let text = "INSERT INTO outcomes (uuid, journaled, generation, again)
+         SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL";
+    store.run(text, (row.0, to == State::Journaled, again))
 }
 
 /// The oldest outcomes that are to go into the stream, at most `limit`, and the place of their last
@@ -187,8 +181,6 @@ pub fn outcomes(db: &Db, limit: usize) -> Result<Option<(Outcomes, i64)>, Error>
 
 /// Forgets the oldest outcomes beyond their number.
 pub(crate) fn purge_outcomes(db: &Db) -> Result<(), Error> {
-    db.run(
-        "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1",
-        [OUTCOMES_MAX],
-    )
+    let text = "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1";
+    db.run(text, [OUTCOMES_MAX])
 }

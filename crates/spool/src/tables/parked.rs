@@ -13,15 +13,13 @@ pub fn parked_phones(
     limit: usize,
 ) -> Result<Vec<ParkedPhone>, Error> {
     let after = after.map_or("", Phone::as_str);
-    let mut rows: Vec<(String, u64, i64, RowId, String)> = db.query_all(
-        "SELECT p.phone, p.calls, f.started, c.id, c.record
+    let text = "SELECT p.phone, p.calls, f.started, c.id, c.record
          FROM (SELECT phone, count(*) AS calls, min(id) AS first, max(id) AS last FROM calls
                WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
                GROUP BY phone ORDER BY phone LIMIT ?2) AS p
-         JOIN calls AS c ON c.id = p.last JOIN calls AS f ON f.id = p.first",
-        (after, count(limit)),
-        |row| row.try_into(),
-    )?;
+         JOIN calls AS c ON c.id = p.last JOIN calls AS f ON f.id = p.first";
+    let mut rows: Vec<(String, u64, i64, RowId, String)> =
+        db.query_all(text, (after, count(limit)), |row| row.try_into())?;
     rows.sort();
     let phones = rows.into_iter().map(|(phone, calls, first, last, record)| {
         let last: CallRecord = db.read_json(last, &record)?;
@@ -41,12 +39,10 @@ pub fn parked_phones(
 
 /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
-    db.values(
-        "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
+    let text = "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
          UNION ALL SELECT id FROM calls
-         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
-        [phone.as_str()],
-    )
+         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
+    db.values(text, [phone.as_str()])
 }
 
 /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
@@ -56,16 +52,13 @@ pub fn torn_after(
     limit: usize,
 ) -> Result<Vec<(Phone, RowId)>, Error> {
     let (phone, id) = last.map_or(("", 0), |(phone, id)| (phone.as_str(), id.0));
-    db.query_known(
-        "SELECT phone, id FROM calls
+    let text = "SELECT phone, id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
-         ORDER BY phone, id LIMIT ?3",
-        (phone, id, count(limit)),
-        |row| {
-            let phone = Phone::from_e164(&row.get::<_, String>(0)?);
-            Ok(phone.zip(Some(row.get(1)?)))
-        },
-    )
+         ORDER BY phone, id LIMIT ?3";
+    db.query_known(text, (phone, id, count(limit)), |row| {
+        let phone = Phone::from_e164(&row.get::<_, String>(0)?);
+        Ok(phone.zip(Some(row.get(1)?)))
+    })
 }
 
 /// All parked calls by the time they have waited, a page at a time, after `last`.
@@ -75,18 +68,15 @@ pub fn parked_after(
     limit: usize,
 ) -> Result<Vec<(EventTime, RowId)>, Error> {
     let (since, id) = last.map_or((i64::MIN, 0), |(since, id)| (since.micros(), id.0));
-    db.query_all(
-        "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
-         ORDER BY since, id LIMIT ?3",
-        (since, id, count(limit)),
-        |row| Ok((row.moment(0)?, row.get(1)?)),
-    )
+    let text = "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
+         ORDER BY since, id LIMIT ?3";
+    db.query_all(text, (since, id, count(limit)), |row| {
+        Ok((row.moment(0)?, row.get(1)?))
+    })
 }
 
 /// Calls that have been parked since before `before`, oldest first.
 pub fn parked_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
-    db.values(
-        "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2",
-        (before.micros(), count(limit)),
-    )
+    let text = "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2";
+    db.values(text, (before.micros(), count(limit)))
 }

@@ -77,12 +77,10 @@ impl SearchProgress {
 
 fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<(), Error> {
     let uuid = uuid.0.into_bytes();
-    let held = store.execute(
-        "UPDATE calls SET not_before = ?2, live = 0
+    let text = "UPDATE calls SET not_before = ?2, live = 0
          WHERE uuid = ?1 AND state = 'ready' AND not_before = 0 AND first_sent IS NULL
-             AND attempts = '[]'",
-        (uuid, HELD),
-    )?;
+             AND attempts = '[]'";
+    let held = store.execute(text, (uuid, HELD))?;
     let kept: Option<i64> = match held {
         0 => store.first_value(
             "SELECT id FROM calls WHERE uuid = ?1 AND state IN ('dead', 'parked')
@@ -104,17 +102,13 @@ fn all_possibly_sent(store: &mut Store) -> Result<(), Error> {
     store.execute("UPDATE remade SET round = ?1", [round])?;
     let mut held = 0;
     for live in [true, false] {
-        held += store.execute(
-            "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls
-             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND first_sent IS NULL",
-            (live, round),
-        )?;
+        let text = "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls
+             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND first_sent IS NULL";
+        held += store.execute(text, (live, round))?;
     }
-    store.execute(
-        "UPDATE calls SET not_before = ?1, live = 0
-         WHERE state = 'ready' AND id IN (SELECT row FROM remade WHERE round = ?2)",
-        (HELD, round),
-    )?;
+    let text = "UPDATE calls SET not_before = ?1, live = 0
+         WHERE state = 'ready' AND id IN (SELECT row FROM remade WHERE round = ?2)";
+    store.execute(text, (HELD, round))?;
     store.tally.count(TAKEN, held as u64);
     Ok(())
 }
@@ -126,11 +120,9 @@ fn searched_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error>
         None => (round + 1, SearchProgress::NOTHING),
     };
     // what is ready may be sent now; what waits for a person or a lead goes on waiting for that
-    store.execute(
-        "DELETE FROM remade WHERE (round < ?1 OR round = ?1 AND started >= ?2)
-             AND (SELECT state FROM calls WHERE id = remade.row) != 'ready'",
-        (round, since),
-    )?;
+    let text = "DELETE FROM remade WHERE (round < ?1 OR round = ?1 AND started >= ?2)
+             AND (SELECT state FROM calls WHERE id = remade.row) != 'ready'";
+    store.execute(text, (round, since))?;
     meta::set_meta(store, SEARCH_PROGRESS, &format!("{round} {since}"))
 }
 
@@ -166,15 +158,12 @@ fn settle_one(
     step: &Step,
     settlement: &Settlement,
 ) -> Result<u64, Error> {
-    let found = store.query_first(
-        "SELECT id, state, first_sent IS NULL, generation, fate
-         FROM calls WHERE uuid = ?1",
-        [uuid.into_bytes()],
-        |row| {
-            let (id, state, unsent) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok((id, state, unsent, row.get(3)?, row.get(4)?))
-        },
-    )?;
+    let text = "SELECT id, state, first_sent IS NULL, generation, fate
+         FROM calls WHERE uuid = ?1";
+    let found = store.query_first(text, [uuid.into_bytes()], |row| {
+        let (id, state, unsent) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok((id, state, unsent, row.get(3)?, row.get(4)?))
+    })?;
     let Some((row, state, unsent, here, fate)): Option<(_, _, _, _, Option<IfAbsent>)> = found
     else {
         return Ok(0);
@@ -216,11 +205,8 @@ fn taken_in_again(
     generation: u32,
     at: EventTime,
 ) -> Result<(), Error> {
-    let found = store.query_first(
-        "SELECT id, state FROM calls WHERE uuid = ?1 AND generation < ?2",
-        (uuid.into_bytes(), generation),
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let text = "SELECT id, state FROM calls WHERE uuid = ?1 AND generation < ?2";
+    let found = store.query_first(text, (uuid.into_bytes(), generation), |row| row.try_into())?;
     let Some((row, state)): Option<(RowId, State)> = found else {
         return Ok(());
     };
@@ -233,28 +219,22 @@ fn taken_in_again(
     };
     step::step(store, row, &again, at)?;
     // Whoever took it in sends it, and tells: it is looked for before it is sent from here.
-    store.execute(
-        "UPDATE calls SET not_before = ?2 WHERE id = ?1",
-        (row.0, HELD),
-    )?;
+    let text = "UPDATE calls SET not_before = ?2 WHERE id = ?1";
+    store.execute(text, (row.0, HELD))?;
     hold_for_search(store, uuid.into_bytes())
 }
 
 fn hold_for_search(store: &mut Store, uuid: [u8; 16]) -> Result<(), Error> {
     let round = SearchProgress::read(store)?.coming();
-    store.execute(
-        "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1",
-        (uuid, round),
-    )?;
+    let text = "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1";
+    store.execute(text, (uuid, round))?;
     store.tally.count(TAKEN, 1);
     Ok(())
 }
 
 fn set_generation(db: &Db, row: RowId, generation: u32) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET generation = ?2 WHERE id = ?1",
-        (row.0, generation),
-    )
+    let text = "UPDATE calls SET generation = ?2 WHERE id = ?1";
+    db.run(text, (row.0, generation))
 }
 
 /// Reads the figures of possibly sent calls, and the newest that may be sent.
@@ -288,35 +268,29 @@ fn is_searching(db: &Db, progress: SearchProgress) -> Result<bool, Error> {
 
 /// The newest that may be sent: of this round, or else of the last one before it.
 fn released(db: &Db, progress: SearchProgress) -> Result<Option<Due>, Error> {
-    let this = db.query_first(
-        "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
+    let text = "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
          WHERE r.round = ?1 AND r.started >= ?2 AND c.state = 'ready'
-         ORDER BY r.started DESC, r.row DESC LIMIT 1",
-        (progress.round, progress.since),
-        due,
-    )?;
+         ORDER BY r.started DESC, r.row DESC LIMIT 1";
+    let this = db.query_first(text, (progress.round, progress.since), due)?;
     if this.is_some() {
         return Ok(this);
     }
-    db.query_first(
-        "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
+    let text = "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
          WHERE r.round < ?1 AND c.state = 'ready'
-         ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1",
-        [progress.round],
-        due,
-    )
+         ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1";
+    db.query_first(text, [progress.round], due)
 }
 
 /// The newest `calls` of those that are to be looked for in this round; `None` when there are none.
 pub fn segment(db: &Db, calls: u32) -> Result<Option<Segment>, Error> {
     let progress = SearchProgress::read(db)?;
-    let (found, oldest): (u32, Option<i64>) = db.query_one(
-        "SELECT count(*), min(started) FROM (
+    let text = "SELECT count(*), min(started) FROM (
              SELECT started FROM remade WHERE round = ?1 AND started < ?2
-             ORDER BY started DESC LIMIT ?3)",
-        (progress.round, progress.since, calls),
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+             ORDER BY started DESC LIMIT ?3)";
+    let (found, oldest): (u32, Option<i64>) =
+        db.query_one(text, (progress.round, progress.since, calls), |row| {
+            row.try_into()
+        })?;
     let Some(oldest) = oldest else {
         return Ok(None);
     };

@@ -80,20 +80,16 @@ fn give_pages_back(db: &Db) -> Result<(), Error> {
 /// is walked round and round, a stretch each time.
 fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let (pbx, id) = store.seen_calls_cursor.clone();
-    let end: Option<(String, String)> = store.query_first(
-        "SELECT pbx, id FROM tombstones WHERE (pbx, id) > (?1, ?2)
-         ORDER BY pbx, id LIMIT 1 OFFSET ?3",
-        (&pbx, &id, TOMBSTONES_MAX - 1),
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let text = "SELECT pbx, id FROM tombstones WHERE (pbx, id) > (?1, ?2)
+         ORDER BY pbx, id LIMIT 1 OFFSET ?3";
+    let end: Option<(String, String)> =
+        store.query_first(text, (&pbx, &id, TOMBSTONES_MAX - 1), |row| row.try_into())?;
     let to = end.as_ref();
     let to = to.map_or((BEHIND_ALL, ""), |(pbx, id)| (pbx.as_str(), id.as_str()));
     audited::summarize_counted(store, (&pbx, &id), to, before)?;
-    let gone = store.execute(
-        "DELETE FROM tombstones
-         WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5",
-        (&pbx, &id, to.0, to.1, before.micros()),
-    )?;
+    let text = "DELETE FROM tombstones
+         WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5";
+    let gone = store.execute(text, (&pbx, &id, to.0, to.1, before.micros()))?;
     store.seen_calls_cursor = end.unwrap_or_default();
     Ok(gone as u64)
 }

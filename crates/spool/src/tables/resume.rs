@@ -10,10 +10,8 @@ pub(crate) fn set_position(
     position: &serde_json::Value,
 ) -> Result<(), Error> {
     let position = json("a position", position)?;
-    db.run(
-        "INSERT OR REPLACE INTO positions (source, position) VALUES (?1, ?2)",
-        (source, position),
-    )
+    let text = "INSERT OR REPLACE INTO positions (source, position) VALUES (?1, ?2)";
+    db.run(text, (source, position))
 }
 
 /// Reads the progress of a source; `None` for one never read.
@@ -40,14 +38,11 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
 
 /// The open calls of every PBX, in the order they were first saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
-    db.query_all(
-        "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid",
-        [],
-        |row| {
-            let key = row.get(1).map(i64::cast_unsigned)?;
-            Ok((row.get(0)?, key, row.get(2)?))
-        },
-    )
+    let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid";
+    db.query_all(text, [], |row| {
+        let key = row.get(1).map(i64::cast_unsigned)?;
+        Ok((row.get(0)?, key, row.get(2)?))
+    })
 }
 
 /// Counts the open calls of every PBX together.

@@ -12,13 +12,12 @@ use callbridge_model::{CallUuid, Judged};
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
-    let own = db.execute(
+    let text =
         "INSERT INTO tombstones (pbx, id, uuid, own, started, at) VALUES (?1, ?2, ?3, 1, ?4, ?5)
          ON CONFLICT DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
                                    at = excluded.at
-         WHERE own = 0",
-        (pbx, linkedid, new.uuid(), new.started(), at),
-    )?;
+         WHERE own = 0";
+    let own = db.execute(text, (pbx, linkedid, new.uuid(), new.started(), at))?;
     if own == 0 {
         let known = tombstone(db, pbx, linkedid)?;
         let started = known.map_or(new.started(), |known| known.started.get());
@@ -35,17 +34,16 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     } = &new.judged;
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     for alias in aliases.filter(|alias| *alias != record.linkedid) {
-        db.execute(
-            "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
-             VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING",
-            (
-                &record.pbx,
-                alias,
-                new.uuid(),
-                new.started(),
-                judged_at.micros(),
-            ),
-        )?;
+        let text = "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
+             VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING";
+        let values = (
+            &record.pbx,
+            alias,
+            new.uuid(),
+            new.started(),
+            judged_at.micros(),
+        );
+        db.execute(text, values)?;
     }
     Ok(())
 }
@@ -75,15 +73,12 @@ pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
 
 /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
 pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
-    db.query_first(
-        "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2",
-        (pbx, id),
-        |row| {
-            Ok(SeenCall {
-                uuid: row.maybe_uuid(0)?,
-                own: row.get(1)?,
-                started: EpochSeconds::new(row.get(2)?),
-            })
-        },
-    )
+    let text = "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2";
+    db.query_first(text, (pbx, id), |row| {
+        Ok(SeenCall {
+            uuid: row.maybe_uuid(0)?,
+            own: row.get(1)?,
+            started: EpochSeconds::new(row.get(2)?),
+        })
+    })
 }

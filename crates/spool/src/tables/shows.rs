@@ -96,26 +96,24 @@ pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
 }
 
 pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
-    db.run(
-        "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-        (
-            lead.get(),
-            json("what a lead shows", shows)?,
-            shows.asks().map(NextAction::word),
-            shows.due,
-            shows.newest(),
-        ),
-    )
+    let text = "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
+         VALUES (?1, ?2, ?3, ?4, ?5)";
+    let values = (
+        lead.get(),
+        json("what a lead shows", shows)?,
+        shows.asks().map(NextAction::word),
+        shows.due,
+        shows.newest(),
+    );
+    db.run(text, values)
 }
 
 /// The lead that asks first, and when it falls due.
 pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
-    let next = db.query_first(
-        "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1",
-        [asks.word()],
-        |row| Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?))),
-    )?;
+    let text = "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1";
+    let next = db.query_first(text, [asks.word()], |row| {
+        Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?)))
+    })?;
     Ok(next.flatten())
 }
 
@@ -271,13 +269,11 @@ fn purge_shows_of(
 ) -> Result<Vec<i64>, Error> {
     let mut all = Vec::new();
     for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, too_many)] {
-        let old: Vec<i64> = db.values(
-            "DELETE FROM lead_shows WHERE lead IN (
+        let text = "DELETE FROM lead_shows WHERE lead IN (
              SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
              ORDER BY newest LIMIT ?3)
-         RETURNING newest",
-            (asks.map(NextAction::word), before, limit),
-        )?;
+         RETURNING newest";
+        let old: Vec<i64> = db.values(text, (asks.map(NextAction::word), before, limit))?;
         all.extend(old);
     }
     Ok(all)

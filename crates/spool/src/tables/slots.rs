@@ -16,18 +16,17 @@ pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
     if store.restored {
         meta::drop_meta(store, meta::RESTORED)?;
     }
-    store.run(
-        "INSERT OR REPLACE INTO slots (slot, token, boot_id, sent, answered, wall_sent)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        (
-            slot.slot,
-            slot.token.as_str(),
-            &slot.boot_id,
-            nanos(slot.sent),
-            slot.answered.map(nanos),
-            slot.wall_sent.micros(),
-        ),
-    )
+    let text = "INSERT OR REPLACE INTO slots (slot, token, boot_id, sent, answered, wall_sent)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let values = (
+        slot.slot,
+        slot.token.as_str(),
+        &slot.boot_id,
+        nanos(slot.sent),
+        slot.answered.map(nanos),
+        slot.wall_sent.micros(),
+    );
+    store.run(text, values)
 }
 
 pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
@@ -36,18 +35,15 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
 
 /// All slots taken, by number.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
-    db.query_all(
-        "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot",
-        [],
-        |row| {
-            Ok(SlotRow {
-                slot: row.get(0)?,
-                token: TokenFingerprint::stored(row.get(1)?),
-                boot_id: row.get(2)?,
-                sent: row.get(3).map(Duration::from_nanos)?,
-                answered: row.get::<_, Option<u64>>(4)?.map(Duration::from_nanos),
-                wall_sent: row.moment(5)?,
-            })
-        },
-    )
+    let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
+    db.query_all(text, [], |row| {
+        Ok(SlotRow {
+            slot: row.get(0)?,
+            token: TokenFingerprint::stored(row.get(1)?),
+            boot_id: row.get(2)?,
+            sent: row.get(3).map(Duration::from_nanos)?,
+            answered: row.get::<_, Option<u64>>(4)?.map(Duration::from_nanos),
+            wall_sent: row.moment(5)?,
+        })
+    })
 }

@@ -87,69 +87,63 @@ pub(crate) fn step(
 
 pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {
     let been = progress.been.as_ref();
-    db.run(
-        "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5, hooked = ?6,
+    let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5, hooked = ?6,
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
                 polls = ?12, absent = ?13, absent_at = ?14, resubmits = ?15, failures = ?16,
                 fate = ?17, been = ?18, generation = ?19, reason = ?20, message = ?21,
                 errors = ?22, finding = ?23, attempts = ?24
-         WHERE id = ?1",
-        params![
-            row.0,
-            progress.state.word(),
-            progress.since.micros(),
-            progress.live,
-            progress.not_before,
-            progress.hooked,
-            progress.request_id,
-            progress.token.as_ref().map(TokenFingerprint::as_str),
-            progress.submitted_at.map(EventTime::micros),
-            progress.first_sent.map(EventTime::micros),
-            progress.next_poll.map(EventTime::micros),
-            progress.polls,
-            progress.absent,
-            progress.absent_at.map(EventTime::micros),
-            progress.resubmits,
-            progress.failures,
-            progress.fate.map(IfAbsent::word),
-            been.map(|been| json("where a call has been", been))
-                .transpose()?,
-            progress.generation,
-            progress.reason.map(Reason::word),
-            progress.message,
-            progress.errors,
-            progress.finding,
-            json("attempts", &progress.attempts)?,
-        ],
-    )
+         WHERE id = ?1";
+    let values = params![
+        row.0,
+        progress.state.word(),
+        progress.since.micros(),
+        progress.live,
+        progress.not_before,
+        progress.hooked,
+        progress.request_id,
+        progress.token.as_ref().map(TokenFingerprint::as_str),
+        progress.submitted_at.map(EventTime::micros),
+        progress.first_sent.map(EventTime::micros),
+        progress.next_poll.map(EventTime::micros),
+        progress.polls,
+        progress.absent,
+        progress.absent_at.map(EventTime::micros),
+        progress.resubmits,
+        progress.failures,
+        progress.fate.map(IfAbsent::word),
+        been.map(|been| json("where a call has been", been))
+            .transpose()?,
+        progress.generation,
+        progress.reason.map(Reason::word),
+        progress.message,
+        progress.errors,
+        progress.finding,
+        json("attempts", &progress.attempts)?,
+    ];
+    db.run(text, values)
 }
 
 pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error> {
-    store.execute(
-        "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1",
-        [row.0],
-    )?;
+    let text = "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1";
+    store.execute(text, [row.0])?;
     outbox::queue_notice(store, row)
 }
 
 /// Notes whose turn it was: the next PBX has the next turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
-    let pbx: Option<String> = db.value(
-        "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1",
-        [row.0],
-    )?;
+    let text = "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1";
+    let pbx: Option<String> = db.value(text, [row.0])?;
     set_meta(db, HAD_TURN, &pbx.unwrap_or_default())
 }
 
 fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET record = ?2, phone = ?3 WHERE id = ?1",
-        (
-            row.0,
-            json("a call record", record)?,
-            record.client_phone.as_ref().map(Phone::as_str),
-        ),
-    )
+    let text = "UPDATE calls SET record = ?2, phone = ?3 WHERE id = ?1";
+    let values = (
+        row.0,
+        json("a call record", record)?,
+        record.client_phone.as_ref().map(Phone::as_str),
+    );
+    db.run(text, values)
 }
 
 /// A letter goes out again, as the record says now. Its uuid must be the row's own: a
@@ -158,11 +152,9 @@ fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(),
     let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
         linkedid: record.linkedid.clone(),
     })?;
-    let (own, answered): (Option<[u8; 16]>, Option<bool>) = db.query_one(
-        "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1",
-        [row.0],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let text = "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1";
+    let (own, answered): (Option<[u8; 16]>, Option<bool>) =
+        db.query_one(text, [row.0], |row| row.try_into())?;
     if own != Some(uuid.0.into_bytes()) {
         return Err(Error::UuidTaken { row, uuid });
     }

@@ -19,57 +19,49 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
     let by_people = new.judged.outcome != Outcome::Skipped;
-    db.execute(
-        "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
-         ON CONFLICT DO UPDATE SET calls = calls + 1, last_at = max(last_at, ?3)",
-        (pbx, trunk, at),
-    )?;
-    db.run(
-        "INSERT INTO trunk_quarters (pbx, trunk, quarter, calls, extensions, employees)
+    let text = "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
+         ON CONFLICT DO UPDATE SET calls = calls + 1, last_at = max(last_at, ?3)";
+    db.execute(text, (pbx, trunk, at))?;
+    let text = "INSERT INTO trunk_quarters (pbx, trunk, quarter, calls, extensions, employees)
          VALUES (?1, ?2, ?3, 1, ?4, ?5)
          ON CONFLICT DO UPDATE SET calls = calls + 1, extensions = extensions + ?4,
-                                   employees = employees + ?5",
-        (
-            pbx,
-            trunk,
-            at - at.rem_euclid(QUARTER),
-            by_people && record.employee.is_some(),
-            record.employee_id.is_some(),
-        ),
-    )
+                                   employees = employees + ?5";
+    let values = (
+        pbx,
+        trunk,
+        at - at.rem_euclid(QUARTER),
+        by_people && record.employee.is_some(),
+        record.employee_id.is_some(),
+    );
+    db.run(text, values)
 }
 
 /// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever; without a
 /// name the calls between extensions.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
-    db.query_all(
-        "SELECT t.pbx, t.trunk, t.calls, t.last_at, ifnull(sum(q.calls), 0),
+    let text = "SELECT t.pbx, t.trunk, t.calls, t.last_at, ifnull(sum(q.calls), 0),
                 ifnull(sum(q.extensions), 0), ifnull(sum(q.employees), 0)
          FROM trunks t LEFT JOIN trunk_quarters q
               ON q.pbx = t.pbx AND q.trunk = t.trunk AND q.quarter >= ?1
-         GROUP BY t.pbx, t.trunk",
-        [from - from.rem_euclid(QUARTER)],
-        |row| {
-            Ok(TrunkCalls {
-                pbx: row.get(0)?,
-                trunk: row.get(1)?,
-                ever: row.get(2)?,
-                last_at: EpochSeconds::new(row.get(3)?),
-                calls: row.get(4)?,
-                with_extension: row.get(5)?,
-                with_employee: row.get(6)?,
-            })
-        },
-    )
+         GROUP BY t.pbx, t.trunk";
+    db.query_all(text, [from - from.rem_euclid(QUARTER)], |row| {
+        Ok(TrunkCalls {
+            pbx: row.get(0)?,
+            trunk: row.get(1)?,
+            ever: row.get(2)?,
+            last_at: EpochSeconds::new(row.get(3)?),
+            calls: row.get(4)?,
+            with_extension: row.get(5)?,
+            with_employee: row.get(6)?,
+        })
+    })
 }
 
 /// Forgets old quarters, a bounded part at a time.
 pub(crate) fn purge_quarters(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(KEPT).floor_seconds().get();
-    db.run(
-        "DELETE FROM trunk_quarters WHERE (pbx, trunk, quarter) IN
+    let text = "DELETE FROM trunk_quarters WHERE (pbx, trunk, quarter) IN
              (SELECT pbx, trunk, quarter FROM trunk_quarters WHERE quarter < ?1
-              ORDER BY quarter LIMIT ?2)",
-        (before, PURGED_MAX),
-    )
+              ORDER BY quarter LIMIT ?2)";
+    db.run(text, (before, PURGED_MAX))
 }

@@ -85,24 +85,21 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
 
 /// The extensions of the newest calls that have one.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
-    db.query_known(
-        "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
+    let text = "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
                 json_extract(record, '$.employee'), started
-         FROM calls ORDER BY id DESC LIMIT ?1",
-        [CALLS],
-        |row| {
-            let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
-            let (pbx, started) = (row.get(0)?, row.get(3)?);
-            Ok(trunk
-                .zip(extension)
-                .map(|(trunk, extension)| UsedExtension {
-                    pbx,
-                    trunk,
-                    extension: Extension::new(extension),
-                    started,
-                }))
-        },
-    )
+         FROM calls ORDER BY id DESC LIMIT ?1";
+    db.query_known(text, [CALLS], |row| {
+        let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
+        let (pbx, started) = (row.get(0)?, row.get(3)?);
+        Ok(trunk
+            .zip(extension)
+            .map(|(trunk, extension)| UsedExtension {
+                pbx,
+                trunk,
+                extension: Extension::new(extension),
+                started,
+            }))
+    })
 }
 
 #[cfg(test)]

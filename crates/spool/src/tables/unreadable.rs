@@ -25,29 +25,27 @@ pub(crate) fn keep_unreadable(
     let login = by.map(|by| by.user.as_deref().unwrap_or_default());
     if !finds_room(store, first.len(), login)? {
         store.tally.count(NOT_KEPT, 1);
-        store.execute(
-            "UPDATE unreadable_logins SET not_kept = not_kept + 1 WHERE login = ?1",
-            [login],
-        )?;
+        let text = "UPDATE unreadable_logins SET not_kept = not_kept + 1 WHERE login = ?1";
+        store.execute(text, [login])?;
         return Ok(Done::Unreadable(None));
     }
     let id = store.new_id();
     let by = by.cloned().unwrap_or_default();
-    store.execute(
+    let text =
         "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        (
-            id.0,
-            source,
-            pbx,
-            why,
-            at.micros(),
-            bytes.len(),
-            first,
-            by.user,
-            by.content_type,
-        ),
-    )?;
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let values = (
+        id.0,
+        source,
+        pbx,
+        why,
+        at.micros(),
+        bytes.len(),
+        first,
+        by.user,
+        by.content_type,
+    );
+    store.execute(text, values)?;
     store.tally.add(Book::UnreadableKept, 1);
     outbox::queue_notice(store, id)?;
     Ok(Done::Unreadable(Some(id)))
@@ -58,11 +56,8 @@ pub(crate) fn keep_unreadable(
 fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, Error> {
     let bytes: i64 = store.value("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
     // No login is called NULL: a line of the PBX has filled nothing.
-    let of_login = store.query_first(
-        "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1",
-        [login],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let text = "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1";
+    let of_login = store.query_first(text, [login], |row| row.try_into())?;
     let (own_letters, own_bytes): (u64, i64) = of_login.unwrap_or_default();
     let more = i64::try_from(more).unwrap_or(i64::MAX);
     let room = UNREADABLE_LETTERS_MAX.saturating_sub(store.tally.unreadable_kept());
@@ -74,11 +69,8 @@ fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, E
 /// # Errors
 /// When the store cannot be read.
 pub fn floods(db: &Db) -> Result<BTreeMap<String, u64>, Error> {
-    db.query_all(
-        "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )
+    let text = "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100";
+    db.query_all(text, [], |row| row.try_into())
 }
 
 /// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with

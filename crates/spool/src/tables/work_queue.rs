@@ -147,11 +147,9 @@ fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
     let mut earliest = None;
     for live in [true, false] {
         // SQLite looks for the first of two bounds: that has to be the narrower one.
-        let next: Option<i64> = db.value(
-            "SELECT min(not_before) FROM calls
-             WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1",
-            (live, now.micros()),
-        )?;
+        let text = "SELECT min(not_before) FROM calls
+             WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1";
+        let next: Option<i64> = db.value(text, (live, now.micros()))?;
         earliest = earliest.into_iter().chain(next).min();
     }
     Ok(earliest.map(EventTime::from_micros))
@@ -192,17 +190,14 @@ fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
         latest(ask.now),
         CONFIRMABLE_MAX,
     );
-    db.query_one(
-        "SELECT count(*), min(submitted_at) FROM (
+    let text = "SELECT count(*), min(submitted_at) FROM (
              SELECT submitted_at FROM calls
              WHERE state = 'submitted' AND absent < 2 AND submitted_at <= ?1
-             AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)",
-        values,
-        |row| {
-            let (calls, oldest) = (row.get(0)?, row.maybe_moment(1)?);
-            Ok(Confirmable { calls, oldest })
-        },
-    )
+             AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)";
+    db.query_one(text, values, |row| {
+        let (calls, oldest) = (row.get(0)?, row.maybe_moment(1)?);
+        Ok(Confirmable { calls, oldest })
+    })
 }
 
 fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
@@ -234,25 +229,21 @@ fn due_unresolved(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Erro
 /// The tokens that made what waits, but for those that live: from one to the next, for there
 /// may be many calls of each.
 fn other_tokens(db: &Db, living: &[TokenFingerprint]) -> Result<Vec<String>, Error> {
-    let mut tokens: Vec<String> = db.values(
-        "WITH RECURSIVE each(token) AS (
+    let text = "WITH RECURSIVE each(token) AS (
              SELECT min(token) FROM calls WHERE state = 'submitted'
              UNION ALL
              SELECT (SELECT min(token) FROM calls
                      WHERE state = 'submitted' AND token > each.token)
              FROM each WHERE each.token IS NOT NULL)
-         SELECT token FROM each WHERE token IS NOT NULL",
-        [],
-    )?;
+         SELECT token FROM each WHERE token IS NOT NULL";
+    let mut tokens: Vec<String> = db.values(text, [])?;
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
     Ok(tokens)
 }
 
 fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
-    let next: Option<i64> = db.value(
-        "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1",
-        [now.micros()],
-    )?;
+    let text = "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1";
+    let next: Option<i64> = db.value(text, [now.micros()])?;
     Ok(next.map(EventTime::from_micros))
 }
 
