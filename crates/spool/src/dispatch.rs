@@ -1,6 +1,10 @@
 //! Operations on their way to the [`tables`], and the transactions around them.
 
-use crate::{Done, Error, Op, Store, tables};
+use crate::tables::{audited, backfill, deliveries, echoes, finish, given, lead_requests, letters};
+use crate::tables::{
+    look_ups, meta, outbox, peer_outcomes, purge, resume, slots, step, unreadable,
+};
+use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
 /// Makes the JSON of all operations: that is the caller's work, not the one thread's.
@@ -33,21 +37,16 @@ impl Store {
             let done = requests.iter().map(|request| store.apply_all(request));
             done.collect::<Result<Vec<_>, Error>>()
         });
-        let error = match whole {
+        match whole {
             Ok(all) => return all.into_iter().map(Ok).collect(),
-            Err(error) => error,
-        };
-        if requests.len() == 1 {
-            return vec![Err(error)];
+            Err(error) if requests.len() == 1 => return vec![Err(error)],
+            Err(_) => {}
         }
         let each = self.in_transaction(|store| {
             let answers = requests.iter().map(|request| store.in_savepoint(request));
-            answers.collect::<Result<Vec<_>, Error>>()
+            answers.collect()
         });
-        match each {
-            Ok(answers) => answers,
-            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
-        }
+        each.unwrap_or_else(|error| vec![Err(error); requests.len()])
     }
 
     fn in_transaction<T>(
@@ -55,21 +54,22 @@ impl Store {
         work: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.execute("BEGIN IMMEDIATE", [])?;
+        let mark = self.tally.clone();
         let answer = work(self).and_then(|answer| {
-            self.sql(self.tally.write(&self.connection))?;
+            self.sql(self.tally.write(&self.connection, &mark))?;
             self.execute("COMMIT", [])?;
             Ok(answer)
         });
         if answer.is_ok() {
-            let (letters, moved) = self.tally.committed();
-            self.appeared.add(letters);
-            self.moved.add(moved);
+            self.tally.log(&mark);
+            self.appeared.add(self.tally.letters.drain(..));
+            self.moved.add(self.tally.moved.drain(..));
         } else {
             // A full disk may have ended the transaction already.
             if !self.connection.is_autocommit() {
                 self.execute("ROLLBACK", []).ok();
             }
-            self.tally.rolled_back();
+            self.tally = mark;
         }
         answer
     }
@@ -96,13 +96,13 @@ impl Store {
 
     fn apply(&mut self, op: &Op) -> Result<Done, Error> {
         match op {
-            Op::Finish(finished) => return tables::finish::finish(self, finished),
-            Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids)?,
+            Op::Finish(finished) => return finish::finish(self, finished),
+            Op::Forget { pbx, ids } => audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
-                tables::resume::set_open(self, pbx, *key, snapshot.as_deref())?;
+                resume::set_open(self, pbx, *key, snapshot.as_deref())?;
             }
             Op::Position { source, position } => {
-                tables::resume::set_position(self, source, position)?;
+                resume::set_position(self, source, position)?;
             }
             Op::Unreadable {
                 source,
@@ -113,53 +113,53 @@ impl Store {
                 by,
             } => {
                 let texts = (source.as_str(), pbx.as_str(), why.as_str());
-                return tables::unreadable::keep_unreadable(self, texts, bytes, *at, by.as_ref());
+                return unreadable::keep_unreadable(self, texts, bytes, *at, by.as_ref());
             }
-            Op::Step { row, step, at } => return tables::step::step(self, *row, step, *at),
+            Op::Step { row, step, at } => return step::step(self, *row, step, *at),
             Op::FailedCall {
                 row,
                 message,
                 errors,
                 at,
-            } => return tables::look_ups::call_failed(self, *row, message, errors, *at),
-            Op::Slot(slot) => tables::slots::set_slot(self, slot)?,
-            Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot)?,
-            Op::Act { row, act } => tables::letters::note_act(self, *row, act)?,
-            Op::Give(given) => tables::given::give(self, given)?,
-            Op::Take { phone } => tables::given::take(self, phone)?,
-            Op::Meta { key, value } => tables::meta::set_meta(self, key, value)?,
-            Op::MetaGone { key } => tables::meta::drop_meta(self, key)?,
+            } => return look_ups::call_failed(self, *row, message, errors, *at),
+            Op::Slot(slot) => slots::set_slot(self, slot)?,
+            Op::SlotGone { slot } => slots::drop_slot(self, *slot)?,
+            Op::Act { row, act } => letters::note_act(self, *row, act)?,
+            Op::Give(given) => given::give(self, given)?,
+            Op::Take { phone } => given::take(self, phone)?,
+            Op::Meta { key, value } => meta::set_meta(self, key, value)?,
+            Op::MetaGone { key } => meta::drop_meta(self, key)?,
             Op::Count { counter, by } => self.tally.count(counter, *by),
-            Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice)?,
+            Op::NoticeSent { notice } => outbox::drop_notice(self, *notice)?,
             Op::BindAddress { address, rebind } => {
-                tables::meta::bind_address(self, address, *rebind)?;
+                meta::bind_address(self, address, *rebind)?;
             }
             Op::BindCompany {
                 company,
                 application,
             } => {
-                let done = tables::meta::bind_company(self, company, application)?;
+                let done = meta::bind_company(self, company, application)?;
                 if done == Done::Stored {
-                    tables::deliveries::take_waiting(self)?;
+                    deliveries::take_waiting(self)?;
                 }
                 return Ok(done);
             }
             Op::Delivery(delivery) => {
-                return tables::deliveries::deliver(self, delivery).map(Done::Delivered);
+                return deliveries::deliver(self, delivery).map(Done::Delivered);
             }
             Op::Foreign { company, call, at } => {
-                tables::echoes::foreign(self, company, call, *at)?;
+                echoes::foreign(self, company, call, *at)?;
             }
             Op::Lead(LeadChange::Request { outcome, at }) => {
-                return tables::lead_requests::apply(self, outcome, *at);
+                return lead_requests::apply(self, outcome, *at);
             }
             Op::Lead(LeadChange::Backfill { page, answer, at }) => {
-                tables::backfill::backfilled(self, page, answer, *at)?;
+                backfill::backfilled(self, page, answer, *at)?;
             }
-            Op::PeerOutcome(outcome) => tables::peer_outcomes::apply(self, outcome)?,
-            Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::PurgeCounts),
+            Op::PeerOutcome(outcome) => peer_outcomes::apply(self, outcome)?,
+            Op::Purge { now } => return purge::purge(self, *now).map(Done::PurgeCounts),
             Op::Learn(news) => {
-                let new = tables::look_ups::learn(self, news)?;
+                let new = look_ups::learn(self, news)?;
                 return Ok(Done::Learned { new });
             }
         }

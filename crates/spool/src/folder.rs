@@ -29,12 +29,8 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             return Err(not_writable(&file, &error));
         }
-        Ok(Some(_)) => {}
-        Ok(None) | Err(_) if settings.create => {}
-        Ok(None) | Err(_) => {
-            let dir = dir.to_path_buf();
-            return Err(Error::Missing { dir });
-        }
+        Ok(None) | Err(_) if !settings.create => return Err(Error::Missing { dir: dir.into() }),
+        Ok(_) | Err(_) => {}
     }
     make_folder(dir)?;
     let lock = Lock::take(dir)?;
@@ -56,12 +52,17 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
     identity::begin(&mut store, &Seen::of(&now))?;
-    let state_dir = StateDir::new(&file, held, lock);
+    let state_dir = StateDir {
+        file: file.clone(),
+        held,
+        unfinished: false,
+        lock,
+    };
     let (handle, mut guard) =
         start(store, Some(state_dir)).map_err(|error| not_writable(&file, &error))?;
     if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {
-        let checked = handle.clone();
-        let report = move |found| checked.set_integrity(found);
+        let health = handle.health.clone();
+        let report = move |found| health.send_modify(|it| it.integrity = found);
         guard.check = Some(check_beside(&file, report)?);
     }
     Ok((handle, guard))
@@ -73,11 +74,12 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
 /// # Errors
 /// [`Error::Shared`].
 pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
-    let shared = dir.metadata().ok().filter(plain_file::is_shared);
     let is_empty = || dir.read_dir().is_ok_and(|mut all| all.next().is_none());
-    match shared {
-        Some(found) if !is_empty() => Err(Error::shared(dir, found.mode())),
-        Some(_) | None => Ok(()),
+    match dir.metadata() {
+        Ok(found) if plain_file::is_shared(&found) && !is_empty() => {
+            Err(Error::shared(dir, found.mode()))
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -90,12 +92,12 @@ fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let made = plain_file::open(file, how).map_err(wrong)?;
     let meta = made.metadata().map_err(wrong)?;
     if meta.permissions().mode() & 0o077 != 0 {
-        made.set_permissions(Permissions::from_mode(0o600))
-            .map_err(wrong)?;
+        let private = made.set_permissions(Permissions::from_mode(0o600));
+        private.map_err(wrong)?;
     }
-    let is_new = meta.len() == 0;
-    if is_new {
-        sync_folder(file)?;
+    if meta.len() > 0 {
+        return Ok((made, Some(Seen::of(&meta))));
     }
-    Ok((made, (!is_new).then(|| Seen::of(&meta))))
+    sync_folder(file)?;
+    Ok((made, None))
 }

@@ -45,32 +45,17 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 /// The place of an open state.
 pub(super) struct StateDir {
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// The database, held open to know what became of its name. Closed after SQLite has closed it:
     /// closing any handle of a file lets its locks go.
-    held: File,
+    pub(super) held: File,
     /// It was written anew, and the store does not go on in it yet: what it commits is elsewhere.
-    unfinished: bool,
+    pub(super) unfinished: bool,
     /// The lock, let go last, when the file is closed.
-    lock: Lock,
+    pub(super) lock: Lock,
 }
 
 impl StateDir {
-    pub fn new(file: &Path, held: File, lock: Lock) -> Self {
-        Self {
-            file: file.to_path_buf(),
-            held,
-            unfinished: false,
-            lock,
-        }
-    }
-
-    fn beside(&self, end: &str) -> PathBuf {
-        let mut name = self.file.clone().into_os_string();
-        name.push(end);
-        name.into()
-    }
-
     fn check(&self) -> Found {
         let Ok(ours) = self.held.metadata() else {
             return Found::Here;
@@ -78,7 +63,7 @@ impl StateDir {
         match self.file.symlink_metadata() {
             // It is there from the first commit to the end of the last connection.
             Ok(found) if is_same(&found, &ours) => {
-                match self.beside("-wal").exists() && !self.unfinished {
+                match beside(&self.file, "-wal").exists() && !self.unfinished {
                     true => Found::Here,
                     false => Found::Deleted,
                 }
@@ -123,16 +108,21 @@ impl StateDir {
         let wrong = |error: io::Error| not_writable(&self.file, &error);
         // Of the file that was deleted: to the new one they would be a log of strange pages.
         for rest in ["-wal", "-shm", ".new"] {
-            match std::fs::remove_file(self.beside(rest)) {
+            match std::fs::remove_file(beside(&self.file, rest)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(wrong(error)),
                 _ => {}
             }
         }
-        let new = self.beside(".new");
+        let new = beside(&self.file, ".new");
         let mut how = OpenOptions::new();
         let made = how.create_new(true).append(true).mode(0o600).open(&new);
         let made = made.map_err(wrong)?;
-        store.copy_to(&new)?;
+        let name = new.to_str().ok_or_else(|| Error::NotWritable {
+            path: new.clone(),
+            why: "its name is not UTF-8".to_owned(),
+        })?;
+        let copied = store.connection.execute("VACUUM INTO ?1", [name]);
+        copied.map_err(|error| Error::sqlite(&new, &error))?;
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
         let seen = Seen::of(&made.metadata().map_err(wrong)?);
@@ -140,8 +130,8 @@ impl StateDir {
         (self.held, self.unfinished) = (made, true);
         sync_folder(&self.file)?;
         check_siblings(&self.file)?;
-        let anew = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?;
-        store.go_on_in(anew);
+        // What is followed, counted and awaited in the store stays.
+        store.db = Store::over(connect(&self.file)?, &self.file, store.settings.clone())?.db;
         self.unfinished = false;
         identity::begin(store, &seen)?;
         tracing::error!(
@@ -171,19 +161,18 @@ impl Lock {
         let how = how.create(true).truncate(false).read(true).write(true);
         let mut held = plain_file::open(&path, how.mode(0o600)).map_err(wrong)?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
-        let text = words(&mut held);
+        // The holder's number, and after an orderly end the file's stamp.
+        let mut text = String::new();
+        (&held).take(256).read_to_string(&mut text).ok();
         let mut lines = text.lines();
         let pid = lines.next().and_then(|pid| pid.trim().parse().ok());
-        match locked {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::Locked {
-                    dir: dir.to_path_buf(),
-                    pid,
-                });
-            }
-            Err(error) => return Err(wrong(error.into())),
-        }
+        locked.map_err(|error| match error {
+            rustix::io::Errno::WOULDBLOCK => Error::Locked {
+                dir: dir.into(),
+                pid,
+            },
+            error => wrong(error.into()),
+        })?;
         held.set_len(0)
             .and_then(|()| held.rewind())
             .and_then(|()| writeln!(held, "{}", std::process::id()))
@@ -205,13 +194,6 @@ impl Drop for Lock {
     }
 }
 
-/// Reads the text of the lock: the holder's number, and after an orderly end the file's stamp.
-fn words(held: &mut File) -> String {
-    let mut text = String::new();
-    held.take(256).read_to_string(&mut text).ok();
-    text
-}
-
 /// SQLite opens its files by their names, whatever stands there: what is no plain file is refused
 /// before it does.
 ///
@@ -219,13 +201,16 @@ fn words(held: &mut File) -> String {
 /// [`Error::NotPlain`], which says what stands there; [`Error::NotWritable`] where the system does
 /// not let us look.
 pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
-    for end in ["", "-wal", "-shm", "-journal"] {
-        let mut name = file.as_os_str().to_owned();
-        name.push(end);
-        let path = Path::new(&name);
-        plain_file::check(path).map_err(|error| not_writable(path, &error))?;
+    for path in ["", "-wal", "-shm", "-journal"].map(|end| beside(file, end)) {
+        plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
     }
     Ok(())
+}
+
+fn beside(file: &Path, end: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(end);
+    name.into()
 }
 
 /// Opens a connection that writes, to a file that is there.
@@ -252,8 +237,7 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
         .mode(0o700)
         .create(dir)
         .map_err(wrong)?;
-    let is_empty = dir.read_dir().map_err(wrong)?.next().is_none();
-    if is_empty {
+    if dir.read_dir().map_err(wrong)?.next().is_none() {
         std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(wrong)?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::path::Path;
 
-/// The highest id ever given, where its row may be gone.
+/// The setting that keeps the highest id ever given, where its row may be gone.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 
 /// Letters that are remembered: who looks twice a second misses none.
@@ -31,7 +31,7 @@ pub(crate) struct Awaited {
 
 /// The database, and the books of its last commit. It reads as its [`Db`].
 pub struct Store {
-    db: Db,
+    pub(crate) db: Db,
     pub(crate) settings: Settings,
     pub(crate) tally: Tally,
     pub(crate) next_id: i64,
@@ -103,16 +103,12 @@ impl Store {
             backfill_begun: Cell::new(false),
             seen_calls_cursor: (String::new(), String::new()),
         };
-        store.next_id = store.highest_id()? + 1;
-        Ok(store)
-    }
-
-    /// The highest id ever given; purged rows count through [`HIGHEST_ID`].
-    fn highest_id(&self) -> Result<i64, Error> {
-        let text = "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
+        // The highest id ever given; purged rows count through the setting.
+        let text = "SELECT 1 + max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
                         ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))";
-        self.value(text, [HIGHEST_ID])
+        store.next_id = store.value(text, [HIGHEST_ID])?;
+        Ok(store)
     }
 
     pub(crate) fn new_id(&mut self) -> RowId {
@@ -129,25 +125,9 @@ impl Store {
         self.sql(self.connection.query_row(fold, [], |_| Ok(())))
     }
 
-    /// Goes on in a copy of this state: what is followed, counted and awaited here stays.
-    pub(super) fn go_on_in(&mut self, copy: Self) {
-        self.db = copy.db;
-    }
-
-    /// A whole copy of this state into an empty file.
-    pub(super) fn copy_to(&self, file: &Path) -> Result<(), Error> {
-        let name = file.to_str().ok_or_else(|| Error::NotWritable {
-            path: file.to_path_buf(),
-            why: "its name is not UTF-8".to_owned(),
-        })?;
-        let copied = self.connection.execute("VACUUM INTO ?1", [name]);
-        let wrong = |error| Error::sqlite(file, &error);
-        copied.map(drop).map_err(wrong)
-    }
-
     /// The books. `finished` is always the sum of the eight states.
     pub fn books(&self) -> Books {
-        let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);
+        let of = |book| self.tally.get(book);
         Books {
             finished: of(Book::Finished),
             ready: of(Book::Ready),
@@ -166,10 +146,9 @@ impl Store {
 
     /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
-        named
-            .map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)))
-            .collect()
+        let named = self.tally.named.iter();
+        let named = named.map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)));
+        named.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Returns the numbers of parked and ambiguous calls of which something was learned since it
@@ -218,12 +197,10 @@ impl Appeared {
         }
     }
 
-    pub(crate) fn add(&mut self, rows: Vec<RowId>) {
+    pub(crate) fn add(&mut self, rows: impl Iterator<Item = RowId>) {
         self.last.extend(rows);
-        while self.last.len() > self.most {
-            self.last.pop_front();
-            self.before += 1;
-        }
+        let too_many = self.last.len().saturating_sub(self.most);
+        self.before += self.last.drain(..too_many).len() as u64;
     }
 
     fn count(&self) -> u64 {
@@ -241,8 +218,8 @@ impl Appeared {
         let Some(skip) = seen.checked_sub(self.before) else {
             return Ok(None);
         };
-        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let (mut through, mut known, mut found) = (seen, BTreeSet::new(), Vec::new());
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         for id in self.last.iter().skip(skip).take(limit) {
             through += 1;
             if known.insert(*id) {
@@ -279,7 +256,7 @@ mod tests {
     fn only_the_last_letters_are_remembered_and_all_are_counted() {
         let mut appeared = Appeared::new(LETTERS_REMEMBERED);
         let n = i64::try_from(LETTERS_REMEMBERED).expect("small");
-        appeared.add((1..=n + 3).map(RowId).collect());
+        appeared.add((1..=n + 3).map(RowId));
         assert_eq!(
             (appeared.before, appeared.last.len()),
             (3, LETTERS_REMEMBERED)

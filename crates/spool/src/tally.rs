@@ -52,48 +52,38 @@ impl Book {
     }
 }
 
-/// Books and counters as of the running transaction, and how to get back: to a point of it by
-/// a copy that was made there.
+/// Books and counters as of the running transaction. A copy, made before it or within, is the way
+/// back there, and tells what has changed since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: [i64; Book::ALL.len()],
-    stored: [i64; Book::ALL.len()],
     pub(crate) named: BTreeMap<String, i64>,
-    /// Amounts that the running transaction added to `named`, oldest first.
-    added: Vec<(String, i64)>,
     /// Letters that the running transaction made, oldest first.
-    letters: Vec<RowId>,
+    pub(crate) letters: Vec<RowId>,
     /// Calls that came to be or changed their state in it, oldest first.
-    moved: Vec<RowId>,
+    pub(crate) moved: Vec<RowId>,
     /// Warnings for the log, once the transaction is committed.
-    warnings: Vec<LeadWarning>,
+    pub(crate) warnings: Vec<LeadWarning>,
 }
 
 impl Tally {
     pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
         let mut tally = Self::default();
         let mut all = db.prepare("SELECT name, count FROM books")?;
-        let mut rows = all.query([])?;
-        while let Some(row) = rows.next()? {
-            let name: String = row.get(0)?;
+        for row in all.query_map([], |row| row.try_into())? {
+            let (name, count): (String, i64) = row?;
             if let Some(book) = Book::ALL.iter().find(|book| book.word() == name) {
-                tally.counts[*book as usize] = row.get(1)?;
+                tally.counts[*book as usize] = count;
             }
         }
-        tally.stored = tally.counts;
         let mut all = db.prepare("SELECT name, count FROM counters")?;
         let rows = all.query_map([], |row| row.try_into())?;
         tally.named = rows.collect::<Result<_, _>>()?;
         Ok(tally)
     }
 
-    pub(crate) fn get(&self, book: Book) -> i64 {
-        self.counts[book as usize]
-    }
-
-    /// Unreadable messages that are kept as letters.
-    pub(crate) fn unreadable_kept(&self) -> u64 {
-        u64::try_from(self.get(Book::UnreadableKept)).unwrap_or(0)
+    pub(crate) fn get(&self, book: Book) -> u64 {
+        u64::try_from(self.counts[book as usize]).unwrap_or(0)
     }
 
     pub(crate) fn add(&mut self, book: Book, by: i64) {
@@ -107,67 +97,51 @@ impl Tally {
     }
 
     pub(crate) fn count(&mut self, name: &str, by: u64) {
-        let by = i64::try_from(by).unwrap_or(i64::MAX);
-        let count = match self.named.get_mut(name) {
-            Some(count) => count,
-            None => self.named.entry(name.to_owned()).or_default(),
-        };
-        let by = by.min(i64::MAX - *count);
-        *count += by;
-        self.added.push((name.to_owned(), by));
+        let count = self.named.entry(name.to_owned()).or_default();
+        *count = count.saturating_add_unsigned(by);
     }
 
-    /// Writes what has changed, inside the transaction.
-    pub(crate) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
-        let changed = Book::ALL.iter().zip(self.counts).zip(self.stored);
-        for ((book, count), _) in changed.filter(|((_, count), stored)| count != stored) {
-            db.prepare_cached("INSERT OR REPLACE INTO books VALUES (?1, ?2)")?
-                .execute((book.word(), count))?;
+    /// Writes what has changed since the copy `before`, inside the transaction.
+    pub(crate) fn write(&self, db: &Connection, before: &Self) -> rusqlite::Result<()> {
+        for book in Book::ALL {
+            let count = self.counts[*book as usize];
+            if count != before.counts[*book as usize] {
+                let text = "INSERT OR REPLACE INTO books VALUES (?1, ?2)";
+                db.prepare_cached(text)?.execute((book.word(), count))?;
+            }
         }
-        let mut changed: Vec<&str> = self.added.iter().map(|(name, _)| name.as_str()).collect();
-        changed.sort_unstable();
-        changed.dedup();
-        for name in changed {
-            db.prepare_cached("INSERT OR REPLACE INTO counters VALUES (?1, ?2)")?
-                .execute((name, self.named.get(name)))?;
+        for (name, count) in &self.named {
+            if before.named.get(name) != Some(count) {
+                let text = "INSERT OR REPLACE INTO counters VALUES (?1, ?2)";
+                db.prepare_cached(text)?.execute((name, count))?;
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn letter(&mut self, row: RowId) {
-        self.letters.push(row);
-    }
-
-    pub(crate) fn moved(&mut self, row: RowId) {
-        self.moved.push(row);
-    }
-
-    pub(crate) fn warn(&mut self, warning: LeadWarning) {
-        self.warnings.push(warning);
-    }
-
-    /// Notes that the transaction is committed, and logs what it counted; returns the letters it
-    /// made, and the calls that it moved.
-    pub(crate) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
-        self.stored = self.counts;
-        log_counted(&self.added);
-        self.warnings.drain(..).for_each(|it| it.log());
-        self.added.clear();
-        let letters = std::mem::take(&mut self.letters);
-        (letters, std::mem::take(&mut self.moved))
-    }
-
-    /// Takes back what the lost transaction has counted.
-    pub(crate) fn rolled_back(&mut self) {
-        self.counts = self.stored;
-        for (name, by) in self.added.drain(..) {
-            if let Some(count) = self.named.get_mut(&name) {
-                *count -= by;
-            }
+    /// Logs what a committed transaction has counted since the copy `before`, of what a person
+    /// should see.
+    pub(crate) fn log(&mut self, before: &Self) {
+        let grown = |name: &str| {
+            let of = |tally: &Self| tally.named.get(name).copied().unwrap_or(0);
+            Some(of(self) - of(before)).filter(|by| *by > 0)
+        };
+        if let Some(calls) = grown(TO_SURVIVOR) {
+            info!(calls, "went on to the lead that theirs was merged into");
         }
-        self.letters.clear();
-        self.moved.clear();
-        self.warnings.clear();
+        if let Some(calls) = grown(DROPPED) {
+            warn!(
+                calls,
+                "went on without an employee whom the CRM does not know"
+            );
+        }
+        if let Some(values) = grown(GIVEN_UP) {
+            warn!(
+                values,
+                "of lead fields were given up: the CRM did not take them"
+            );
+        }
+        self.warnings.drain(..).for_each(|it| it.log());
     }
 }
 
@@ -191,30 +165,6 @@ impl LeadWarning {
             }
             Self::Field(field, fit) => warn!(field, reason = %fit, "--lead-field"),
         }
-    }
-}
-
-/// Logs those of the counters that a person should see.
-fn log_counted(added: &[(String, i64)]) {
-    let grown = |name: &str| {
-        let of = added.iter().filter(|(counter, _)| counter == name);
-        let by: i64 = of.map(|(_, by)| by).sum();
-        (by > 0).then_some(by)
-    };
-    if let Some(calls) = grown(TO_SURVIVOR) {
-        info!(calls, "went on to the lead that theirs was merged into");
-    }
-    if let Some(calls) = grown(DROPPED) {
-        warn!(
-            calls,
-            "went on without an employee whom the CRM does not know"
-        );
-    }
-    if let Some(values) = grown(GIVEN_UP) {
-        warn!(
-            values,
-            "of lead fields were given up: the CRM did not take them"
-        );
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Health {
 pub struct Handle {
     requests: mpsc::Sender<WriterRequest>,
     changed: watch::Receiver<u64>,
-    health: watch::Sender<Health>,
+    pub(super) health: watch::Sender<Health>,
 }
 
 impl Handle {
@@ -139,11 +139,11 @@ pub struct Guard {
 impl Guard {
     /// Stores what is queued, marks the end as orderly, ends the thread. Later requests are
     /// answered [`Error::Closed`].
-    pub fn close(mut self) {
-        self.end();
-    }
+    pub fn close(self) {}
+}
 
-    fn end(&mut self) {
+impl Drop for Guard {
+    fn drop(&mut self) {
         drop(self.check.take());
         self.stop.store(true, Ordering::Release);
         // A full queue wakes the thread as well.
@@ -154,12 +154,6 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 /// Starts the thread over an open store. `state_dir` is held as long as it runs.
 pub(super) fn start(
     store: Store,
@@ -167,8 +161,8 @@ pub(super) fn start(
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
     let (bump, changed) = watch::channel(0);
-    let health = watch::Sender::new(Health::default());
-    let stop = Arc::new(AtomicBool::new(false));
+    let health = watch::Sender::default();
+    let stop = Arc::<AtomicBool>::default();
     let writer = Writer {
         store,
         queue,
@@ -195,13 +189,6 @@ pub(super) fn start(
     Ok((handle, guard))
 }
 
-impl Handle {
-    pub(super) fn set_integrity(&self, integrity: Integrity) {
-        self.health
-            .send_modify(|health| health.integrity = integrity);
-    }
-}
-
 struct Writer {
     store: Store,
     queue: mpsc::Receiver<WriterRequest>,
@@ -223,8 +210,7 @@ impl Writer {
             self.group(first);
         }
         // What was not found sound is looked at by the next start.
-        let integrity = self.health.borrow().integrity.clone();
-        let value = match integrity {
+        let value = match self.health.borrow().integrity {
             Integrity::NotNeeded | Integrity::Sound => "yes",
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
             Integrity::Damaged(_) => return,
@@ -235,10 +221,8 @@ impl Writer {
 
     /// Takes what is queued, commits the writes, runs the read that ended the group.
     fn group(&mut self, first: WriterRequest) {
-        let (mut works, mut answers) = (Vec::new(), Vec::new());
-        let mut ops = 0;
-        let mut read = None;
-        let mut next = Some(first);
+        let (mut works, mut answers, mut read) = (Vec::new(), Vec::new(), None);
+        let (mut ops, mut next) = (0, Some(first));
         while let Some(request) = next {
             match request {
                 WriterRequest::Write(work, answer) => {
@@ -252,12 +236,10 @@ impl Writer {
                 }
                 WriterRequest::Wake => {}
             }
-            let full = works.len() >= GROUP_REQUESTS_MAX || ops >= GROUP_OPS_MAX;
-            next = if full {
-                None
-            } else {
-                self.queue.try_recv().ok()
-            };
+            if works.len() >= GROUP_REQUESTS_MAX || ops >= GROUP_OPS_MAX {
+                break;
+            }
+            next = self.queue.try_recv().ok();
         }
         if !works.is_empty() {
             self.commit(&works, answers);
@@ -270,7 +252,12 @@ impl Writer {
     fn commit(&mut self, works: &[Vec<Op>], answers: Vec<oneshot::Sender<Answer>>) {
         let began = Instant::now();
         let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
-        let results = match self.stay() {
+        // Before anything is stored the file is seen to be in its place.
+        let stays = match &mut self.state_dir {
+            Some(state_dir) => state_dir.keep(&mut self.store),
+            None => Ok(()),
+        };
+        let results = match stays {
             Err(gone) => vec![Err(gone); requests],
             Ok(()) if empty => vec![self.probe(); requests],
             Ok(()) => self.store.write_group(works),
@@ -289,23 +276,13 @@ impl Writer {
         }
     }
 
-    /// Sees to it that the file is in its place.
-    fn stay(&mut self) -> Result<(), Error> {
-        match &mut self.state_dir {
-            Some(state_dir) => state_dir.keep(&mut self.store),
-            None => Ok(()),
-        }
-    }
-
     /// Answers a request for nothing. In trouble it is a write of one row: SQLite commits an empty
     /// transaction without touching the disk, which would call a full one well.
     fn probe(&mut self) -> Answer {
-        let trouble = self.health.borrow().trouble.clone();
-        if trouble.is_none() {
-            return Ok(Vec::new());
+        if self.health.borrow().trouble.is_some() {
+            self.store.write(vec![Op::meta(PROBE, "yes")])?;
         }
-        let probed = self.store.write(vec![Op::meta(PROBE, "yes")]);
-        probed.map(|_| Vec::new())
+        Ok(Vec::new())
     }
 
     fn report(&mut self, stored: bool, results: &[Answer]) {

@@ -25,22 +25,20 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
         (State::Forwarded, Book::PurgedForwarded),
     ];
     for (state, purged) in purged {
-        rows[Book::of(state) as usize] += store.tally.get(purged);
+        rows[Book::of(state) as usize] += store.tally.counts[purged as usize];
     }
     rows[Book::Finished as usize] = rows[..8].iter().sum();
     let kept = store.value("SELECT count(*) FROM unreadable", [])?;
     rows[Book::UnreadableKept as usize] = kept;
     let counted = (0..9).chain([Book::UnreadableKept as usize]);
-    let wrong = counted
-        .filter(|place| rows[*place] != store.tally.counts[*place])
-        .map(|place| {
-            (
-                Book::ALL[place].word(),
-                store.tally.counts[place],
-                rows[place],
-            )
-        });
-    let mut wrong: Vec<_> = wrong.collect();
+    let all = counted.map(|place| {
+        (
+            Book::ALL[place].word(),
+            store.tally.counts[place],
+            rows[place],
+        )
+    });
+    let mut wrong: Vec<_> = all.filter(|(_, book, rows)| book != rows).collect();
     wrong.extend(recount_letters(store)?);
     Ok(Recount { wrong })
 }

@@ -168,7 +168,7 @@ fn insert(
     }
     store.tally.add(Book::Finished, 1);
     store.tally.add(Book::of(state), 1);
-    store.tally.moved(id);
+    store.tally.moved.push(id);
     if letter {
         outbox::queue_notice(store, id)?;
     }
@@ -224,7 +224,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     store.execute(text, values)?;
     store.tally.shift(State::Dead, state);
     store.tally.count(CORRECTED, 1);
-    store.tally.moved(row);
+    store.tally.moved.push(row);
     if letter && new.judged.reason != Some(Reason::Incomplete) {
         step::letter_appeared(store, row)?;
     }
@@ -271,7 +271,7 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
         let text = "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1";
         store.execute(text, (part.0, new.judged.judged_at.micros(), message))?;
         store.tally.shift(State::Dead, State::Discarded);
-        store.tally.moved(part);
+        store.tally.moved.push(part);
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }

@@ -208,7 +208,10 @@ fn fields_refused(
 }
 
 fn rest(store: &mut Store, kind: RequestKind, why: &str, at: EventTime) -> Result<(), Error> {
-    store.tally.warn(LeadWarning::Rest(kind, why.to_owned()));
+    store
+        .tally
+        .warnings
+        .push(LeadWarning::Rest(kind, why.to_owned()));
     change_memory(store, |memory| memory.rest(kind, why.to_owned(), at))
 }
 
@@ -256,7 +259,8 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     meta::remember(store, shows::CATALOGUE, catalogue)?;
     let mut news = shows::doubtful(store)?;
     news.retain(|it| !before.contains(it));
-    news.into_iter().for_each(|it| store.tally.warn(it));
+    news.into_iter()
+        .for_each(|it| store.tally.warnings.push(it));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Dead, parked and unreadable letters, and what people did with them.
 
 use crate::db::{Columns as _, count, json};
+use crate::tally::Book;
 use crate::{
     ACTS_MAX, Act, Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, PublishedBy,
     RowId, State, Store, UNREADABLE_BYTES_MAX, UnreadMessage,
@@ -132,7 +133,7 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
     let text = "SELECT reason, count FROM letters WHERE count > 0";
     let mut all: BTreeMap<Reason, u64> =
         store.query_all(text, [], |row| Ok((row.reason(0)?, row.get(1)?)))?;
-    let unreadable = store.tally.unreadable_kept();
+    let unreadable = store.tally.get(Book::UnreadableKept);
     if unreadable > 0 {
         all.insert(Reason::Unreadable, unreadable);
     }

@@ -13,7 +13,7 @@ const OUTCOMES_MAX: i64 = 100_000;
 
 /// Reports a letter to those who watch, and queues its notice in the transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
-    store.tally.letter(id);
+    store.tally.letters.push(id);
     if !store.settings.notices {
         return Ok(());
     }

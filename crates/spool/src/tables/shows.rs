@@ -173,7 +173,7 @@ pub(crate) fn refused(
         if all.note((name, field), (lead, item), refusal, at) {
             let fit = all.fit(name, field, Fit::Led);
             let named = LeadWarning::Field(format!("{name}={field}"), fit);
-            store.tally.warn(named);
+            store.tally.warnings.push(named);
         }
     }
     meta::remember(store, REFUSED, &all)

@@ -55,7 +55,7 @@ pub(crate) fn step(
     }
     if from != to {
         store.tally.shift(from, to);
-        store.tally.moved(row);
+        store.tally.moved.push(row);
         outbox::queue_outcome(store, row, to, step)?;
     }
     if leaves {

@@ -60,7 +60,7 @@ fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, E
     let of_login = store.query_first(text, [login], |row| row.try_into())?;
     let (own_letters, own_bytes): (u64, i64) = of_login.unwrap_or_default();
     let more = i64::try_from(more).unwrap_or(i64::MAX);
-    let room = UNREADABLE_LETTERS_MAX.saturating_sub(store.tally.unreadable_kept());
+    let room = UNREADABLE_LETTERS_MAX.saturating_sub(store.tally.get(Book::UnreadableKept));
     Ok(own_letters < room && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
 }
 

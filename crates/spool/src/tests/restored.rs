@@ -121,7 +121,10 @@ fn an_end_that_broke_the_check_off_is_no_doubt_and_the_check_is_made_anew() {
     let (state, _) = used(root.path());
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
     assert_eq!(handle.health().integrity, Integrity::NotNeeded);
-    handle.set_integrity(Integrity::Unknown("interrupted".to_owned()));
+    let broken_off = Integrity::Unknown("interrupted".to_owned());
+    handle
+        .health
+        .send_modify(|health| health.integrity = broken_off);
     guard.close();
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
     assert_ne!(handle.health().integrity, Integrity::NotNeeded);
