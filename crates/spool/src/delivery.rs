@@ -31,36 +31,33 @@ impl Delivery {
     #[must_use]
     pub fn without_signature(mut self) -> Self {
         let digest = digest::digest(&digest::SHA256, &self.signature);
-        if let Ok(digest) = digest.as_ref().try_into() {
-            self.signature = digest;
-        }
+        self.signature.copy_from_slice(digest.as_ref());
         self
     }
 
     /// The message of this delivery; its `signature` is the digest of
     /// [`without_signature`](Self::without_signature) here.
     pub fn message(&self) -> WebhookMessage {
-        let (call, lead) = match &self.news {
-            WebhookEvent::Completed { uuid, leads, shown } => {
-                let leads = leads.iter().map(|lead| lead.get()).collect();
-                let call = CompletedCall {
-                    uuid: uuid.0,
-                    leads,
-                    shown: shown.as_deref().cloned(),
-                };
-                (Some(call), None)
-            }
-            WebhookEvent::Learn(news) => (None, Some(lead_message(news))),
-        };
-        WebhookMessage {
+        let mut message = WebhookMessage {
             event: self.event.clone(),
             installation: self.installation.clone(),
             company: self.company.clone(),
-            proof: hex(&self.signature),
+            proof: self.signature.map(|byte| format!("{byte:02x}")).concat(),
             kind: self.news.kind().to_owned(),
-            call,
-            lead,
+            call: None,
+            lead: None,
+        };
+        match &self.news {
+            WebhookEvent::Completed { uuid, leads, shown } => {
+                message.call = Some(CompletedCall {
+                    uuid: uuid.0,
+                    leads: leads.iter().map(|lead| lead.get()).collect(),
+                    shown: shown.as_deref().cloned(),
+                });
+            }
+            WebhookEvent::Learn(news) => message.lead = Some(lead_message(news)),
         }
+        message
     }
 
     /// The delivery of a message that came at this moment. The service does not send it again.
@@ -108,21 +105,18 @@ fn lead_message(news: &LeadNews) -> LeadMessage {
         now: texts(&it.now),
         before: texts(&it.before),
     };
-    let responsible = match &news.profile.responsible {
-        FactUpdate::Is(it) => Some(it),
-        FactUpdate::Unchanged | FactUpdate::None => None,
+    let (responsible, responsible_name) = match &news.profile.responsible {
+        FactUpdate::Unchanged => (None, None),
+        FactUpdate::None => (Some(NOBODY), None),
+        FactUpdate::Is(it) => (Some(it.id.get()), it.name.clone().map(String::from)),
     };
     LeadMessage {
         id: news.lead.get(),
         at: news.at.get(),
         phone: text(&news.phone, Phone::as_str),
         name: text(&news.profile.name, Name::as_str),
-        responsible: match &news.profile.responsible {
-            FactUpdate::Unchanged => None,
-            FactUpdate::None => Some(NOBODY),
-            FactUpdate::Is(it) => Some(it.id.get()),
-        },
-        responsible_name: responsible.and_then(|it| it.name.clone()).map(String::from),
+        responsible,
+        responsible_name,
         stage: text(&news.profile.stage, Name::as_str),
         merged: match &news.what {
             ChangeKind::Merged { from } => from.iter().map(|lead| lead.get()).collect(),
@@ -147,22 +141,8 @@ fn text<T>(update: &FactUpdate<T>, text: impl FnOnce(&T) -> &str) -> Option<Stri
     }
 }
 
-fn name(text: Option<&str>) -> FactUpdate<Name> {
-    text.map_or(FactUpdate::Unchanged, |text| {
-        FactUpdate::from(Name::new(text))
-    })
-}
-
-fn profile(message: &LeadMessage) -> ProfileNews {
-    let responsible = message.responsible.map(|id| {
-        let name = message.responsible_name.as_deref().and_then(Name::new);
-        FactUpdate::from(EmployeeId::new(id)).map(|id| Responsible { id, name })
-    });
-    ProfileNews {
-        name: name(message.name.as_deref()),
-        responsible: responsible.unwrap_or_default(),
-        stage: name(message.stage.as_deref()),
-    }
+fn name(text: Option<&String>) -> FactUpdate<Name> {
+    text.map_or(FactUpdate::Unchanged, |text| Name::new(text).into())
 }
 
 fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
@@ -181,14 +161,22 @@ fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
         };
         Ok(ContactPhones {
             contact: it.contact.and_then(ContactId::new),
-            name: name(it.name.as_deref()),
+            name: name(it.name.as_ref()),
             now: of(&it.now)?,
             before: of(&it.before)?,
         })
     });
+    let responsible = message.responsible.map(|id| {
+        let name = message.responsible_name.as_deref().and_then(Name::new);
+        FactUpdate::from(EmployeeId::new(id)).map(|id| Responsible { id, name })
+    });
     Ok(LeadNews {
         contacts: contacts.collect::<Result<_, String>>()?,
-        profile: profile(message),
+        profile: ProfileNews {
+            name: name(message.name.as_ref()),
+            responsible: responsible.unwrap_or_default(),
+            stage: name(message.stage.as_ref()),
+        },
         ..LeadNews::new(lead, EpochSeconds::new(message.at), what, first)
     })
 }
@@ -205,10 +193,6 @@ fn no_lead(field: &str, id: i64) -> String {
 fn phone(text: &str, field: &str) -> Result<Phone, String> {
     Phone::from_e164(text)
         .ok_or_else(|| format!("{field}: a phone is not valid; it may be + and its digits (E.164)"))
-}
-
-fn hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {

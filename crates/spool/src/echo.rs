@@ -27,33 +27,23 @@ pub(crate) fn compare(
     // Which number is shown is the contact's matter.
     let phone = names.phone.as_ref().zip(sent.client_phone.as_ref());
     let extension = names.extension.as_ref().zip(sent.employee.as_ref());
+    let (phone_name, phone) = (phone.map_or("", |it| it.0), phone.map(|_| true));
+    let extension_name = extension.map_or("", |it| it.0);
+    let extension = echo(extension.map(|it| it.1), shown.extension.as_ref());
+    let employee = echo(sent.employee_id.map(|id| id.get()), shown.employee_id);
+    let direction = echo(direction, shown.direction.as_deref());
+    let answered = echo(Some(sent.answered), shown.answered);
     let all = [
         (SentField::Talk, &*names.talk, echo(talk, talk_shown)),
         (
             SentField::Phone,
-            phone.map_or("", |it| it.0),
-            echo(phone.map(|_| true), shown.has_phone.then_some(true)),
+            phone_name,
+            echo(phone, shown.has_phone.then_some(true)),
         ),
-        (
-            SentField::Extension,
-            extension.map_or("", |it| it.0),
-            echo(extension.map(|it| it.1), shown.extension.as_ref()),
-        ),
-        (
-            SentField::Employee,
-            "employeeId",
-            echo(sent.employee_id.map(|id| id.get()), shown.employee_id),
-        ),
-        (
-            SentField::Direction,
-            "direction",
-            echo(direction, shown.direction.as_deref()),
-        ),
-        (
-            SentField::Answered,
-            "answered",
-            echo(Some(sent.answered), shown.answered),
-        ),
+        (SentField::Extension, extension_name, extension),
+        (SentField::Employee, "employeeId", employee),
+        (SentField::Direction, "direction", direction),
+        (SentField::Answered, "answered", answered),
         (
             SentField::Start,
             "startedAt",
@@ -65,9 +55,8 @@ pub(crate) fn compare(
             echo(Some(duration), shown.duration_sec),
         ),
     ];
-    let compared = all.into_iter();
-    compared
-        .filter_map(|(field, name, echo)| Some((field, name.to_owned(), echo?)))
+    let all = all.into_iter();
+    all.filter_map(|(field, name, echo)| Some((field, name.to_owned(), echo?)))
         .collect()
 }
 

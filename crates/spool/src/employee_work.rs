@@ -88,8 +88,10 @@ impl WorkSums {
                 if let Some(phone) = &call.phone {
                     self.waiting.entry(phone.clone()).or_insert(call.started);
                 }
-                if counts {
-                    self.add_missed(call);
+                let nowhere = call.rang.is_empty().then_some(None);
+                let rang = call.rang.iter().cloned().map(Some).chain(nowhere);
+                for extension in rang.filter(|_| counts) {
+                    self.work.entry(extension).or_default().missed += 1;
                 }
             }
             (inbound, answered) => {
@@ -102,27 +104,16 @@ impl WorkSums {
         }
     }
 
-    fn add_missed(&mut self, call: &CustomerCall) {
-        if call.rang.is_empty() {
-            self.work.entry(None).or_default().missed += 1;
-        }
-        for extension in &call.rang {
-            let work = self.work.entry(Some(extension.clone())).or_default();
-            work.missed += 1;
-        }
-    }
-
     /// `waited`: since when the customer had waited for this call.
     fn add_worked(&mut self, call: &CustomerCall, waited: Option<i64>) {
         let work = self.work.entry(call.extension.clone()).or_default();
         work.employee_id = call.employee_id.or(work.employee_id);
         work.talk_sec += call.talk_sec;
-        match call.inbound {
-            true => {
-                work.answered += 1;
-                work.wait_sec += call.wait_sec;
-            }
-            false => work.outbound += 1,
+        if call.inbound {
+            work.answered += 1;
+            work.wait_sec += call.wait_sec;
+        } else {
+            work.outbound += 1;
         }
         if let Some(since) = waited {
             work.called_back += 1;

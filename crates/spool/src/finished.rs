@@ -35,26 +35,19 @@ impl Finished {
 
     /// Makes the JSON, only where it will be stored.
     pub(crate) fn make_json(&mut self) -> Result<(), Error> {
-        let Judged {
-            record,
-            outcome,
-            reason,
-            ..
-        } = &self.judged;
+        let (record, outcome) = (&self.judged.record, self.judged.outcome);
         // Without a uuid no row can be made of it, not even a letter.
         let stored = record.uuid.is_some();
         if outcome.is_kept() && !stored {
-            return Err(Error::NoUuid {
-                linkedid: record.linkedid.clone(),
-            });
+            let linkedid = record.linkedid.clone();
+            return Err(Error::NoUuid { linkedid });
         }
-        if *outcome == Outcome::DeadLetter && reason.is_none() {
-            return Err(Error::Unstorable {
-                what: "a dead letter",
-                why: format!("call {} has no reason", record.linkedid),
-            });
+        if outcome == Outcome::DeadLetter && self.judged.reason.is_none() {
+            let why = format!("call {} has no reason", record.linkedid);
+            let what = "a dead letter";
+            return Err(Error::Unstorable { what, why });
         }
-        if stored || *outcome == Outcome::Internal {
+        if stored || outcome == Outcome::Internal {
             self.record_json = json("a call record", record)?;
         }
         if stored {
@@ -90,10 +83,10 @@ impl Finished {
     /// The trunk's name; empty of a call between extensions.
     pub(crate) fn trunk(&self) -> &str {
         let record = &self.judged.record;
-        match record.direction {
-            Direction::Internal => "",
-            Direction::Inbound | Direction::Outbound => record.trunk.as_deref().unwrap_or(""),
-        }
+        let trunk = record.trunk.as_deref();
+        trunk
+            .filter(|_| record.direction != Direction::Internal)
+            .unwrap_or_default()
     }
 
     /// Returns the state in which its row begins.
@@ -112,9 +105,8 @@ impl Finished {
 
 /// The extensions that were called, each once.
 pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
-    let channels = timeline.map_or(&[][..], |it| &it.channels);
     let mut rang: Vec<&str> = Vec::new();
-    for channel in channels {
+    for channel in timeline.iter().flat_map(|it| &it.channels) {
         if let (Role::Extension(extension), Way::Dialled) = (&channel.party, channel.way)
             && !rang.contains(&extension.as_str())
         {

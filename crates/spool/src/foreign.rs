@@ -56,16 +56,16 @@ impl ForeignLog {
     /// Takes in a call that another provider has journaled, which is ours as well, or none of ours
     /// so far.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
-        let known = |all: &[TimedForeignCall]| all.iter().any(|it| it.call == call);
-        if known(&self.waiting) || known(&self.doubles) {
-            return;
+        let mut known = self.waiting.iter().chain(&self.doubles);
+        if !known.any(|it| it.call == call) {
+            let log = if ours {
+                &mut self.doubles
+            } else {
+                &mut self.waiting
+            };
+            log.push(TimedForeignCall { at, call });
+            self.forget(at);
         }
-        let timed = TimedForeignCall { at, call };
-        match ours {
-            true => self.doubles.push(timed),
-            false => self.waiting.push(timed),
-        }
-        self.forget(at);
     }
 
     /// A call of ours is journaled; whether one of another provider has waited for it.
@@ -96,21 +96,22 @@ impl ForeignLog {
             let starts = providers.entry(&timed.call.provider).or_default();
             starts.push(timed.call.started.get());
         }
-        let all = providers.into_iter().map(|(provider, mut starts)| {
+        let all = providers.into_iter();
+        all.map(|(provider, mut starts)| {
             starts.sort_unstable();
-            let within = |from: i64| {
-                let later = starts.iter().filter(|it| (from..from + HOUR).contains(it));
-                later.count()
+            let within = |from: &i64| {
+                let hour = *from..*from + HOUR;
+                starts.iter().filter(|it| hour.contains(it)).count()
             };
-            let most = starts.iter().map(|from| within(*from)).max();
+            let most = starts.iter().map(within).max();
             ForeignCalls {
                 provider: provider.to_owned(),
                 calls: starts.len() as u64,
                 most_in_an_hour: most.unwrap_or(0) as u64,
                 last_at: starts.last().copied().unwrap_or(0),
             }
-        });
-        all.collect()
+        })
+        .collect()
     }
 }
 

@@ -34,11 +34,10 @@ impl Seen {
     /// Reads a file's marks from its metadata.
     pub fn of(meta: &Metadata) -> Self {
         // Inodes are given again at once, so the birth matters. Where there is none: the device.
-        let birth = meta.created().ok();
-        let birth = birth.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let birth = meta.created().map(|at| at.duration_since(UNIX_EPOCH));
         let identity = match birth {
-            Some(birth) => format!("{}:{}", meta.ino(), birth.as_nanos()),
-            None => format!("{}:dev{}", meta.ino(), meta.dev()),
+            Ok(Ok(birth)) => format!("{}:{}", meta.ino(), birth.as_nanos()),
+            Ok(Err(_)) | Err(_) => format!("{}:dev{}", meta.ino(), meta.dev()),
         };
         let (ctime, nanos) = (meta.ctime(), meta.ctime_nsec());
         Self {
@@ -57,15 +56,13 @@ impl Seen {
         clean: bool,
         used: bool,
     ) -> bool {
-        match own {
+        match (own, stamp) {
             // Of a version that wrote no identity.
-            None => used,
-            Some(own) if own != self.identity => true,
-            Some(_) => match stamp {
-                Some(stamp) => !clean || stamp != self.stamp,
-                // Killed, perhaps between its farewell and the stamp.
-                None => !self.natural,
-            },
+            (None, _) => used,
+            (Some(own), _) if own != self.identity => true,
+            (Some(_), Some(stamp)) => !clean || stamp != self.stamp,
+            // Killed, perhaps between its farewell and the stamp.
+            (Some(_), None) => !self.natural,
         }
     }
 }
