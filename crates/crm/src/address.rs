@@ -1,16 +1,9 @@
 //! Where the CRM is: `{base_url}` of the document, checked once; and how it is reached.
 
 use callbridge_model::Permit;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::{Host, Url};
-
-/// The most that making a connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
-
-/// The most that one exchange may take, connection included.
-const TOTAL: Duration = Duration::from_secs(30);
 
 /// Reason why `--crm-url` cannot be used, in words.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -28,11 +21,8 @@ impl Address {
     /// Reads the value of `--crm-url`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let wrong = |why: &str| AddressError(format!(" {text}: {why}"));
-        let base = Url::parse(text.trim()).map_err(|error| {
-            wrong(&format!(
-                "{error}; give it as https://HOST or https://HOST/PATH"
-            ))
-        })?;
+        let form = "give it as https://HOST or https://HOST/PATH";
+        let base = Url::parse(text.trim()).map_err(|error| wrong(&format!("{error}; {form}")))?;
         let bare = base.username().is_empty()
             && base.password().is_none()
             && base.query().is_none()
@@ -42,17 +32,16 @@ impl Address {
             return Err(AddressError(words.to_owned()));
         }
         let loopback = match base.host() {
-            Some(Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
-            Some(Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
+            Some(Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(Host::Ipv6(ip)) => ip.is_loopback(),
             Some(Host::Domain(name)) => name == "localhost",
             None => false,
         };
         match base.scheme() {
-            "https" => Ok(Self { base, loopback }),
-            "http" if loopback => Ok(Self { base, loopback }),
-            "http" => Err(wrong(
+            "http" if !loopback => Err(wrong(
                 "http is allowed to a loopback address only; use https",
             )),
+            "https" | "http" => Ok(Self { base, loopback }),
             _ => Err(wrong("the scheme must be https")),
         }
     }
@@ -129,8 +118,8 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            connect: CONNECT,
-            total: TOTAL,
+            connect: Duration::from_secs(5),
+            total: Duration::from_secs(30),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Everything that can come back: a reply or an error; read from status and body by one pure
 //! function.
 
-use super::envelope::{Envelope, Page, TokenInfo};
+use super::envelope::{Envelope, Page, TokenInfo, is_own};
 use super::request::Endpoint;
 use callbridge_model::NotPermitted;
 use serde_json::Value;
@@ -195,7 +195,7 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
         };
     }
     let (message, errors, own) = match &envelope {
-        Ok(envelope) => (envelope.explained(), envelope.errors(), envelope.is_own()),
+        Ok(envelope) => (envelope.explained(), envelope.errors(), is_own(&envelope.0)),
         Err(_) => (String::new(), Value::Null, false),
     };
     Err(match status {
@@ -203,20 +203,15 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
         404 => ApiError::NotFound { own, message },
         408 => ApiError::TimedOut,
         429 => ApiError::TooMany { own },
-        400..=499 if !own => ApiError::Server {
-            status,
-            own,
-            message,
-        },
-        401 => ApiError::UNAUTHORIZED,
-        406 => ApiError::TokenRefused { status, message },
-        403 => ApiError::Forbidden { message },
-        400..=499 => ApiError::Rejected {
+        401 if own => ApiError::UNAUTHORIZED,
+        406 if own => ApiError::TokenRefused { status, message },
+        403 if own => ApiError::Forbidden { message },
+        400..=499 if own => ApiError::Rejected {
             status,
             message,
             errors,
         },
-        500..=599 => ApiError::Server {
+        400..=599 => ApiError::Server {
             status,
             own,
             message,
@@ -276,16 +271,15 @@ fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static st
             }))
         }
         Endpoint::TokenInfo => {
-            let info = envelope.token_info();
-            let info = info.ok_or("no company in the token's record")?;
-            Ok(ApiReply::TokenInfo(info))
+            let info = envelope.token_info().map(ApiReply::TokenInfo);
+            info.ok_or("no company in the token's record")
         }
         Endpoint::Filter => {
-            let page = envelope.page().ok_or("no rows in the page")?;
-            Ok(ApiReply::Page(page))
+            let page = envelope.page().map(ApiReply::Page);
+            page.ok_or("no rows in the page")
         }
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields => {
-            Ok(ApiReply::Data(envelope.whole()))
+            Ok(ApiReply::Data(Value::Object(envelope.0)))
         }
     }
 }

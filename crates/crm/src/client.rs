@@ -37,7 +37,12 @@ pub enum Unanswered {
 impl Unanswered {
     fn of(error: reqwest::Error, way: &Setup) -> Self {
         let sent = !error.is_connect() && !error.is_builder();
-        let why = words_of(failure(error, way));
+        let why = match failure(error, way) {
+            ApiError::NotConnected { why }
+            | ApiError::TlsRefused { why }
+            | ApiError::Lost { why } => why,
+            other => other.to_string(),
+        };
         match sent {
             true => Self::Perhaps(why),
             false => Self::NotSent(why),
@@ -78,9 +83,37 @@ impl Client {
             Ok(http) => http,
             Err(why) => return Err(ApiError::NotConnected { why }).into(),
         };
-        exchange(http, &self.setup.address, request, token)
-            .await
-            .unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
+        let exchange = async {
+            let url = request.url(&self.setup.address);
+            let builder = match request.body() {
+                Some(body) => http
+                    .post(url)
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(body.to_string()),
+                None => http.get(url),
+            };
+            let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
+                // no header can carry it, so no service can have issued it
+                return Ok(Err(ApiError::UNAUTHORIZED).into());
+            };
+            secret.set_sensitive(true);
+            let builder = builder
+                .header(TOKEN, secret)
+                .header(ACCEPT_ENCODING, "identity");
+            let mut response = builder.send().await?;
+            let (endpoint, status) = (request.endpoint(), response.status().as_u16());
+            Ok(match body(&mut response, endpoint.body_max()).await? {
+                Ok(body) => read(endpoint, status, &body),
+                Err(why) if (200..300).contains(&status) => {
+                    let why = format!("status {status}, {why}");
+                    Err(ApiError::Unreadable { why }).into()
+                }
+                // the status still says what it says; only a success is worthless without its body
+                Err(_) => read(endpoint, status, b""),
+            })
+        };
+        let answer: Result<ApiResponse, reqwest::Error> = exchange.await;
+        answer.unwrap_or_else(|error| Err(failure(error, &self.setup)).into())
     }
 
     /// Checks that the service is there: its own 401 to a request without a token, which counts
@@ -119,12 +152,10 @@ impl Client {
         form: String,
     ) -> Result<(u16, Vec<u8>), Unanswered> {
         let http = self.http().map_err(Unanswered::NotSent)?;
-        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
-        let plain = HeaderValue::from_static("identity");
-        let builder = http.post(self.setup.address.join(path));
-        let builder = builder
-            .header(CONTENT_TYPE, kind)
-            .header(ACCEPT_ENCODING, plain)
+        let builder = http
+            .post(self.setup.address.join(path))
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(ACCEPT_ENCODING, "identity")
             .body(form);
         let failed = |error| Unanswered::of(error, &self.setup);
         let mut response = builder.send().await.map_err(failed)?;
@@ -145,36 +176,6 @@ impl Client {
         }
         let built = build(&self.setup)?;
         Ok(self.http.get_or_init(|| built))
-    }
-}
-
-async fn exchange(
-    http: &reqwest::Client,
-    address: &Address,
-    request: &Request,
-    token: &Secret,
-) -> Result<ApiResponse, reqwest::Error> {
-    let endpoint = request.endpoint();
-    let url = request.url(address);
-    let builder = match request.body() {
-        Some(body) => http
-            .post(url)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body.to_string()),
-        None => http.get(url),
-    };
-    let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
-        // no header can carry it, so no service can have issued it
-        return Ok(Err(ApiError::UNAUTHORIZED).into());
-    };
-    secret.set_sensitive(true);
-    let plain = HeaderValue::from_static("identity");
-    let builder = builder.header(TOKEN, secret).header(ACCEPT_ENCODING, plain);
-    let mut response = builder.send().await?;
-    let status = response.status().as_u16();
-    match body(&mut response, endpoint.body_max()).await? {
-        Ok(body) => Ok(read(endpoint, status, &body)),
-        Err(why) => Ok(unread(why, status)),
     }
 }
 
@@ -200,12 +201,10 @@ async fn body(
 /// Reason why a body is not worth reading: it is compressed, which was not asked for.
 fn packed(response: &reqwest::Response) -> Option<String> {
     let how = response.headers().get(CONTENT_ENCODING)?;
-    let how = String::from_utf8_lossy(how.as_bytes())
-        .trim()
-        .to_lowercase();
+    let how = String::from_utf8_lossy(how.as_bytes()).to_lowercase();
     let known = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress"];
     let shown = known.into_iter().find(|name| how.contains(name));
-    match (how.as_str(), shown) {
+    match (how.trim(), shown) {
         ("" | "identity", _) => None,
         (_, Some(name)) => Some(format!(
             "the body is compressed ({name}) though it was asked for as it is; \
@@ -213,16 +212,6 @@ fn packed(response: &reqwest::Response) -> Option<String> {
         )),
         (_, None) => Some("the body has an encoding that was not asked for".to_owned()),
     }
-}
-
-/// An answer whose body is left unread. The status still says what it says; only a success is
-/// worthless without its body.
-fn unread(why: String, status: u16) -> ApiResponse {
-    if (200..300).contains(&status) {
-        let why = format!("status {status}, {why}");
-        return Err(ApiError::Unreadable { why }).into();
-    }
-    read(super::Endpoint::Submit, status, b"")
 }
 
 fn build(setup: &Setup) -> Result<reqwest::Client, String> {
@@ -268,11 +257,16 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
 /// of the words: it may hold a requestId, never a secret, but it says nothing new.
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
-    let why = innermost_words(&error);
-    if let Some(tls) = causes(&error).find_map(find_tls) {
-        return ApiError::TlsRefused {
-            why: tls_words(tls),
-        };
+    // the innermost cause is the one that says something
+    let innermost = causes(&error).last().map(ToString::to_string);
+    let why = innermost
+        .unwrap_or_default()
+        .chars()
+        .take(WORDS_MAX)
+        .collect();
+    if let Some(tls) = causes(&error).find_map(|it| it.downcast_ref()) {
+        let why = tls_words(tls);
+        return ApiError::TlsRefused { why };
     }
     if causes(&error).any(|cause| cause.is::<NotPermitted>()) {
         return ApiError::NotPermitted;
@@ -311,24 +305,6 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     }
 }
 
-/// Returns the transport's words alone, of an error that [`failure`] made.
-fn words_of(error: ApiError) -> String {
-    match error {
-        ApiError::NotConnected { why } | ApiError::TlsRefused { why } | ApiError::Lost { why } => {
-            why
-        }
-        other => other.to_string(),
-    }
-}
-
-/// The innermost cause is the one that says something.
-fn innermost_words(error: &(dyn StdError + 'static)) -> String {
-    let innermost = causes(error)
-        .last()
-        .map_or_else(|| error.to_string(), ToString::to_string);
-    innermost.chars().take(WORDS_MAX).collect()
-}
-
 fn tls_words(tls: &rustls::Error) -> String {
     use rustls::{CertificateError as Certificate, Error as Tls};
     match tls {
@@ -362,16 +338,8 @@ fn tls_words(tls: &rustls::Error) -> String {
     }
 }
 
-/// rustls errors travel inside `io::Error`, whose `source` steps over the error it wraps.
-fn find_tls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
-    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-        return Some(tls);
-    }
-    let io = error.downcast_ref::<std::io::Error>()?;
-    io.get_ref()?.downcast_ref::<rustls::Error>()
-}
-
-/// The error and its causes, those hidden inside `io::Error` included.
+/// The error and its causes, those hidden inside `io::Error` included: its `source` steps over the
+/// error that it wraps, and rustls's travel so.
 fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

@@ -43,29 +43,20 @@ pub fn is_own(answer: &Map<String, Value>) -> bool {
 }
 
 /// JSON object of an answer, its fields not yet read.
-pub(super) struct Envelope(Map<String, Value>);
+pub(super) struct Envelope(pub(super) Map<String, Value>);
 
 impl Envelope {
     /// `Err` says why the body is no JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        match lenient::read(body) {
-            Ok(Value::Object(map)) => Ok(Self(map)),
-            Ok(_) => Err("the body is JSON, but not an object".to_owned()),
-            Err(why) => Err(why),
+        match lenient::read(body)? {
+            Value::Object(map) => Ok(Self(map)),
+            _ => Err("the body is JSON, but not an object".to_owned()),
         }
-    }
-
-    pub(super) fn is_own(&self) -> bool {
-        is_own(&self.0)
     }
 
     /// Returns `true` when `accept` is `false`.
     pub(super) fn refused(&self) -> bool {
         self.0.get("accept") == Some(&Value::Bool(false))
-    }
-
-    pub(super) fn whole(self) -> Value {
-        Value::Object(self.0)
     }
 
     /// `message` of the envelope, for people; empty where there is none.
@@ -110,23 +101,17 @@ impl Envelope {
     pub(super) fn errors_of_status(&self) -> Value {
         let inside = |value: &Value| listed(value.get("errors")?);
         let data = self.0.get("data").unwrap_or(&Value::Null);
-        let deeper = alone(data).as_object();
-        let deeper = deeper.and_then(|map| map.values().find_map(inside));
+        let deeper = || alone(data).as_object()?.values().find_map(inside);
         let here = self.0.get("errors").and_then(listed);
-        here.or_else(|| inside(alone(data)))
-            .or(deeper)
-            .unwrap_or_default()
+        let found = here.or_else(|| inside(alone(data))).or_else(deeper);
+        found.unwrap_or_default()
     }
 
     /// `requestId` of the envelope, or inside `data`.
     pub(super) fn request_id(&self) -> Option<String> {
         let inside = self.data().and_then(|data| data.get("requestId"));
-        let id = match self
-            .0
-            .get("requestId")
-            .filter(|id| !id.is_null())
-            .or(inside)?
-        {
+        let id = self.0.get("requestId").filter(|id| !id.is_null());
+        let id = match id.or(inside)? {
             Value::String(id) => id.trim().to_owned(),
             Value::Number(id) => id.to_string(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
@@ -146,9 +131,8 @@ impl Envelope {
         };
         let (word, said) = found.or_else(|| status_of(&self.0))?;
         let word = word.trim().to_uppercase();
-        (1..=64)
-            .contains(&word.chars().count())
-            .then_some((word, said))
+        let fits = (1..=64).contains(&word.chars().count());
+        fits.then_some((word, said))
     }
 
     /// The record of `token/info` (§2.2); the company's id must be there.
@@ -156,22 +140,18 @@ impl Envelope {
         let data = self.data()?;
         let part = |name: &str| data.get(name).and_then(Value::as_object);
         let company = part("company")?;
-        let application = part("application");
+        let application = |name: &str| part("application")?.get(name);
+        let text = |value: Option<&Value>| value.map(words).unwrap_or_default();
+        let number = |name: &str| data.get(name).and_then(integer);
         let permissions = data.get("permissions").and_then(Value::as_array);
         Some(TokenInfo {
             company: company.get("id").and_then(integer)?,
-            company_name: company.get("name").map(words).unwrap_or_default(),
-            application: application.and_then(|it| it.get("id")).and_then(integer),
-            application_name: application
-                .and_then(|it| it.get("name"))
-                .map(words)
-                .unwrap_or_default(),
-            kind: data.get("kind").map(words).unwrap_or_default(),
-            expires_at: data
-                .get("expiresAt")
-                .and_then(integer)
-                .map(EpochSeconds::new),
-            expires_in_days: data.get("expiresInDays").and_then(integer),
+            company_name: text(company.get("name")),
+            application: application("id").and_then(integer),
+            application_name: text(application("name")),
+            kind: text(data.get("kind")),
+            expires_at: number("expiresAt").map(EpochSeconds::new),
+            expires_in_days: number("expiresInDays"),
             grants: permissions.map(|all| all.iter().filter_map(grant).collect()),
         })
     }
@@ -180,28 +160,16 @@ impl Envelope {
     /// one object deeper; `currentPage` and `totalPages` beside it, above it, or nowhere.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
-        let rows = match data {
-            Value::Array(rows) => rows,
-            Value::Object(map) => best_rows(map)
-                .into_iter()
-                .chain(
-                    map.values()
-                        .filter_map(Value::as_object)
-                        .filter_map(best_rows),
-                )
-                .max_by_key(worth)?,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
-        };
-        let inside = data
-            .as_object()
-            .into_iter()
+        let inside = data.as_object().into_iter();
+        let inside = inside
             .flat_map(|map| std::iter::once(map).chain(map.values().filter_map(Value::as_object)));
-        let places: Vec<&Map<String, Value>> = inside.chain(std::iter::once(&self.0)).collect();
+        let mut places: Vec<&Map<String, Value>> = inside.collect();
+        let best = places.iter().filter_map(|map| best_rows(map));
+        let rows = data.as_array().or_else(|| best.max_by_key(worth))?;
+        places.push(&self.0);
         let count = |name: &str| {
-            let value = places
-                .iter()
-                .find_map(|place| place.get(name).and_then(integer));
-            value.and_then(|value| u32::try_from(value).ok())
+            let mut values = places.iter().filter_map(|place| place.get(name));
+            u32::try_from(values.find_map(integer)?).ok()
         };
         let mut shown = Vec::new();
         for row in rows {
@@ -256,19 +224,22 @@ fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
     let mut inside = map.values().filter_map(|value| keyed(value, depth - 1));
     let (word, said) = inside.next()?;
     // two that differ: nobody can tell whose status is asked for
-    inside
-        .all(|(other, _)| other.eq_ignore_ascii_case(&word))
-        .then_some((word, said))
+    let alike = inside.all(|(other, _)| other.eq_ignore_ascii_case(&word));
+    alike.then_some((word, said))
 }
 
 fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
     let word = STATUS_KEYS
         .into_iter()
         .find_map(|key| map.get(key).and_then(word_of))?;
-    let said = SAID_KEYS
-        .into_iter()
-        .find_map(|key| map.get(key).filter(|value| !value.is_null()).map(words));
-    Some((word.to_owned(), said.unwrap_or_default()))
+    Some((word.to_owned(), said(map)))
+}
+
+/// The text for people of an object; empty where it has none.
+fn said(map: &Map<String, Value>) -> String {
+    let mut all = SAID_KEYS.into_iter().filter_map(|key| map.get(key));
+    let said = all.find(|value| !value.is_null());
+    said.map(words).unwrap_or_default()
 }
 
 /// `"SUCCESS"`, or `{"name": "SUCCESS"}` as enums are sometimes written.
@@ -289,19 +260,14 @@ fn named(data: &Value) -> Option<(String, String)> {
     let deeper = map.values().filter_map(Value::as_object);
     let mut finals = std::iter::once(map).chain(deeper).flat_map(|map| {
         map.iter().filter_map(move |(key, value)| {
-            let word = value
-                .as_str()
-                .filter(|_| !SAID_KEYS.contains(&key.as_str()))?;
-            let word = word.trim().to_uppercase();
-            matches!(word.as_str(), "SUCCESS" | "FAILED").then_some((word, map))
+            let word = value.as_str()?.trim().to_uppercase();
+            let is_final = matches!(word.as_str(), "SUCCESS" | "FAILED");
+            (is_final && !SAID_KEYS.contains(&key.as_str())).then_some((word, map))
         })
     });
     let (word, map) = finals.next()?;
-    let mut said = SAID_KEYS.into_iter().filter_map(|key| map.get(key));
-    let said = said.find(|value| !value.is_null()).map(words);
-    finals
-        .all(|(other, _)| other == word)
-        .then_some((word, said.unwrap_or_default()))
+    let alike = finals.all(|(other, _)| other == word);
+    alike.then(|| (word, said(map)))
 }
 
 /// A permission with its scope, as an object or as one text.
@@ -324,14 +290,12 @@ fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
 
 /// Rates an array as rows: how many of them name a call, then how many there are.
 fn worth(rows: &&Vec<Value>) -> (usize, usize) {
-    let calls = rows.iter().filter(|row| names_a_call(row));
-    (calls.count(), rows.len())
-}
-
-fn names_a_call(row: &Value) -> bool {
-    let mut found = Vec::new();
-    collect_calls(row, ROW_DEPTH, &mut found);
-    !found.is_empty()
+    let names_a_call = |row: &&Value| {
+        let mut found = Vec::new();
+        collect_calls(row, ROW_DEPTH, &mut found);
+        !found.is_empty()
+    };
+    (rows.iter().filter(names_a_call).count(), rows.len())
 }
 
 /// Everything in a row that can be the uuid of a call of ours, under whatever key, with what stands
@@ -442,12 +406,10 @@ impl ShownCall {
 }
 
 fn direction(value: &Value) -> Option<Direction> {
-    let word = value.as_str()?.trim();
-    let is = |name: &str| word.eq_ignore_ascii_case(name);
-    match () {
-        () if is("INBOUND") => Some(Direction::Inbound),
-        () if is("OUTBOUND") => Some(Direction::Outbound),
-        () => None,
+    match &*value.as_str()?.trim().to_ascii_uppercase() {
+        "INBOUND" => Some(Direction::Inbound),
+        "OUTBOUND" => Some(Direction::Outbound),
+        _ => None,
     }
 }
 
@@ -475,9 +437,8 @@ pub struct TokenInfo {
 impl TokenInfo {
     /// Returns `true` when the token holds this grant, or the service does not say.
     pub fn may(&self, grant: Grant) -> bool {
-        self.grants
-            .as_ref()
-            .is_none_or(|words| grant.is_among(words))
+        let grants = self.grants.as_ref();
+        grants.is_none_or(|words| grant.is_among(words))
     }
 }
 

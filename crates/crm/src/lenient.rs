@@ -37,7 +37,9 @@ pub(super) fn read(body: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// The body is not JSON from its first byte to its last.
 pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
-    let text = text(body);
+    // without the mark of UTF-8; bytes that are none of it become the replacement character
+    let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let text = String::from_utf8_lossy(bare);
     if text.trim().is_empty() {
         return Err("the body is empty".to_owned());
     }
@@ -50,31 +52,18 @@ pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     }
 }
 
-/// Reads text without the mark of UTF-8; bytes that are none of it become the replacement
-/// character.
-fn text(body: &[u8]) -> Cow<'_, str> {
-    let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    String::from_utf8_lossy(bare)
-}
-
 /// Reads what can be read of a whole object, key by key; `None` when it is no object or not whole.
 fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
-    let read = |key: &'static str| {
-        let value = One(key).of(text).ok().flatten()?;
-        Some((key.to_owned(), value))
+    let read = |key: &&'static str| {
+        let read = serde_json::Deserializer::from_str(text).deserialize_map(One(key));
+        Some(((*key).to_owned(), read.ok()??))
     };
-    Some(keys.iter().copied().filter_map(read).collect())
+    Some(keys.iter().filter_map(read).collect())
 }
 
 /// Reads the value of one key and passes over the others unread.
 struct One(&'static str);
-
-impl One {
-    fn of(self, text: &str) -> serde_json::Result<Option<Value>> {
-        serde_json::Deserializer::from_str(text).deserialize_map(self)
-    }
-}
 
 impl<'de> Visitor<'de> for One {
     type Value = Option<Value>;

@@ -93,20 +93,6 @@ pub struct LeadsPage {
     pub since: Option<EpochSeconds>,
 }
 
-impl LeadsPage {
-    /// The names of key and range are those of the snapshot (§2.5): the document shows the form of
-    /// ranges by another one.
-    fn body(&self) -> Value {
-        let mut body = json!({
-            "page": self.page, "size": self.size, "orders": { "updatedTimestamp": "ASC" },
-        });
-        if let Some(since) = self.since {
-            body["updatedTimestampFrom"] = since.get().into();
-        }
-        body
-    }
-}
-
 /// One request, complete but for the token.
 #[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(
@@ -177,18 +163,25 @@ impl Request {
 
     /// The JSON body of a POST; `None` makes it a GET.
     pub fn body(&self) -> Option<Value> {
-        match self {
-            Self::Submit(body) | Self::FieldList { body, .. } => Some(body.clone()),
-            Self::Poll { .. } | Self::TokenInfo | Self::Lead(_) | Self::CrmFields => None,
-            Self::Leads(page) => Some(page.body()),
-            Self::Filter(page) => {
-                let mut body = json!({ "page": page.page, "size": page.size.get() });
-                if let Some(since) = page.since {
-                    body["registeredTimestampFrom"] = since.get().into();
-                }
-                Some(body)
+        let (mut body, from, since) = match self {
+            Self::Submit(body) | Self::FieldList { body, .. } => return Some(body.clone()),
+            Self::Poll { .. } | Self::TokenInfo | Self::Lead(_) | Self::CrmFields => return None,
+            // The names of key and range are those of the snapshot (§2.5): the document shows the
+            // form of ranges by the other one.
+            Self::Leads(LeadsPage { page, size, since }) => {
+                let orders = json!({ "updatedTimestamp": "ASC" });
+                let body = json!({ "page": page, "size": size, "orders": orders });
+                (body, "updatedTimestampFrom", since)
             }
+            Self::Filter(FilterPage { page, size, since }) => {
+                let body = json!({ "page": page, "size": size });
+                (body, "registeredTimestampFrom", since)
+            }
+        };
+        if let Some(since) = since {
+            body[from] = since.get().into();
         }
+        Some(body)
     }
 }
 
