@@ -10,15 +10,12 @@ mod names;
 mod processes;
 mod settling;
 
-use crate::call::FinishedCall;
-use crate::event::{Cdr, ChannelEvent, Kind, Origin, PbxEvent};
-use crate::facts::leg::{Effect, unmarked};
-use crate::facts::open::OpenCall;
-use crate::reception::Reception;
-use crate::settings::{CLOCK_TOLERANCE, Settings};
+use crate::facts::{Effect, OpenCall, unmarked};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
-use crate::trunk::TrunkEndpoint;
-use crate::units::{EventTime, UniqueId};
+use crate::{
+    CLOCK_TOLERANCE, Cdr, ChannelEvent, EventTime, FinishedCall, Kind, Origin, PbxEvent, Reception,
+    Settings, TrunkEndpoint, UniqueId,
+};
 use calls::{CallOwner, LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;

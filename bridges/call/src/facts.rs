@@ -1,8 +1,14 @@
 //! What is known of an open call and each of its channels: what the assembler gathers, and the
 //! resolver makes finished calls of.
 
-pub(crate) mod fact;
-pub(crate) mod leg;
-pub(crate) mod open;
-pub(crate) mod texts;
-pub(crate) mod times;
+mod fact;
+mod leg;
+mod open;
+mod texts;
+mod times;
+
+pub(crate) use fact::{Fact, FactKind, Note, Passage, any, is_holding, spans};
+pub(crate) use leg::{Effect, Leg, SeenDial, SeenVariable, Stamped, is_stand_in, unmarked};
+pub(crate) use open::{FACTS_MAX, LinkKeys, OpenCall, Renamings};
+pub(crate) use texts::Texts;
+pub(crate) use times::{SetBack, UnobservedTime};

@@ -61,3 +61,10 @@ pub use snapshots::OpenChange;
 pub use timeline::{MomentKind, Role, Timeline};
 pub use trunk::{Endpoints, TrunkEndpoint};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};
+
+pub(crate) use call::{DecidingEvents, is_did};
+pub(crate) use event::{EventStamp, UNNAMED, WHO_ANSWERED};
+pub(crate) use settings::CLOCK_TOLERANCE;
+pub(crate) use timeline::Way;
+pub(crate) use trunk::{Party, is_one_of, local_pair};
+pub(crate) use units::clip;

@@ -16,9 +16,8 @@
 //! ```
 //! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
 
-use crate::call::FinishedCall;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
-use crate::units::{EventTime, UniqueId};
+use crate::{EventTime, FinishedCall, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -36,14 +36,10 @@ mod record;
 mod timeline;
 
 use crate::assemble::index::FinishedIds;
-use crate::call::{Direction, FinishedCall};
-use crate::event::Cdr;
-use crate::facts::open::OpenCall;
-use crate::reception::Reception;
+use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
-use crate::settings::Settings;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
-use crate::units::{EventTime, UniqueId};
+use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings, UniqueId};
 use group::{Group, Groups, LIVE};
 use record::Record;
 use std::time::Duration;

@@ -29,11 +29,8 @@ mod unnamed;
 mod unobservable;
 mod view;
 
-use crate::call::FinishedCall;
-use crate::facts::leg::Leg;
-use crate::facts::open::{FACTS_MAX, OpenCall};
-use crate::settings::Settings;
-use crate::units::UniqueId;
+use crate::facts::{FACTS_MAX, Leg, OpenCall};
+use crate::{FinishedCall, Settings, UniqueId};
 use view::{SourceDetail, View};
 
 pub(crate) use number::{in_dial_data, is_number};

@@ -6,12 +6,9 @@
 //! longest silent, which may be anybody's.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
-use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
-use crate::facts::fact::is_holding;
-use crate::facts::leg::Leg;
-use crate::facts::open::{LinkKeys, OpenCall};
+use crate::facts::{Leg, LinkKeys, OpenCall, is_holding};
 use crate::trunk;
-use crate::units::{EventTime, UniqueId};
+use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UNNAMED, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeSet, HashMap};

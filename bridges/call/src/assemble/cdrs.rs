@@ -2,9 +2,8 @@
 //! call, for a queue of CDRs is read faster than one of channel events.
 
 use super::index::Keys;
-use crate::event::Cdr;
-use crate::facts::texts::Texts;
-use crate::units::EventTime;
+use crate::facts::Texts;
+use crate::{Cdr, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,10 +3,9 @@
 use super::Assembler;
 use super::calls::{CALL_BYTES_MAX, OpenCalls};
 use super::settling::Deadline;
-use crate::call::{Direction, FinishedCall};
-use crate::facts::open::OpenCall;
+use crate::facts::OpenCall;
 use crate::resolve::{self, EndReason};
-use crate::units::{EventTime, UniqueId};
+use crate::{Direction, EventTime, FinishedCall, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

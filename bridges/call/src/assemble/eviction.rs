@@ -14,10 +14,8 @@
 //! queue, or colleagues in a room, go on in a call of their own when all who came from outside are
 //! gone.
 
-use crate::facts::leg::Leg;
-use crate::facts::open::OpenCall;
-use crate::trunk::Endpoints;
-use crate::units::{EventTime, UniqueId};
+use crate::facts::{Leg, OpenCall};
+use crate::{Endpoints, EventTime, UniqueId};
 use std::collections::BTreeSet;
 
 /// Facts from which on a call is searched for what is past…

@@ -11,12 +11,9 @@
 use super::Assembler;
 use super::index::in_order;
 use super::processes::ClockEvidence;
-use crate::event::Mark;
-use crate::facts::open::OpenCall;
-use crate::facts::times::UnobservedTime;
+use crate::facts::{OpenCall, UnobservedTime};
 use crate::resolve::{self, EndReason};
-use crate::settings::{CLOCK_TOLERANCE, Settings};
-use crate::units::{EventTime, UniqueId};
+use crate::{CLOCK_TOLERANCE, EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
 /// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much

@@ -2,11 +2,9 @@
 //! where a masquerade moves names from one unique id to another.
 
 use super::calls::OpenCalls;
-use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
-use crate::facts::leg::{is_stand_in, unmarked};
-use crate::facts::open::Renamings;
+use crate::facts::{Renamings, is_stand_in, unmarked};
 use crate::trunk;
-use crate::units::{EventTime, UniqueId};
+use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UniqueId};
 use smol_str::SmolStr;
 use std::borrow::Cow;
 

@@ -20,11 +20,8 @@
 //! ```
 
 use super::Assembler;
-use crate::event::EventStamp;
-use crate::facts::open::OpenCall;
-use crate::facts::times::SetBack;
-use crate::reception::Reception;
-use crate::units::EventTime;
+use crate::facts::{OpenCall, SetBack};
+use crate::{EventStamp, EventTime, Reception};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -2,11 +2,8 @@
 //! a look at the others, however many they are.
 
 use super::index::{Schedule, in_order};
-use crate::facts::leg::Leg;
-use crate::facts::open::OpenCall;
-use crate::settings::Settings;
-use crate::trunk::TrunkEndpoint;
-use crate::units::EventTime;
+use crate::facts::{Leg, OpenCall};
+use crate::{EventTime, Settings, TrunkEndpoint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What happened to a channel of an open call, as a fact that is kept of an event.
 
-use crate::event::{ChannelState, Kind, Origin};
-use crate::units::{EventTime, UniqueId, clip};
+use crate::{ChannelState, EventTime, Kind, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a text that is remembered; a longer one is no name, number or id.

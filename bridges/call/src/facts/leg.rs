@@ -2,10 +2,11 @@
 //! what a PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
 
 use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
-use crate::call::is_did;
-use crate::event::{ChannelEvent, ChannelRef, ChannelTraits, Kind, Origin};
-use crate::trunk::{self, Endpoints, LineTraits, Party, TrunkEndpoint};
-use crate::units::{EventTime, UniqueId, clip};
+use crate::trunk::{self, LineTraits};
+use crate::{
+    ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, Origin, Party,
+    TrunkEndpoint, UniqueId, clip, is_did,
+};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;

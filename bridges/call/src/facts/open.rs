@@ -1,12 +1,8 @@
 //! An open call: channels that belong together, as far as is known by now.
 
-use super::fact::FactKind;
-use super::leg::{Effect, Leg, is_stand_in, unmarked};
-use super::texts::Texts;
 use super::times::{CallProcess, Gaps, Times};
-use crate::event::{ChannelEvent, ChannelRef, Kind};
-use crate::trunk::{Endpoints, local_pair};
-use crate::units::{EventTime, UniqueId};
+use super::{Effect, FactKind, Leg, Texts, is_stand_in, unmarked};
+use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, UniqueId, local_pair};
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use smol_str::SmolStr;

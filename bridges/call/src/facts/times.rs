@@ -1,8 +1,7 @@
 //! When an open call was heard of, by the clock of its events and by our own, and the times in
 //! which nobody listened.
 
-use crate::event::EventStamp;
-use crate::units::EventTime;
+use crate::{EventStamp, EventTime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

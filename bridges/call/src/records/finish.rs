@@ -4,11 +4,12 @@ use super::group::Group;
 use super::plan::{self, CallPlan, Channel};
 use super::record::{Record, birth};
 use super::timeline;
-use crate::call::{DecidingEvents, Direction, FinishedCall, RawNumber, is_did};
 use crate::resolve::is_number;
-use crate::trunk::Endpoints;
-use crate::units::{EventTime, Extension, UniqueId};
 use crate::unmatched::{Carried, Unmatched};
+use crate::{
+    DecidingEvents, Direction, Endpoints, EventTime, Extension, FinishedCall, RawNumber, UniqueId,
+    is_did,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

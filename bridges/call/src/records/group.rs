@@ -1,9 +1,9 @@
 //! Records that belong together, and the index of all that ties a record to them.
 
 use super::record::Record;
+use crate::EventTime;
 use crate::assemble::index::{Keys, Schedule};
 use crate::trunk;
-use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -7,11 +7,10 @@
 
 use super::group::Group;
 use super::record::Record;
-use crate::call::{Direction, RawNumber};
 use crate::resolve::{Sets, apart, by_customer, in_dial_data, is_number};
 use crate::talk::{Talk, local_pairs};
-use crate::trunk::{self, Endpoints, Party, is_one_of};
-use crate::units::{EventTime, Extension, UniqueId};
+use crate::trunk;
+use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, UniqueId, is_one_of};
 use std::collections::BTreeSet;
 
 /// One call among the records.

@@ -1,9 +1,9 @@
 //! One call detail record, as far as a call depends on it.
 
-use crate::event::{Cdr, ChannelEvent};
-use crate::facts::leg::{Leg, unmarked};
-use crate::trunk::{self, is_one_of};
-use crate::units::{self, EventTime, UniqueId};
+use crate::facts::{Leg, unmarked};
+use crate::trunk;
+use crate::units;
+use crate::{Cdr, ChannelEvent, EventTime, UniqueId, is_one_of};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use super::plan::{CallPlan, Channel as Known};
 use crate::timeline::{
-    Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, Way, kept,
+    Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, kept,
 };
-use crate::units::{EventTime, UniqueId, clip};
+use crate::{EventTime, UniqueId, Way, clip};
 use std::collections::BTreeMap;
 
 /// The timeline of one plan.

@@ -8,14 +8,9 @@
 //! A consultation that was begun and broken off meanwhile does not show. So where another account
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
-use crate::event::{ChannelState, Origin};
-use crate::facts::fact::{Fact, FactKind, Passage, any};
-use crate::facts::leg::Leg;
-use crate::facts::open::OpenCall;
-use crate::facts::times::UnobservedTime;
+use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
-use crate::trunk::local_pair;
-use crate::units::UniqueId;
+use crate::{ChannelState, Origin, UniqueId, local_pair};
 
 /// Returns the reason why something of the call may be missing; `None` if nothing is.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {

@@ -3,15 +3,12 @@
 use super::plan::{self, Plan};
 use super::view::View;
 use super::{number, timeline};
-use crate::call::{DecidingEvents, Direction, FinishedCall, RawNumber, Variable};
-use crate::facts::fact::FactKind;
-use crate::facts::leg::SeenVariable;
-use crate::facts::open::OpenCall;
-use crate::settings::CLOCK_TOLERANCE;
-use crate::timeline::Way;
-use crate::trunk::Party;
-use crate::units::{EventTime, Extension, UniqueId};
+use crate::facts::{FactKind, OpenCall, SeenVariable};
 use crate::unmatched::{Carried, Unmatched};
+use crate::{
+    CLOCK_TOLERANCE, DecidingEvents, Direction, EventTime, Extension, FinishedCall, Party,
+    RawNumber, UniqueId, Variable, Way,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

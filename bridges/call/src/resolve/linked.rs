@@ -12,10 +12,8 @@
 //! before goes on when that is over. Nobody talks before both have answered: a carrier's
 //! announcement is heard through a link, too.
 
-use crate::event::Origin;
-use crate::facts::fact::{Fact, FactKind, any, spans};
-use crate::facts::leg::Leg;
-use crate::units::{EventTime, UniqueId};
+use crate::facts::{Fact, FactKind, Leg, any, spans};
+use crate::{EventTime, Origin, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

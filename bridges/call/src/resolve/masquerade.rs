@@ -14,12 +14,9 @@
 //!
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
 
-use crate::event::{Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::fact::{Fact, FactKind, spans};
-use crate::facts::leg::Leg;
-use crate::facts::open::OpenCall;
+use crate::facts::{Fact, FactKind, Leg, OpenCall, spans};
 use crate::trunk;
-use crate::units::{EventTime, UniqueId};
+use crate::{EventTime, Origin, UNNAMED, UniqueId, WHO_ANSWERED};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The channels of a call, by telephone.

@@ -8,11 +8,9 @@
 //! ```
 
 use super::view::View;
-use crate::call::RawNumber;
-use crate::facts::fact::FactKind;
-use crate::facts::leg::{SeenDial, Stamped};
+use crate::facts::{FactKind, SeenDial, Stamped};
 use crate::trunk;
-use crate::units::EventTime;
+use crate::{EventTime, RawNumber};
 use std::time::Duration;
 
 /// A `Dial` ends this much after the channel that it dialled, at most.

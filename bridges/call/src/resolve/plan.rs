@@ -7,10 +7,8 @@
 use super::number;
 use super::split::Sets;
 use super::view::View;
-use crate::call::Direction;
 use crate::talk::{Talk, local_pairs};
-use crate::timeline::Way;
-use crate::units::{EventTime, UniqueId};
+use crate::{Direction, EventTime, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One call among the channels.

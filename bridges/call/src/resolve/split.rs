@@ -2,9 +2,9 @@
 //! bridge they were ever in, though they may not have met there.
 
 use super::view::View;
-use crate::facts::fact::FactKind;
+use crate::UniqueId;
+use crate::facts::FactKind;
 use crate::trunk;
-use crate::units::UniqueId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Disjoint sets of indices that grow together.

@@ -2,12 +2,11 @@
 
 use super::plan::Plan;
 use super::view::View;
-use crate::event::ChannelState;
-use crate::facts::fact::{FactKind, Note};
+use crate::facts::{FactKind, Note};
 use crate::timeline::{
     Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, kept,
 };
-use crate::units::clip;
+use crate::{ChannelState, clip};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The timeline of one plan.

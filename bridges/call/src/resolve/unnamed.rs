@@ -7,11 +7,9 @@
 //! dialling channel alone tells of its bridge, and without `Peer` the other side is whoever
 //! answered last.
 
-use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::fact::{Fact, FactKind, Passage};
-use crate::facts::leg::Leg;
+use crate::facts::{Fact, FactKind, Leg, Passage};
 use crate::trunk;
-use crate::units::EventTime;
+use crate::{ChannelState, EventTime, Origin, UNNAMED, WHO_ANSWERED};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -9,14 +9,9 @@
 
 use super::plan::Plan;
 use super::view::{BridgeStay, View};
-use crate::call::Direction;
-use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::fact::FactKind;
-use crate::facts::leg::Leg;
-use crate::facts::open::OpenCall;
+use crate::facts::{FactKind, Leg, OpenCall};
 use crate::talk::ANSWERED_FROM;
-use crate::trunk::local_pair;
-use crate::units::EventTime;
+use crate::{ChannelState, Direction, EventTime, Origin, UNNAMED, WHO_ANSWERED, local_pair};
 use std::time::Duration;
 
 /// Reason of a call of which CEL reports no bridge. One name that Asterisk 12 or later does not

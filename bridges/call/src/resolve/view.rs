@@ -1,11 +1,8 @@
 //! One channel as the resolver sees it: its part in the call, its way into it, its bridges.
 
-use crate::event::{ChannelState, Origin};
-use crate::facts::fact::{Fact, FactKind, any, spans};
-use crate::facts::leg::Leg;
-use crate::timeline::Way;
-use crate::trunk::{self, Endpoints, Party};
-use crate::units::{EventTime, UniqueId};
+use crate::facts::{Fact, FactKind, Leg, any, spans};
+use crate::trunk;
+use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
 
 /// Time spent in one bridge, in which channels hear each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
