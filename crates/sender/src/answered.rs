@@ -1,16 +1,11 @@
 //! What an answer changes: steps and slots for the spool, the gate, the counters.
 
-use super::confirmation::Circumstances;
-use super::core::Core;
-use super::gate::Passed;
-use super::in_flight::InFlight;
-use super::outage::{Failure, Fault};
-use super::outcome::Outcome;
-use super::plan::Task;
-use super::schedule::next_poll;
-use super::tokens::Standing;
-use super::verdict::{StopReason, Verdict, judge};
-use crate::lead_requests;
+use crate::schedule::next_poll;
+use crate::verdict::judge;
+use crate::{
+    Circumstances, Core, Failure, Fault, InFlight, Outcome, Passed, Standing, StopReason, Task,
+    Verdict, lead_requests,
+};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::lead_request;

@@ -1,11 +1,8 @@
 //! The budget of requests: the slots, what is stored of them, and the silence for what is not
 //! known to have been sent.
 
-use super::in_flight::InFlight;
-use super::memory::{LoadedMemory, Shared, Silence};
-use super::pacer::{Pace, Pacer, STRAGGLER, Use};
-use super::plan::{Decision, Known, Lane, Plan, Task};
-use super::rate::Rate;
+use crate::memory::{LoadedMemory, Shared, Silence};
+use crate::{Decision, InFlight, Known, Lane, Pace, Pacer, Plan, Rate, STRAGGLER, Task, Use};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::ClockOffset;

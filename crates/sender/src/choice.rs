@@ -1,13 +1,9 @@
 //! Which request is the best one now, in the order of [`Lane`].
 
-use super::core::Core;
-use super::gate::Admission;
-use super::plan::{Decision, Lane, Task};
-use super::possibly_sent_search::SearchStep;
-use super::reconciliation::WORTH;
-use super::reconciliation::page_strategy::PageStrategy;
-use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
-use super::troubles::{InFlightPart, Part, PartAdmission};
+use crate::{
+    Admission, Core, DEADLINE, Decision, InFlightPart, Lane, OLD_POLL, PageStrategy, Part,
+    PartAdmission, SearchStep, TOGETHER, Task, WORTH,
+};
 use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
 use callbridge_model::{Grant, Now};
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};

@@ -1,18 +1,12 @@
 //! The calls that wait to be confirmed: what polls, pages of the journal and webhooks tell of
 //! them, and what is looked for how.
 
-use super::outcome::Outcome;
-use super::pacer::STRAGGLER;
-use super::plan::{Load, Task};
-use super::possibly_sent_search::PossiblySentSearch;
-use super::reconciliation::page_strategy::PageStrategy;
-use super::reconciliation::{Findings, JournalReconciliation};
-use super::rights::Rights;
-use super::schedule::{OLD_POLL, next_check};
-use super::tokens::KnownTokens;
-use super::unresolved;
-use super::verdict::Bar;
-use super::webhook_expectation::WebhookExpectation;
+use crate::schedule::next_check;
+use crate::webhook_expectation::WebhookExpectation;
+use crate::{
+    Bar, Findings, JournalReconciliation, KnownTokens, Load, OLD_POLL, Outcome, PageStrategy,
+    PossiblySentSearch, Rights, STRAGGLER, Task, unresolved,
+};
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::{Now, TokenFingerprint};

@@ -5,20 +5,13 @@
 //! makes it and gives the operations to commit **before** it leaves; [`Core::answered`] judges
 //! its answer and gives the operations to commit after it.
 
-use super::budget::Budget;
-use super::confirmation::Confirmation;
-use super::gate::Gate;
-use super::in_flight::{InFlight, InFlightRequests};
-use super::memory::{LoadedMemory, Memory, Remembered};
-use super::plan::{Known, Load, Settings, Task};
-use super::possibly_sent_search::SearchNews;
-use super::rights::Rights;
-use super::schedule::Retry;
-use super::status::{self, SenderStatus};
-use super::tokens::{Before, KnownTokens};
-use super::troubles::Part;
-use super::verdict::Context;
+use crate::budget::Budget;
 use crate::lead_requests::LeadRequests;
+use crate::memory::{LoadedMemory, Memory, Remembered};
+use crate::{
+    Before, Confirmation, Context, Gate, InFlight, InFlightRequests, Known, KnownTokens, Load,
+    Part, Retry, Rights, SearchNews, SenderStatus, Settings, Task, status,
+};
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
 use callbridge_model::{Now, TokenFingerprint};

@@ -11,10 +11,7 @@
 //! Requests that fail pause nothing here: what they mean for the next ones say the
 //! [`super::troubles`].
 
-use super::outage::Failure;
-use super::schedule::PROBE;
-use super::troubles::{Extent, InFlightPart, Part, PartAdmission, Troubles};
-use super::verdict::StopReason;
+use crate::{Extent, Failure, InFlightPart, PROBE, Part, PartAdmission, StopReason, Troubles};
 use callbridge_crm::Endpoint;
 use callbridge_model::{Now, Reason};
 use callbridge_spool::RowId;

@@ -1,7 +1,6 @@
 //! The requests under way, each in its slot.
 
-use super::plan::{Plan, Task};
-use super::troubles::{InFlightPart, Part, SLOW};
+use crate::{InFlightPart, Part, Plan, SLOW, Task};
 use callbridge_call::EventTime;
 use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::LeadRequest;

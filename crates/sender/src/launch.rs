@@ -1,11 +1,6 @@
 //! Makes the chosen request, and what is to be committed before it leaves.
 
-use super::core::Core;
-use super::in_flight::InFlight;
-use super::plan::{About, Launch, Plan, Task};
-use super::possibly_sent_search::round_is_over;
-use super::reconciliation::page_strategy::Range;
-use super::unresolved;
+use crate::{About, Core, InFlight, Launch, Plan, Range, Task, round_is_over, unresolved};
 use callbridge_crm::{Request, request};
 use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};

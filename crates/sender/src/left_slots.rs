@@ -4,7 +4,7 @@
 //! The file holds a JSON list of slots: fingerprints of tokens and times of the boot clock, nothing
 //! secret, so that the daemon's user can read what root has left.
 
-use super::memory;
+use crate::memory;
 use callbridge_model::{TokenFingerprint, clock, plain_file};
 use callbridge_spool::{Error, Handle, Op, SlotRow, tables};
 use std::fs::OpenOptions;

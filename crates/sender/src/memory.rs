@@ -1,7 +1,6 @@
 //! What the sender remembers over restarts beside its slots: one small JSON text in the spool.
 
-use super::gate::Streak;
-use super::reconciliation::page_strategy::PageStrategy;
+use crate::{PageStrategy, Streak};
 use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use callbridge_spool::Op;

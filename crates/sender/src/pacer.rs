@@ -19,7 +19,7 @@
 //! Slots are kept across restarts by the boot clock. After a reboot, or when in doubt, a whole
 //! window of silence stands for all that may have been sent.
 
-use super::rate::Rate;
+use crate::Rate;
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};

@@ -1,8 +1,6 @@
 //! What the core is told, and what it decides: settings, the past, plans.
 
-use super::rate::Rate;
-use super::reconciliation::WORTH;
-use super::status::TokenPlace;
+use crate::{Rate, TokenPlace, WORTH};
 use callbridge_call::EventTime;
 use callbridge_crm::{FieldNames, Request};
 use callbridge_leads::lead_request::FieldWrite;

@@ -12,7 +12,8 @@
 //! growing by four, all together cost a third more than the last one alone. The order of records is
 //! not published (§4.7), and none is needed: every page is compared with all calls.
 
-use super::reconciliation::page_strategy::{End, unread};
+use crate::End;
+use crate::reconciliation::page_strategy::unread;
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
 use callbridge_model::Now;

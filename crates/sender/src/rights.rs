@@ -2,7 +2,7 @@
 //! may give a right, or take one, at any time (§5.4.1); and where it may not ask with its
 //! requestIds (403), what else confirms calls.
 
-use super::schedule::PROBE;
+use crate::PROBE;
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};

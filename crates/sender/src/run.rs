@@ -1,15 +1,13 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
-use super::core::Core;
-use super::gate::PauseCause;
-use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
-use super::shown::{Call, SenderView, doubted, log_answer, searched, settled};
-use super::status::{self, SenderStatus};
-use super::token::{TokenCheck, TokenSource, Watch};
-use super::token_update::{Tokens, print};
-use super::tokens::Before;
-use super::troubles::Extent;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
+use crate::shown::{Call, SenderView, doubted, log_answer, searched, settled};
+use crate::token::{TokenCheck, TokenSource, Watch};
+use crate::token_update::{Tokens, print};
+use crate::{
+    About, Before, Core, Decision, Extent, Known, Launch, PauseCause, Plan, SenderStatus, Settings,
+    Task, status,
+};
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::status::{Lease, Pause};

@@ -1,10 +1,7 @@
 //! What the loop shows: to whoever looks, each change in the log once, and a line for each answer.
 
-use super::answered::Answered;
-use super::outcome::Outcome;
-use super::plan::{About, Plan};
-use super::possibly_sent_search::SearchNews;
-use super::status::{SenderStatus, TokenPlace};
+use crate::answered::Answered;
+use crate::{About, Outcome, Plan, SearchNews, SenderStatus, TokenPlace};
 use callbridge_model::status::{Lease, Pause, SenderTrouble};
 use callbridge_model::{Now, Reason};
 use callbridge_spool::{OutcomeSource, Step, Unconfirmed};

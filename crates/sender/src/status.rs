@@ -1,9 +1,6 @@
 //! What the sender shows of itself: for `status`, metrics and the log.
 
-use super::gate::PauseCause;
-use super::pacer::Pacer;
-use super::troubles::{Extent, Part};
-use super::verdict::StopReason;
+use crate::{Extent, Pacer, Part, PauseCause, StopReason};
 use callbridge_crm::{Endpoint, TokenInfo};
 use callbridge_model::status::{
     Backlog, BudgetStatus, Lease, Pause, Requests, SenderTrouble, Token,

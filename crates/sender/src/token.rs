@@ -1,7 +1,7 @@
 //! Where the token comes from: a file that is read again when it changes, a value for good, or
 //! somebody who keeps it ([`super::token_update`]).
 
-use super::token_update::{TokenPrints, TokenUpdate, Tokens};
+use crate::token_update::{TokenPrints, TokenUpdate, Tokens};
 use callbridge_model::{FileVersion, Secret, is_token};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};

@@ -1,12 +1,10 @@
 //! `token/info` asked once, where no daemon runs: through the core, so that its slot is counted
 //! and kept like all others.
 
-use super::core::Core;
-use super::left_slots::LeftSlots;
-use super::memory::Memory;
-use super::plan::{About, Decision, Known, Launch, Settings};
-use super::rate::Rate;
-use super::token_update::print;
+use crate::left_slots::LeftSlots;
+use crate::memory::Memory;
+use crate::token_update::print;
+use crate::{About, Core, Decision, Known, Launch, Rate, Settings};
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};

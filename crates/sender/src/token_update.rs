@@ -1,9 +1,7 @@
 //! Tokens that somebody else keeps for the sender: a connection that is refreshed, a command that
 //! prints one. Whoever keeps them tells each change, and why there is none.
 
-use super::gate::PauseCause;
-use super::status::{self, SenderStatus};
-use super::verdict::StopReason;
+use crate::{PauseCause, SenderStatus, StopReason, status};
 use callbridge_call::EpochSeconds;
 use callbridge_model::status::Pause;
 use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};

@@ -1,10 +1,8 @@
 //! The token in use and the one before it: what their requestIds can be asked with, what the
 //! record says, and which token was refused.
 
-use super::memory::Refused;
-use super::pacer::STRAGGLER;
-use super::plan::Task;
-use super::schedule::{PROBE, TOKEN_END};
+use crate::memory::Refused;
+use crate::{PROBE, STRAGGLER, TOKEN_END, Task};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, ApiResult, Endpoint, TokenInfo};
 use callbridge_leads::lead_request::due::LeadRequest;

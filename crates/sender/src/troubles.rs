@@ -2,8 +2,8 @@
 //! token's record. What failed is proved by its own success; while nothing at all passes they are
 //! one trouble, and one request at a time looks whether it is over.
 
-use super::outage::{Failure, Failures, Fault, Share};
-use super::schedule::{PROBE_LEAST, until_probe};
+use crate::schedule::until_probe;
+use crate::{Failure, Failures, Fault, PROBE_LEAST, Share};
 use callbridge_call::EventTime;
 use callbridge_crm::Endpoint;
 use callbridge_model::Now;

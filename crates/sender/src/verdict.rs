@@ -1,8 +1,7 @@
 //! What an answer means for the call it is about: the table of the design as one match. Lead
 //! requests about leads are judged by [`callbridge_leads::lead_request`].
 
-use super::outage::{Fault, by_chance};
-use super::outcome::Outcome;
+use crate::{Fault, Outcome, by_chance};
 use callbridge_crm::{
     ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus, answer,
 };

@@ -12,7 +12,7 @@
 
 pub mod page_strategy;
 
-use super::verdict::Bar;
+use crate::Bar;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::{CallUuid, TokenFingerprint};
