@@ -6,17 +6,12 @@ use crate::{
 };
 use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
 use callbridge_model::{Grant, Now};
-use callbridge_spool::{Due, Unconfirmed, WorkQueue};
+use callbridge_spool::{Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-/// A clock that is wrong is looked at this often.
-const CLOCK_CHECK: Duration = Duration::from_secs(1);
-
-/// Time between two checks whether an answer has become slow, which makes room for another request.
-const ROOM_CHECK: Duration = Duration::from_secs(1);
-
-/// Calls that wait for company are looked at this often.
-const COMPANY_CHECK: Duration = Duration::from_secs(1);
+/// Time between two looks at a clock that is wrong, at calls that wait for company, and at answers
+/// that may have become slow, which makes room for another request.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// Lead requests that wait for a better moment are looked at this often.
 const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
@@ -24,35 +19,11 @@ const LEAD_REQUEST_CHECK: Duration = Duration::from_secs(5);
 /// Nothing is planned further ahead: the wall clock may be set meanwhile.
 const PLAN_AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// Parts of the service that may be asked now.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    submissions: bool,
-    polls: bool,
-    reconciliation: bool,
-}
-
-impl Open {
-    const ALL: Self = Self {
-        submissions: true,
-        polls: true,
-        reconciliation: true,
-    };
-
-    fn only(part: Part) -> Self {
-        Self {
-            submissions: part == Part::Submissions,
-            polls: part == Part::Polls,
-            reconciliation: part == Part::Reconciliation,
-        }
-    }
-}
-
 impl Core {
     /// The best request now; its slot is taken.
     pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
-            return Decision::WaitUntil(now.boot + CLOCK_CHECK);
+            return Decision::WaitUntil(now.boot + CHECK);
         }
         self.budget.check_clock(now);
         self.update_load(head);
@@ -63,46 +34,47 @@ impl Core {
             SearchStep::Commit(ops) => return Decision::Commit(ops),
             step => step,
         };
-        let in_flight_parts = self.in_flight.in_flight_parts();
-        let admission = self.gate.admission(now.boot, &in_flight_parts);
+        let choice = self.choice(now, head, &search);
+        let admission = self.gate.admission(now.boot, &choice.in_flight_parts);
         match admission {
             Admission::Calls | Admission::Probe if !self.in_flight.has_room(now) => {
-                return Decision::WaitUntil(now.boot + ROOM_CHECK);
+                return Decision::WaitUntil(now.boot + CHECK);
             }
             Admission::Calls | Admission::Probe | Admission::Trial { .. } => {}
             Admission::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
             Admission::Until(at) => return Decision::WaitUntil(at),
             Admission::Answer | Admission::Token => return Decision::Idle,
         }
-        let choice = Choice {
-            search: &search,
-            ..self.choice(now, head)
-        };
         if let Some(unresolved) = choice.unresolved() {
             return Decision::Revive(Box::new(unresolved.clone()));
         }
-        let Some((lane, task)) = choice.choose(admission, &in_flight_parts) else {
-            return choice.wait();
+        let Some((lane, task)) = choice.choose(admission) else {
+            return choice.wait().map_or(Decision::Idle, Decision::WaitUntil);
         };
         match self.budget.take(now, lane, task) {
+            // a request that can wait does not make calls wait for it
             Decision::WaitUntil(at) if lane == Lane::Spare => {
-                let choice = Choice {
-                    search: &search,
-                    ..self.choice(now, head)
-                };
-                choice.wait_no_longer(at)
+                let sooner = self.choice(now, head, &search).wait();
+                Decision::WaitUntil(sooner.map_or(at, |sooner| at.min(sooner)))
             }
             decision => decision,
         }
     }
 
-    /// Borrows all that a choice depends on; pages of the search are left out.
-    pub(super) fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
+    /// Borrows all that a choice depends on, with the next step of the search.
+    pub(super) fn choice<'a>(
+        &'a self,
+        now: Now,
+        head: &'a WorkQueue,
+        search: &'a SearchStep,
+    ) -> Choice<'a> {
+        let in_flight_parts = self.in_flight.in_flight_parts();
         Choice {
             core: self,
             now,
             head,
-            search: &SearchStep::Nothing,
+            search,
+            in_flight_parts,
         }
     }
 
@@ -112,52 +84,50 @@ impl Core {
         if self.settings.dry_run || self.in_flight.has_search() {
             return SearchStep::Nothing;
         }
-        let readable = self.choice(now, head).may_read_journal();
-        self.confirmation
-            .search
-            .next(now, &head.possibly_sent, readable)
+        let choice = self.choice(now, head, &SearchStep::Nothing);
+        let readable = choice.may_read_journal();
+        (self.confirmation.search).next(now, &head.possibly_sent, readable)
     }
 }
 
 /// State on which the choice depends, none of which it changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Choice<'a> {
     core: &'a Core,
     now: Now,
     head: &'a WorkQueue,
     /// Next step for calls that another may have sent.
     search: &'a SearchStep,
+    in_flight_parts: Vec<InFlightPart>,
 }
 
 impl<'a> Choice<'a> {
     /// A call that nobody can be asked about.
     fn unresolved(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
-        let unresolved = self.head.unresolved.as_ref();
-        let unresolved = unresolved
-            .filter(|it| !self.may_read_journal() && !self.core.in_flight.has_call(it.row));
+        let lost =
+            |it: &&Unconfirmed| !self.may_read_journal() && !self.core.in_flight.has_call(it.row);
+        let unresolved = self.head.unresolved.as_ref().filter(lost);
         unresolved.or_else(|| self.unobservable())
     }
 
     /// The best of what may go out.
-    fn choose(
-        &self,
-        admission: Admission,
-        in_flight_parts: &[InFlightPart],
-    ) -> Option<(Lane, Task)> {
+    fn choose(&self, admission: Admission) -> Option<(Lane, Task)> {
         let picked = match admission {
             Admission::Trial { polls_first } => {
-                let open = Open {
-                    polls: !self.core.rights.polls_barred(self.now.boot),
-                    ..Open::ALL
-                };
-                self.pick(polls_first, open)
+                let barred = self.core.rights.polls_barred(self.now.boot);
+                let open = Part::ALL
+                    .iter()
+                    .filter(|part| **part != Part::Polls || !barred);
+                self.pick(polls_first, &open.copied().collect::<Vec<_>>())
             }
-            Admission::Probe => {
-                let asked = self.asked_in_outage();
-                asked.or_else(|| self.pick_probe(in_flight_parts))
+            Admission::Probe => self.asked_in_outage().or_else(|| self.pick_probe()),
+            _ => {
+                let open = Part::ALL.iter().copied().filter(|part| self.is_open(*part));
+                let call = self.pick(false, &open.collect::<Vec<_>>());
+                let before = call.as_ref().map_or(Lane::Spare, |(lane, _)| *lane);
+                self.lead_request(before).or(call)
             }
-            _ => self.pick_any(self.open(in_flight_parts)),
         };
         // what the token may do now can wait for what cannot
         let looks = admission == Admission::Calls && self.core.rights.is_due(self.now.boot);
@@ -168,23 +138,15 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Parts of the service that work, as far as is known.
-    fn open(&self, in_flight_parts: &[InFlightPart]) -> Open {
-        Open {
-            submissions: self.is_open(Part::Submissions, in_flight_parts),
-            polls: self.is_open(Part::Polls, in_flight_parts),
-            reconciliation: self.is_open(Part::Reconciliation, in_flight_parts),
-        }
-    }
-
-    fn is_open(&self, part: Part, in_flight_parts: &[InFlightPart]) -> bool {
+    /// The part of the service works, as far as is known.
+    fn is_open(&self, part: Part) -> bool {
         let barred = part == Part::Polls && self.core.rights.polls_barred(self.now.boot);
-        !barred && self.admission(part, in_flight_parts) == PartAdmission::AtOnce
+        !barred && self.admission(part) == PartAdmission::AtOnce
     }
 
-    fn admission(&self, part: Part, in_flight_parts: &[InFlightPart]) -> PartAdmission {
+    fn admission(&self, part: Part) -> PartAdmission {
         let troubles = &self.core.gate.troubles;
-        troubles.admission(self.now.boot, part, in_flight_parts)
+        troubles.admission(self.now.boot, part, &self.in_flight_parts)
     }
 
     /// Way in which pages of the journal are read.
@@ -209,38 +171,25 @@ impl<'a> Choice<'a> {
     }
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
-    fn pick_probe(&self, in_flight_parts: &[InFlightPart]) -> Option<(Lane, Task)> {
-        let open = |part| self.is_open(part, in_flight_parts);
+    fn pick_probe(&self) -> Option<(Lane, Task)> {
         let mut parts = [Part::Submissions, Part::Polls, Part::Reconciliation];
         parts.sort_by_key(|part| self.core.gate.troubles.asked(*part));
-        let open_parts = parts.into_iter().filter(|part| open(*part));
-        let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(part)));
-        let picked = picked.next();
+        let mut open = parts.into_iter().filter(|part| self.is_open(*part));
+        let picked = open.find_map(|part| self.pick(false, &[part]));
         let waits =
             self.head.submitted > 0 || self.core.load.unsent > 0 && !self.core.settings.dry_run;
         match picked {
-            None if !waits && open(Part::Token) => Some((Lane::Token, Task::TokenInfo)),
+            None if !waits && self.is_open(Part::Token) => Some((Lane::Token, Task::TokenInfo)),
             picked => picked,
         }
-    }
-
-    /// A call, or a lead request beside them.
-    fn pick_any(&self, open: Open) -> Option<(Lane, Task)> {
-        let call = self.pick(false, open);
-        let before = match call {
-            Some((lane, _)) => lane,
-            None => Lane::Spare,
-        };
-        let lead_request = self.lead_request(before);
-        lead_request.or(call)
     }
 
     /// The journal can be read for what nothing else can find.
     pub(super) fn may_read_journal(&self) -> bool {
         let troubles = &self.core.gate.troubles;
-        let fails = troubles.fails_since(Part::Reconciliation);
-        let fails = fails.filter(|_| !troubles.is_whole());
-        let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
+        let long = |since| self.now.boot.saturating_sub(since) >= OLD_POLL;
+        let since = troubles.fails_since(Part::Reconciliation);
+        let fails = !troubles.is_whole() && since.is_some_and(long);
         self.pages().is_readable(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
@@ -250,67 +199,63 @@ impl<'a> Choice<'a> {
         self.pages().is_on(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 
-    fn pick(&self, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
-        if let Some(ending) = self.ending().filter(|_| open.polls) {
+    /// The best request to one of the parts that may be asked.
+    fn pick(&self, polls_first: bool, open: &[Part]) -> Option<(Lane, Task)> {
+        let polls = open.contains(&Part::Polls);
+        if let Some(ending) = self.ending().filter(|_| polls) {
             return Some((Lane::Deadline, poll(ending)));
         }
-        let due = self.due().filter(|_| open.polls);
-        let old = |it: &&Unconfirmed| it.age(self.now.wall) >= OLD_POLL;
-        let alone = self.head.alone.as_ref();
+        let due = self.due().filter(|_| polls);
         let turn = match self.may_reconcile() {
-            true => alone.filter(|it| open.polls && self.may_poll(it)),
+            true => (self.head.alone.as_ref()).filter(|it| polls && self.may_poll(it)),
             false => due,
         };
-        let turn = turn
-            .filter(old)
-            .filter(|_| !self.core.confirmation.polled_last);
+        let old = |it: &&Unconfirmed| it.age(self.now.wall) >= OLD_POLL;
+        let turn = turn.filter(|it| old(it) && !self.core.confirmation.polled_last);
         if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
             return Some((Lane::OldPoll, poll(turn)));
         }
-        let submit = |due: &Due| Task::Submit(due.row);
-        let submits = open.submissions && !self.core.settings.dry_run;
+        let submits = open.contains(&Part::Submissions) && !self.core.settings.dry_run;
         if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
-            return Some((Lane::Live, submit(live)));
+            return Some((Lane::Live, Task::Submit(live.row)));
         }
         if let Some(page) = self.reconcile_if_it_pays(open) {
             return Some((Lane::Reconcile, page));
         }
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
-        if let Some(page) = self.search_page(open)
+        // a page for calls that another may have sent: in turns with those that wait to be sent
+        if let SearchStep::Page(begins) = *self.search
+            && open.contains(&Part::Reconciliation)
             && !(self.core.confirmation.search.had_turn && backlog.is_some())
         {
-            return Some((Lane::Reconcile, page));
+            return Some((Lane::Reconcile, Task::Search { begins }));
         }
         if let Some(backlog) = backlog {
-            return Some((Lane::Backlog, submit(backlog)));
+            return Some((Lane::Backlog, Task::Submit(backlog.row)));
         }
-        let confirm = self.confirm(open);
-        confirm.map(|task| (Lane::Confirm, task))
+        self.confirm(open).map(|task| (Lane::Confirm, task))
     }
 
     /// A call whose requestId cannot be asked for much longer: after 24 hours (§4.6), or when the
     /// token ends.
     fn ending(&self) -> Option<&'a Unconfirmed> {
-        let mut ending = self.head.oldest_submitted.iter().filter(|it| {
+        self.head.oldest_submitted.iter().find(|it| {
             let old = it.age(self.now.wall) >= DEADLINE;
             let ends = old || self.core.tokens.ends_soon(self.now, &it.token);
             ends && it.next_poll <= self.now.wall && self.may_poll(it)
-        });
-        ending.next()
+        })
     }
 
     fn may_poll(&self, call: &Unconfirmed) -> bool {
-        let seeks = || {
-            self.core.confirmation.reconciliation.seeks(call)
-                && !self.core.in_flight.page_is_slow(self.now)
-        };
-        call.request_id.is_some() && !self.core.in_flight.has_call(call.row) && !seeks()
+        call.request_id.is_some()
+            && !self.core.in_flight.has_call(call.row)
+            && (!self.core.confirmation.reconciliation.seeks(call)
+                || self.core.in_flight.page_is_slow(self.now))
     }
 
     /// A call that is due, and that no webhook is expected for.
     fn due(&self) -> Option<&'a Unconfirmed> {
-        let mut due = self.head.polls.iter().filter(|it| !self.is_left(it));
-        due.find(|it| self.may_poll(it))
+        (self.head.polls.iter()).find(|it| !self.is_left(it) && self.may_poll(it))
     }
 
     /// A webhook may still confirm it, for nothing.
@@ -320,93 +265,66 @@ impl<'a> Choice<'a> {
 
     /// Confirmable calls that no request of ours asks for just now.
     fn confirmable(&self) -> u32 {
-        self.head
-            .confirmable
-            .calls
-            .saturating_sub(self.core.in_flight.polls())
+        (self.head.confirmable.calls).saturating_sub(self.core.in_flight.polls())
     }
 
     /// One reconciliation at a time.
-    fn reconcile_when_free(&self, open: Open) -> Option<Task> {
-        let begins = !self.core.confirmation.reconciliation.is_running();
+    fn reconcile_when_free(&self, open: &[Part]) -> Option<Task> {
+        let reconciliation = &self.core.confirmation.reconciliation;
+        let begins = !reconciliation.is_running();
         // where reconciliations fail one goes out now and then, to see whether they still do
         let on = self.pages().is_on(self.now.wall) && !self.core.settings.dry_run;
-        let needs =
-            self.core.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
-        let may = on || needs && self.may_read_journal();
-        let free = may
-            && open.reconciliation
+        let needs = reconciliation.only_way || self.head.unresolved.is_some();
+        let free = (on || needs && self.may_read_journal())
+            && open.contains(&Part::Reconciliation)
             && !self.core.in_flight.has_page()
             && (!begins || self.core.confirmation.reconcile_from <= self.now.boot);
         free.then_some(Task::Reconcile { begins })
     }
 
-    /// A page for calls that another may have sent: in turns with those that wait to be sent.
-    fn search_page(&self, open: Open) -> Option<Task> {
-        match self.search {
-            SearchStep::Page(begins) => open
-                .reconciliation
-                .then_some(Task::Search { begins: *begins }),
-            SearchStep::Nothing | SearchStep::Wait(_) | SearchStep::Commit(_) => None,
-        }
-    }
-
     /// A reconciliation that pays even while calls wait, or what tells whether it would.
-    fn reconcile_if_it_pays(&self, open: Open) -> Option<Task> {
-        let probe = self.core.confirmation.probe.as_ref().filter(|_| open.polls);
-        if let Some(probe) = probe.filter(|it| self.may_poll(it)) {
+    fn reconcile_if_it_pays(&self, open: &[Part]) -> Option<Task> {
+        let reconciliation = &self.core.confirmation.reconciliation;
+        if let Some(probe) = &self.core.confirmation.probe
+            && open.contains(&Part::Polls)
+            && self.may_poll(probe)
+        {
             return Some(poll(probe));
         }
         let page = self.reconcile_when_free(open)?;
         let oldest = self.head.confirmable.oldest;
-        let pays = self.core.confirmation.reconciliation.is_running()
-            || self.confirmable() >= self.core.confirmation.reconciliation.worth_under_load()
+        let pays = reconciliation.is_running()
+            || self.confirmable() >= reconciliation.worth_under_load()
             || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
                 && self.confirmable() > 0;
         pays.then_some(page)
     }
 
     /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
-    fn confirm(&self, open: Open) -> Option<Task> {
-        let page = self.reconcile_when_free(open);
+    fn confirm(&self, open: &[Part]) -> Option<Task> {
+        let polls = open.contains(&Part::Polls);
         // where polls fail a page is read for one call, too
-        let worth = if open.polls { WORTH } else { 1 };
+        let worth = if polls { WORTH } else { 1 };
         let enough = self.confirmable() >= worth || self.head.unresolved.is_some();
-        let due = self.head.alone.as_ref().filter(|it| self.may_poll(it));
-        let due = due.or_else(|| self.due());
-        let due = due.filter(|_| open.polls);
+        let alone = self.head.alone.as_ref().filter(|it| self.may_poll(it));
+        let due = alone.or_else(|| self.due()).filter(|_| polls);
         // and now and then one is asked for all the same, to see whether they still fail
         let probes = due.is_some() && self.core.gate.troubles.fails(Part::Polls);
-        if let Some(page) = page.filter(|_| enough && !probes) {
-            return Some(page);
-        }
-        let due = due?;
-        (!self.has_company(due)).then(|| poll(due))
+        let page = self.reconcile_when_free(open).filter(|_| enough && !probes);
+        page.or_else(|| due.filter(|it| !self.has_company(it)).map(poll))
     }
 
     /// Others were accepted about when this call was: a reconciliation for all of them is cheaper
     /// than a poll for each, and soon.
     fn has_company(&self, call: &Unconfirmed) -> bool {
-        let young = call.age(self.now.wall) < TOGETHER && call.polls == 0;
         self.core.load.waiting >= u64::from(WORTH)
-            && call.absent == 0
-            && young
+            && (call.absent, call.polls) == (0, 0)
+            && call.age(self.now.wall) < TOGETHER
             && self.may_reconcile()
     }
 
-    /// Waits until `at`, or a sooner moment at which a call may be due: a request that can wait
-    /// does not make calls wait for it.
-    fn wait_no_longer(&self, at: Duration) -> Decision {
-        match self.wait() {
-            Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
-            Decision::Idle | Decision::Send(_) | Decision::Revive(_) | Decision::Commit(_) => {
-                Decision::WaitUntil(at)
-            }
-        }
-    }
-
     /// Nothing goes out: when to look again.
-    fn wait(&self) -> Decision {
+    fn wait(&self) -> Option<Duration> {
         let waits = |it: &Unconfirmed| self.has_company(it) || self.is_left(it);
         let company = self.head.polls.iter().any(waits);
         let moments = [
@@ -416,22 +334,19 @@ impl<'a> Choice<'a> {
         ];
         let moment = moments.into_iter().flatten().min().map(|at| {
             // the wall clock may be set meanwhile: look again within a minute
-            let wait = at
-                .since(self.now.wall)
-                .clamp(Duration::from_millis(1), PLAN_AHEAD_MAX);
-            self.now.boot + wait
+            let wait = at.since(self.now.wall);
+            self.now.boot + wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX)
         });
-        let in_flight_parts = self.core.in_flight.in_flight_parts();
-        let gates = Part::ALL.iter().copied().filter_map(|part| {
-            match self.admission(part, &in_flight_parts) {
+        let gates = Part::ALL
+            .iter()
+            .filter_map(|part| match self.admission(*part) {
                 PartAdmission::From(at) => Some(at),
                 PartAdmission::AtOnce | PartAdmission::Answer => None,
-            }
-        });
+            });
         let looks = [
             gates.min(),
             Some(self.core.confirmation.reconcile_from).filter(|from| *from > self.now.boot),
-            company.then_some(self.now.boot + COMPANY_CHECK),
+            company.then_some(self.now.boot + CHECK),
             (!self.head.lead_requests.due.is_empty() || self.core.lead_requests.is_asked())
                 .then_some(self.now.boot + LEAD_REQUEST_CHECK),
             self.core.rights.next_check(self.now.boot),
@@ -441,17 +356,13 @@ impl<'a> Choice<'a> {
                 SearchStep::Nothing | SearchStep::Page(_) | SearchStep::Commit(_) => None,
             },
         ];
-        match looks.into_iter().flatten().min() {
-            Some(at) => Decision::WaitUntil(at),
-            None => Decision::Idle,
-        }
+        looks.into_iter().flatten().min()
     }
 
     /// Lead request of a command while calls are tried one by one, for none is taken.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
         let lead_request = self.core.lead_requests.first_asked()?;
-        let asks = self.core.gate.refuses_calls_alone() && !self.core.settings.dry_run;
-        let may = asks && self.may_go(&lead_request);
+        let may = self.core.asks_all_the_same() && self.may_go(&lead_request);
         let lane = asked_lane(&lead_request).unwrap_or(Lane::LeadRequest);
         may.then(|| (lane, Task::LeadRequest(Box::new(lead_request))))
     }
@@ -469,20 +380,13 @@ impl<'a> Choice<'a> {
         {
             return Some((lane, Task::LeadRequest(Box::new(lead_request))));
         }
+        let soon = !self.core.load.loaded || self.core.lead_requests.is_due_under_load(self.now);
+        let idle = self.core.in_flight.by_slot.is_empty();
         let mut due = self.head.lead_requests.due.iter().filter_map(|job| {
-            let lane = match job.urgency {
-                Urgency::Ending => Lane::Deadline,
-                Urgency::Soon => Lane::LeadRequest,
-                Urgency::Spare => Lane::Spare,
-            };
-            let turn = match lane {
-                Lane::Deadline => before > Lane::Deadline,
-                Lane::LeadRequest => {
-                    before >= Lane::Backlog
-                        && (!self.core.load.loaded
-                            || self.core.lead_requests.is_due_under_load(self.now))
-                }
-                _ => before == Lane::Spare && self.core.in_flight.by_slot.is_empty(),
+            let (lane, turn) = match job.urgency {
+                Urgency::Ending => (Lane::Deadline, before > Lane::Deadline),
+                Urgency::Soon => (Lane::LeadRequest, before >= Lane::Backlog && soon),
+                Urgency::Spare => (Lane::Spare, before == Lane::Spare && idle),
             };
             (turn && self.may_go(&job.lead_request)).then_some((lane, &job.lead_request))
         });
@@ -496,43 +400,28 @@ impl<'a> Choice<'a> {
         match (asked_lane(lead_request), before) {
             (None, _) => Some(Lane::LeadRequest),
             (Some(spare), Lane::Spare) => Some(spare),
-            (Some(_), Lane::Backlog | Lane::Confirm) => self
-                .core
-                .lead_requests
-                .is_due_under_load(self.now)
-                .then_some(Lane::LeadRequest),
+            (Some(_), Lane::Backlog | Lane::Confirm) => {
+                let due = self.core.lead_requests.is_due_under_load(self.now);
+                due.then_some(Lane::LeadRequest)
+            }
             (Some(_), _) => None,
         }
     }
 
     fn may_go(&self, lead_request: &LeadRequest) -> bool {
-        // a command is told by the service itself that it may not ask
-        let asks = matches!(lead_request, LeadRequest::FieldPoll(_));
-        lead_request
-            .token()
-            .is_none_or(|token| self.core.tokens.reads(self.now, token))
-            && !(asks && self.core.rights.polls_barred(self.now.boot))
-            && self.is_granted(lead_request)
-            && !self
-                .core
-                .in_flight
-                .lead_requests()
-                .any(|other| other.is_like(lead_request))
+        let (tokens, in_flight) = (&self.core.tokens, &self.core.in_flight);
+        let may = match lead_request {
+            LeadRequest::LookUp(_) => tokens.may(Grant::LeadRead),
+            LeadRequest::FieldWrite(_) => tokens.may(Grant::LeadSave),
+            LeadRequest::FieldPoll(_) => !self.core.rights.polls_barred(self.now.boot),
+            // a command is told by the service itself that it may not ask, and a page of leads is
+            // asked for all the same
+            LeadRequest::Catalogue | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
+        };
+        let token = lead_request.token();
+        may && token.is_none_or(|token| tokens.reads(self.now, token))
+            && !(in_flight.lead_requests()).any(|other| other.is_like(lead_request))
             && !self.core.lead_requests.rests(self.now, lead_request)
-    }
-
-    /// Returns `false` for a look-up or field write that the token's record forbids (§5.4). A
-    /// command gets that answer from the service itself, and a page of leads is asked for all the
-    /// same.
-    fn is_granted(&self, lead_request: &LeadRequest) -> bool {
-        match lead_request {
-            LeadRequest::LookUp(_) => self.core.tokens.may(Grant::LeadRead),
-            LeadRequest::FieldWrite(_) => self.core.tokens.may(Grant::LeadSave),
-            LeadRequest::Catalogue
-            | LeadRequest::FieldPoll(_)
-            | LeadRequest::Backfill(_)
-            | LeadRequest::Asked(..) => true,
-        }
     }
 }
 

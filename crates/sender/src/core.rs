@@ -10,13 +10,19 @@ use crate::lead_requests::LeadRequests;
 use crate::memory::{LoadedMemory, Memory, Remembered};
 use crate::{
     Before, Confirmation, Context, Gate, InFlight, InFlightRequests, Known, KnownTokens, Load,
-    Part, Retry, Rights, SearchNews, SenderStatus, Settings, Task, status,
+    Part, Retry, Rights, SearchStep, SenderStatus, Settings, Task, status,
 };
-use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
+
+/// Advice where the machine's clock is plainly wrong.
+const CLOCK_CURE: &str = "this machine's clock shows a time before this program was made: set it \
+                          (timedatectl, NTP); calls are kept until then";
+
+/// Advice in a dry run.
+const DRY_RUN_CURE: &str = "start without --dry-run: until then nothing is submitted";
 
 /// State machine of the sender; without clock, socket and file.
 #[derive(Debug)]
@@ -69,16 +75,12 @@ impl Core {
     /// Marks the calls that were under way when the process ended as unresolved. They may have
     /// arrived: the journal is asked before anything is sent twice.
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
-        let lost = rows
-            .iter()
-            .filter(|row| row.state == State::Sending && !self.in_flight.has_call(row.id));
-        let mut ops: Vec<Op> = lost
-            .map(|row| {
-                let why = "callbridge ended while the request was under way".to_owned();
-                self.confirmation
-                    .unresolved(now, row.id, IfAbsent::Resubmit, why)
-            })
-            .collect();
+        let is_lost = |row: &&Row| row.state == State::Sending && !self.in_flight.has_call(row.id);
+        let unresolved = |row: &Row| {
+            let why = "callbridge ended while the request was under way".to_owned();
+            (self.confirmation).unresolved(now, row.id, IfAbsent::Resubmit, why)
+        };
+        let mut ops: Vec<Op> = rows.iter().filter(is_lost).map(unresolved).collect();
         if !ops.is_empty() {
             let by = u64::try_from(ops.len()).unwrap_or(u64::MAX);
             ops.push(Op::count("interrupted_requests", by));
@@ -94,21 +96,6 @@ impl Core {
             confirmable_before: self.confirmation.confirmable_before(now, self.load),
             untried_first: self.gate.troubles.next(Part::Submissions).is_some(),
         }
-    }
-
-    /// Takes the events of the search for calls that another may have sent, for the log.
-    pub fn search_news(&mut self) -> Vec<SearchNews> {
-        self.confirmation.search.take_news()
-    }
-
-    /// Somebody asks for this, and waits; `false` when too many do.
-    pub fn asked(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
-        self.lead_requests.ask(ticket, asked)
-    }
-
-    /// Drops the request of a command that waits no longer; `false` when it is under way already.
-    pub fn not_asked(&mut self, ticket: RequestId) -> bool {
-        self.lead_requests.drop_asked(ticket)
     }
 
     /// The CRM takes no calls, and what commands ask is asked all the same.
@@ -132,11 +119,6 @@ impl Core {
     /// The token before the one in use, while it lives on.
     pub fn before(&mut self, before: Option<Before>) {
         self.tokens.set_before(before);
-    }
-
-    /// The company that the token in use must be of; `None` for whichever it is.
-    pub fn company(&mut self, company: Option<i64>) {
-        self.tokens.company = company;
     }
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
@@ -167,11 +149,6 @@ impl Core {
         ops.extend(self.memory.update(&memory));
     }
 
-    /// Parts of the memory that could not be read at the start, in words.
-    pub fn doubts(&self) -> &[String] {
-        self.memory.doubts()
-    }
-
     /// Counts requests of another as ours, where it has handed the lease to us: `ended` are the
     /// times since boot at which they ended. The operations are to be committed before the next
     /// request.
@@ -187,56 +164,41 @@ impl Core {
         self.budget.pacer.left(now.boot)
     }
 
-    /// Number of requests that have no answer yet.
-    pub fn under_way(&self) -> usize {
-        self.in_flight.by_slot.len()
-    }
-
     /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
     pub(super) fn clock_is_wrong(&self, now: Now) -> bool {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
     }
 
-    /// Returns `true` before the answer about the token comes: until then it is not known whether
-    /// anything may go out.
-    pub fn is_asking(&self) -> bool {
-        self.gate.is_probing()
-    }
-
     /// Snapshot of the sender for `status`, metrics and the log.
     pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
         let cause = self.gate.pause_cause();
-        let mut pause = cause.map(|(cause, why)| Pause {
-            reason: status::word(cause).to_owned(),
-            cure: status::cure(cause, why, &self.settings.token_place),
-        });
-        if self.clock_is_wrong(now) {
-            pause = Some(Pause {
-                reason: "clock".to_owned(),
-                cure: "this machine's clock shows a time before this program was made: set it \
-                       (timedatectl, \
-                       NTP); calls are kept until then"
-                    .to_owned(),
-            });
-        }
-        if pause.is_none() && self.settings.dry_run {
-            pause = Some(Pause {
-                reason: "dry_run".to_owned(),
-                cure: "start without --dry-run: until then nothing is submitted".to_owned(),
-            });
-        }
-        let present = self.tokens.current.is_some();
+        let place = &self.settings.token_place;
+        let pause = match cause {
+            _ if self.clock_is_wrong(now) => Some(("clock", CLOCK_CURE.to_owned())),
+            Some((cause, why)) => Some((status::word(cause), status::cure(cause, why, place))),
+            None if self.settings.dry_run => Some(("dry_run", DRY_RUN_CURE.to_owned())),
+            None => None,
+        };
         let pacer = &self.budget.pacer;
+        let may_reconcile = self.choice(now, head, &SearchStep::Nothing).may_reconcile();
+        // calls that one request confirms
+        let confirmed_at_once = match may_reconcile {
+            true => self.confirmation.reconciliation.worth_under_load(),
+            false => 1,
+        };
         SenderStatus {
             token: status::token(
                 self.tokens.info.as_ref(),
                 cause.map(|(cause, _)| cause),
-                present,
+                self.tokens.current.is_some(),
             ),
-            pause,
+            pause: pause.map(|(reason, cure)| Pause {
+                reason: reason.to_owned(),
+                cure,
+            }),
             troubles: self.troubles(now),
             requests: self.requests.clone(),
-            backlog: status::backlog(head, pacer, self.calls_per_page(now, head), now.boot),
+            backlog: status::backlog(head, pacer, confirmed_at_once, now.boot),
             expires_in_days: self.tokens.expires_in_days,
             under_way: self.in_flight.by_slot.len(),
             ..SenderStatus::default().with_pacer(pacer, now.boot)
@@ -245,13 +207,10 @@ impl Core {
 
     /// Describes the parts of the service that fail while the rest works.
     fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
-        let (beside, barred) = (
-            self.gate.troubles.beside(),
-            self.rights.trouble(
-                self.confirmation.page_strategy().is_readable(now.wall),
-                !self.confirmation.webhooks_wait(now).is_zero(),
-            ),
-        );
+        let beside = self.gate.troubles.beside();
+        let pages = self.confirmation.page_strategy().is_readable(now.wall);
+        let webhooks = !self.confirmation.webhooks_wait(now).is_zero();
+        let barred = self.rights.trouble(pages, webhooks);
         let other_works = beside.len() == 1 && barred.is_none();
         let troubles = beside.into_iter().map(|trouble| SenderTrouble {
             part: trouble.part.word().to_owned(),
@@ -260,14 +219,6 @@ impl Core {
             since: trouble.since.floor_seconds().get(),
         });
         troubles.chain(barred).collect()
-    }
-
-    /// Calls that one request confirms.
-    fn calls_per_page(&self, now: Now, head: &WorkQueue) -> u32 {
-        match self.choice(now, head).may_reconcile() {
-            true => self.confirmation.reconciliation.worth_under_load(),
-            false => 1,
-        }
     }
 
     pub(super) fn context(&self, in_flight: &InFlight) -> Context {

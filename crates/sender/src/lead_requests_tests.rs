@@ -262,7 +262,10 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
 #[test]
 fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     let mut core = ready(Settings::default());
-    assert!(core.asked(RequestId(1), Request::CrmFields.into()));
+    assert!(
+        core.lead_requests
+            .ask(RequestId(1), Request::CrmFields.into())
+    );
     let head = WorkQueue {
         live: Some(due(1)),
         backlog: Some(due(2)),
@@ -283,8 +286,13 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
         ))
     ));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
-    assert!(core.asked(RequestId(2), Request::CrmFields.into()));
-    assert!(core.not_asked(RequestId(2)) && !core.not_asked(RequestId(2)));
+    assert!(
+        core.lead_requests
+            .ask(RequestId(2), Request::CrmFields.into())
+    );
+    assert!(
+        core.lead_requests.drop_asked(RequestId(2)) && !core.lead_requests.drop_asked(RequestId(2))
+    );
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
 }
 
@@ -296,8 +304,14 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
         since: None,
     };
     let mut core = ready(Settings::default());
-    assert!(core.asked(RequestId(1), Request::Filter(page).into()));
-    assert!(core.asked(RequestId(2), Request::CrmFields.into()));
+    assert!(
+        core.lead_requests
+            .ask(RequestId(1), Request::Filter(page).into())
+    );
+    assert!(
+        core.lead_requests
+            .ask(RequestId(2), Request::CrmFields.into())
+    );
     let told = |reply| Ok(reply);
     let fields = told(ApiReply::Data(serde_json::json!({})));
     let (request, _) = answered(&mut core, at(1), &WorkQueue::default(), fields);
@@ -318,7 +332,10 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
     let before = core.budget.used(at(0));
     for second in 0..50 {
         if !core.lead_requests.is_asked() {
-            assert!(core.asked(RequestId(second), Request::Filter(page).into()));
+            assert!(
+                core.lead_requests
+                    .ask(RequestId(second), Request::Filter(page).into())
+            );
         }
         let now = at(second);
         let Decision::Send(plan) = core.next(now, &idle) else {

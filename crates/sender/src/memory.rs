@@ -117,7 +117,8 @@ impl Memory {
 #[derive(Debug)]
 pub(super) struct Remembered {
     stored: String,
-    doubts: Vec<String>,
+    /// Faults of the stored text, as found at the start.
+    pub(super) doubts: Vec<String>,
 }
 
 impl Remembered {
@@ -126,11 +127,6 @@ impl Remembered {
     pub(super) fn new(stored: Option<String>, doubts: Vec<String>) -> Self {
         let stored = stored.unwrap_or_default();
         Self { stored, doubts }
-    }
-
-    /// Faults of the stored text, as found at the start.
-    pub(super) fn doubts(&self) -> &[String] {
-        &self.doubts
     }
 
     /// Operation that stores this memory; `None` when it is stored already.

@@ -154,7 +154,7 @@ impl Sender {
             .await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings, known, now);
-        doubted(core.doubts());
+        doubted(&core.memory.doubts);
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
             info!(
@@ -226,7 +226,7 @@ impl Loop {
                 continue;
             }
             let decision = self.core.next(now, &self.head);
-            searched(&self.core.search_news());
+            searched(&self.core.confirmation.search.take_news());
             match decision {
                 Decision::Send(plan) => {
                     self.send(plan).await?;
@@ -341,7 +341,7 @@ impl Loop {
     fn asked(&mut self, Question { asked, reply }: Question) {
         let ticket = RequestId(self.next_ticket);
         self.next_ticket += 1;
-        if self.core.asked(ticket, asked) {
+        if self.core.lead_requests.ask(ticket, asked) {
             self.asking.insert(ticket, reply);
         } else {
             let _ = reply.send(ProxyReply::Busy);
@@ -355,7 +355,7 @@ impl Loop {
         };
         let over: Vec<RequestId> = self.asking.iter().filter_map(over).collect();
         for ticket in over {
-            if !self.core.not_asked(ticket) {
+            if !self.core.lead_requests.drop_asked(ticket) {
                 continue; // under way
             }
             let reply = self.asking.remove(&ticket);
@@ -437,7 +437,7 @@ impl Loop {
                     until: *until,
                 });
                 self.core.token(current);
-                self.core.company(token.as_ref().and_then(|it| it.company));
+                self.core.tokens.company = token.as_ref().and_then(|it| it.company);
                 self.core.before(before);
                 self.tokens = token;
                 true
@@ -473,7 +473,7 @@ impl Loop {
             .shown
             .anothers_turn(self.client.permit().is_held_at(now));
         self.answer_waiting(waits.or(by_other.as_ref()));
-        let still_asking = self.core.is_asking();
+        let still_asking = self.core.gate.is_probing();
         let renewed = self.watch.kept().is_some();
         let place = (!renewed).then_some(&self.core.settings.token_place);
         self.shown.publish(now, status, still_asking, place);

@@ -182,13 +182,13 @@ fn journaled() -> Finished {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journaled_all_the_same() {
     let mut stage = Stage::begin().await;
-    stage.until(|work| !work.core.is_asking()).await;
+    stage.until(|work| !work.core.gate.is_probing()).await;
     let (row, slot, _) = stage.launched().await;
     stage.work.start(slot, async { panic!("a bug") });
 
     let answered = stage.work.in_flight.join_next_with_id().await;
     stage.work.answered(answer_or_lost(answered.expect("one")));
-    assert_eq!(stage.work.core.under_way(), 0);
+    assert_eq!(stage.work.core.in_flight.by_slot.len(), 0);
     assert!(stage.work.tasks.is_empty());
     assert!(stage.work.write_back().await.expect("open"));
     let lost = stage.row(row).await;
@@ -216,7 +216,7 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
     let far = Some(Duration::from_secs(1 << 40));
     permit.set(clock::now(), far);
     let mut stage = Stage::with(permit.clone()).await;
-    stage.until(|work| !work.core.is_asking()).await;
+    stage.until(|work| !work.core.gate.is_probing()).await;
     let (row, slot, request) = stage.launched().await;
     let before = stage
         .crm
@@ -233,10 +233,10 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
     let back = stage.row(row).await;
     assert_eq!((back.state, back.attempts.len()), (State::Ready, 0));
     assert!(stage.slots().await.iter().all(|it| it.slot != slot));
-    assert_eq!(stage.work.core.under_way(), 0);
+    assert_eq!(stage.work.core.in_flight.by_slot.len(), 0);
     // and nothing is chosen before leave is there again
     stage.work.turn().await.expect("a spool");
-    assert_eq!(stage.work.core.under_way(), 0);
+    assert_eq!(stage.work.core.in_flight.by_slot.len(), 0);
     let after = stage
         .crm
         .admin(|core, _| core.counts().values().sum::<u64>());
