@@ -63,20 +63,8 @@ impl FinishedRequest {
 
     /// The call that it was about takes this step.
     fn step(&mut self, step: Step) {
-        let at = self.now.wall;
-        self.ops
-            .extend(self.row().map(|row| Op::step(row, step, at)));
-    }
-
-    /// The call that it was about FAILED: the spool decides what becomes of it.
-    fn failed(&mut self, message: String, errors: Value) {
-        let at = self.now.wall;
-        self.ops.extend(self.row().map(|row| Op::FailedCall {
-            row,
-            message,
-            errors,
-            at,
-        }));
+        let steps = self.row().map(|row| Op::step(row, step, self.now.wall));
+        self.ops.extend(steps);
     }
 }
 
@@ -222,7 +210,6 @@ impl Core {
             Verdict::Submitted { request_id } => {
                 self.passed(request, true);
                 request.step(Step::Accepted { request_id, token });
-                String::new()
             }
             Verdict::Journaled => {
                 self.rights.polls_work();
@@ -231,25 +218,19 @@ impl Core {
                     self.confirmation.polled(now, call);
                 }
                 request.step(Step::Journaled(OutcomeSource::Confirmation));
-                String::new()
             }
             Verdict::NotYet => {
                 self.rights.polls_work();
                 self.passed(request, false);
                 self.ask_later(request);
-                String::new()
             }
-            Verdict::Known(info) => {
-                if current {
-                    self.known(info, now, &mut request.ops);
-                }
-                String::new()
-            }
-            Verdict::PageShown(_) => String::new(),
+            Verdict::Known(info) if current => self.known(info, now, &mut request.ops),
+            Verdict::Known(_) | Verdict::PageShown(_) => {}
+            Verdict::TooMany { own } => self.too_many(request, own),
             Verdict::PageRefused { why, bar } => {
                 self.passed(request, false);
                 self.confirmation.unswept(now, bar);
-                why
+                return why;
             }
             Verdict::Dead {
                 reason,
@@ -257,7 +238,7 @@ impl Core {
                 errors,
             } => {
                 self.died(request, reason, &message, errors);
-                message
+                return message;
             }
             // For want of a right: calls are confirmed in other ways, where there are any. Where
             // there are none they go out all the same, for the right to submit is enough to
@@ -266,7 +247,7 @@ impl Core {
                 self.rights.bar_polls(now, &why);
                 self.passed(request, false);
                 self.ask_later(request);
-                why
+                return why;
             }
             Verdict::Lost { why } => {
                 self.passed(request, false);
@@ -276,12 +257,12 @@ impl Core {
                     fate: IfAbsent::Resubmit,
                     why: why.clone(),
                 });
-                why
+                return why;
             }
             Verdict::Fault { why, fault } => {
                 self.failing(request, fault, &why);
                 self.failed(request, fault, &why);
-                why
+                return why;
             }
             Verdict::Stop { stop, why } => {
                 if current {
@@ -290,13 +271,10 @@ impl Core {
                     self.tokens.over(&token);
                 }
                 self.back(request, &why);
-                why
-            }
-            Verdict::TooMany { own } => {
-                self.too_many(request, own);
-                String::new()
+                return why;
             }
         }
+        String::new()
     }
 
     fn too_many(&mut self, request: &mut FinishedRequest, own: bool) {
@@ -327,10 +305,7 @@ impl Core {
             call: None,
             first: true,
         };
-        match any {
-            true => self.gate.good(passed),
-            false => self.gate.passed(passed),
-        }
+        self.gate.passed(passed, any);
         steps
     }
 
@@ -339,10 +314,7 @@ impl Core {
         if let Task::Submit(row) = request.task() {
             self.retry.others_passed(*row);
         }
-        match good {
-            true => self.gate.good(passed),
-            false => self.gate.passed(passed),
-        }
+        self.gate.passed(passed, good);
     }
 
     fn is_passed(&self, request: &FinishedRequest) -> Passed {
@@ -401,8 +373,8 @@ impl Core {
                 }
             }
             // calls after it are journaled: the fault is its own
-            (_, Task::Poll(poll)) if self.confirmation.is_overtaken(poll) => {
-                self.gate.passed(passed);
+            (_, Task::Poll(poll)) if poll.submitted_at < self.confirmation.settled_to => {
+                self.gate.passed(passed, false);
             }
             (_, task) => {
                 if let Task::Submit(row) = task {
@@ -411,8 +383,17 @@ impl Core {
                 self.gate.refused(passed, reason, &message);
             }
         }
-        if reason == Reason::Failed {
-            return request.failed(message, errors);
+        if reason == Reason::Failed
+            && let Some(row) = row
+        {
+            // the spool decides what becomes of it
+            let at = now.wall;
+            return request.ops.push(Op::FailedCall {
+                row,
+                message,
+                errors,
+                at,
+            });
         }
         request.step(Step::Died {
             reason,

@@ -35,7 +35,7 @@ pub(super) struct Confirmation {
     pub(super) reconcile_from: Duration,
     pub(super) polled_last: bool,
     /// The latest acceptance of a call that is journaled.
-    settled_to: EventTime,
+    pub(super) settled_to: EventTime,
 }
 
 /// State outside of [`Confirmation`] that decides on a call which no page shows.
@@ -68,16 +68,6 @@ impl Confirmation {
     /// So long after its acceptance a call is left to webhooks.
     pub(super) fn webhooks_wait(&self, now: Now) -> Duration {
         self.webhooks.left(now.wall)
-    }
-
-    /// Calls that were accepted after this one are journaled.
-    pub(super) fn is_overtaken(&self, call: &Unconfirmed) -> bool {
-        call.submitted_at < self.settled_to
-    }
-
-    /// Pages of the journal, or webhooks.
-    pub(super) fn works_without_polls(&self, now: Now) -> bool {
-        self.page_strategy().is_readable(now.wall) || !self.webhooks_wait(now).is_zero()
     }
 
     /// On an idle line a reconciliation too early costs nothing; while calls wait it must pay.

@@ -75,11 +75,10 @@ enum Probe {
 enum State {
     Probing,
     Flowing,
-    /// `quietly`: token/info said that all is well, so there is nothing to show.
+    /// Without a `why` token/info said that all is well, so there is nothing to show.
     HalfOpen {
         of: PauseCause,
-        why: String,
-        quietly: bool,
+        why: Option<String>,
     },
     Paused {
         cause: PauseCause,
@@ -165,19 +164,14 @@ impl Gate {
             State::Flowing if self.troubles.is_whole() => Admission::Probe,
             State::Flowing => Admission::Calls,
             State::Paused {
-                by: Probe::Never, ..
-            } => Admission::Token,
-            State::Paused { next, .. } if now < *next => Admission::Until(*next),
-            State::Paused { .. } if under_way > 0 => Admission::Answer,
-            State::Paused {
-                by: Probe::TokenInfo,
-                ..
-            } => Admission::Ask,
-            State::Paused {
-                cause,
-                by: Probe::Call,
-                ..
-            } => trial(*cause),
+                cause, by, next, ..
+            } => match by {
+                Probe::Never => Admission::Token,
+                Probe::TokenInfo | Probe::Call if now < *next => Admission::Until(*next),
+                Probe::TokenInfo | Probe::Call if under_way > 0 => Admission::Answer,
+                Probe::TokenInfo => Admission::Ask,
+                Probe::Call => trial(*cause),
+            },
         }
     }
 
@@ -193,12 +187,8 @@ impl Gate {
                 let early = now < self.due;
                 self.due = now + if early { 2 * PROBE } else { PROBE };
                 if *by == Probe::Call {
-                    let (of, why) = (*cause, why.clone());
-                    self.state = State::HalfOpen {
-                        of,
-                        why,
-                        quietly: false,
-                    };
+                    let (of, why) = (*cause, Some(why.clone()));
+                    self.state = State::HalfOpen { of, why };
                 }
             }
         }
@@ -207,15 +197,10 @@ impl Gate {
     /// Another token, or none: everything known of the old one is forgotten.
     pub fn token(&mut self, present: bool) {
         self.known = false;
-        self.state = if present {
-            State::Probing
-        } else {
-            paused(
-                PauseCause::TokenMissing,
-                String::new(),
-                Probe::Never,
-                Duration::ZERO,
-            )
+        let missing = PauseCause::TokenMissing;
+        self.state = match present {
+            true => State::Probing,
+            false => paused(missing, String::new(), Probe::Never, Duration::ZERO),
         };
     }
 
@@ -231,18 +216,10 @@ impl Gate {
         self.known = true;
         self.too_many = 0;
         self.troubles.passed(now, Part::Token, None, true);
-        let of = match &self.state {
+        self.state = match self.state {
             State::Flowing | State::HalfOpen { .. } => return,
-            State::Probing => None,
-            State::Paused { cause, .. } => Some(*cause),
-        };
-        self.state = match of {
-            None => State::Flowing,
-            Some(of) => State::HalfOpen {
-                of,
-                why: String::new(),
-                quietly: true,
-            },
+            State::Probing => State::Flowing,
+            State::Paused { cause: of, .. } => State::HalfOpen { of, why: None },
         };
     }
 
@@ -252,16 +229,17 @@ impl Gate {
         self.state = paused(PauseCause::WrongCompany, why, Probe::Never, Duration::ZERO);
     }
 
-    /// The service works: it gave an answer about a call.
-    pub fn passed(&mut self, passed: Passed) {
+    /// The service works: it gave an answer about a call. `good` where one was accepted or is
+    /// journaled: refusals of its phase before it were the calls' own.
+    pub fn passed(&mut self, passed: Passed, good: bool) {
+        if good {
+            self.streaks[index(passed.endpoint)] = Streak::default();
+        }
         self.too_many = 0;
         if let Some(part) = Part::of(passed.endpoint) {
-            let Passed {
-                now, call, first, ..
-            } = passed;
-            self.troubles.passed(now, part, call, first);
+            (self.troubles).passed(passed.now, part, passed.call, passed.first);
         }
-        match &self.state {
+        match &mut self.state {
             State::Probing | State::Flowing | State::Paused { .. } => {}
             State::HalfOpen {
                 of: PauseCause::Refused(kind),
@@ -269,37 +247,27 @@ impl Gate {
                 ..
             } if phase(*kind) != Some(passed.endpoint) => {
                 // the other phase went well: that says nothing yet
-                let cause = PauseCause::Refused(*kind);
-                self.state = paused(cause, why.clone(), Probe::Call, self.due);
+                let (cause, why) = (PauseCause::Refused(*kind), why.take().unwrap_or_default());
+                self.state = paused(cause, why, Probe::Call, self.due);
             }
             State::HalfOpen { .. } => self.state = State::Flowing,
         }
     }
 
-    /// A call was accepted or is journaled: refusals of its phase before it were the calls' own.
-    pub fn good(&mut self, passed: Passed) {
-        self.streaks[index(passed.endpoint)] = Streak::default();
-        self.passed(passed);
-    }
-
     /// A call was refused for good.
     pub fn refused(&mut self, passed: Passed, kind: Reason, why: &str) {
         let streak = &mut self.streaks[index(passed.endpoint)];
-        let count = if streak.kind == Some(kind) {
-            streak.count + 1
-        } else {
-            1
+        let count = match streak.kind == Some(kind) {
+            true => streak.count + 1,
+            false => 1,
         };
-        *streak = Streak {
-            kind: Some(kind),
-            count,
-        };
+        (streak.kind, streak.count) = (Some(kind), count);
         if count >= REFUSALS_MAX {
             self.troubles.spoke();
             self.too_many = 0;
             self.pause(passed.now, PauseCause::Refused(kind), why.to_owned());
         } else {
-            self.passed(passed);
+            self.passed(passed, false);
         }
     }
 
@@ -324,12 +292,9 @@ impl Gate {
             } => self.state = State::Flowing,
             // that says nothing of what is tried
             State::HalfOpen { of, why, .. } => {
-                let by = match of {
-                    PauseCause::Refused(_) => Probe::Call,
-                    _ => Probe::TokenInfo,
-                };
+                let by = probe(matches!(of, PauseCause::Refused(_)));
                 let next = self.due.max(now.boot + FIRST_PROBE);
-                self.state = paused(*of, std::mem::take(why), by, next);
+                self.state = paused(*of, why.take().unwrap_or_default(), by, next);
             }
             // the probe itself failed: that says nothing, and the next one is a minute away
             State::Paused { next, .. } if now.boot >= *next => *next = now.boot + PROBE,
@@ -358,24 +323,12 @@ impl Gate {
     pub fn too_many(&mut self, now: Duration, wait: impl FnOnce(u32) -> Duration) {
         self.too_many = self.too_many.saturating_add(1);
         let next = now + wait(self.too_many);
-        let by = if self.known {
-            Probe::Call
-        } else {
-            Probe::TokenInfo
-        };
-        match &self.state {
+        let by = probe(self.known);
+        match &mut self.state {
             State::Probing | State::Flowing | State::HalfOpen { .. } => {
                 self.state = paused(PauseCause::TooMany, String::new(), by, next);
             }
-            State::Paused {
-                cause,
-                why,
-                by,
-                next: planned,
-            } => {
-                let next = next.max(*planned);
-                self.state = paused(*cause, why.clone(), *by, next);
-            }
+            State::Paused { next: planned, .. } => *planned = next.max(*planned),
         }
     }
 
@@ -393,24 +346,19 @@ impl Gate {
     /// while calls flow.
     pub fn pause_cause(&self) -> Option<(PauseCause, &str)> {
         let own = match &self.state {
-            State::Probing | State::Flowing | State::HalfOpen { quietly: true, .. } => None,
-            State::HalfOpen { of: cause, why, .. } | State::Paused { cause, why, .. } => {
-                Some((*cause, why.as_str()))
+            State::Probing | State::Flowing | State::HalfOpen { why: None, .. } => None,
+            State::HalfOpen {
+                of: cause,
+                why: Some(why),
             }
+            | State::Paused { cause, why, .. } => Some((*cause, why.as_str())),
         };
-        let first = |cause| {
-            matches!(
-                cause,
-                PauseCause::TokenMissing
-                    | PauseCause::WrongCompany
-                    | PauseCause::StopReason(StopReason::TokenRefused)
-            )
-        };
-        let outage = self
-            .troubles
-            .outage()
-            .filter(|_| !own.is_some_and(|it| first(it.0)));
-        outage.map_or(own, |(extent, why)| Some((PauseCause::Outage(extent), why)))
+        match (own, self.troubles.outage()) {
+            (_, None)
+            | (Some((PauseCause::TokenMissing | PauseCause::WrongCompany, _)), _)
+            | (Some((PauseCause::StopReason(StopReason::TokenRefused), _)), _) => own,
+            (_, Some((extent, why))) => Some((PauseCause::Outage(extent), why)),
+        }
     }
 
     /// The service takes no calls, and nothing else stands in the way.
@@ -419,31 +367,15 @@ impl Gate {
         cause == Some(PauseCause::Outage(Extent::Submissions))
     }
 
+    /// Pauses for what the service says of us: a stop, or calls refused in a row.
     fn pause(&mut self, now: Duration, cause: PauseCause, why: String) {
         let again = matches!(&self.state, State::HalfOpen { of, .. } if *of == cause);
-        let by = match cause {
-            PauseCause::Refused(_) => Probe::Call,
-            PauseCause::TokenMissing | PauseCause::WrongCompany => Probe::Never,
-            // token/info said that all is well, and it was not: the call itself is the probe
-            PauseCause::StopReason(StopReason::NoGrant(_) | StopReason::WrongAddress)
-                if again && self.known =>
-            {
-                Probe::Call
-            }
-            PauseCause::StopReason(_) | PauseCause::Outage(_) | PauseCause::TooMany => {
-                Probe::TokenInfo
-            }
-        };
-        let soon = match cause {
-            PauseCause::StopReason(StopReason::NoGrant(_)) => FIRST_PROBE,
-            PauseCause::TokenMissing
-            | PauseCause::WrongCompany
-            | PauseCause::Outage(_)
-            | PauseCause::StopReason(StopReason::TokenRefused | StopReason::WrongAddress)
-            | PauseCause::TooMany
-            | PauseCause::Refused(_) => PROBE,
-        };
         let dead = cause == PauseCause::StopReason(StopReason::TokenRefused);
+        // token/info said that all is well, and it was not: the call itself is the probe
+        let in_vain = again && self.known && !dead;
+        let by = probe(in_vain || matches!(cause, PauseCause::Refused(_)));
+        let lacks_grant = matches!(cause, PauseCause::StopReason(StopReason::NoGrant(_)));
+        let soon = if lacks_grant { FIRST_PROBE } else { PROBE };
         let next = match &self.state {
             // a dead token is asked about once a minute (§7.7), whatever was planned before
             State::Paused { next, .. } if dead && now < *next => (*next).max(now + soon),
@@ -485,6 +417,14 @@ const fn phase(kind: Reason) -> Option<Endpoint> {
     }
 }
 
+const fn probe(by_call: bool) -> Probe {
+    if by_call {
+        Probe::Call
+    } else {
+        Probe::TokenInfo
+    }
+}
+
 const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> State {
     State::Paused {
         cause,
@@ -496,17 +436,8 @@ const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> St
 
 /// Index of the streak in which a request of this endpoint counts: that of submissions, or of what
 /// follows them.
-const fn index(endpoint: Endpoint) -> usize {
-    match endpoint {
-        Endpoint::Submit => 0,
-        Endpoint::Poll
-        | Endpoint::TokenInfo
-        | Endpoint::Filter
-        | Endpoint::Lead
-        | Endpoint::Leads
-        | Endpoint::CrmFields
-        | Endpoint::FieldList => 1,
-    }
+fn index(endpoint: Endpoint) -> usize {
+    usize::from(endpoint != Endpoint::Submit)
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn an_outage_pauses_nothing_but_goes_one_by_one_and_is_over_with_the_first_succe
     assert_eq!(admission(&gate, 5 * S), Admission::Probe);
     assert_eq!(cause(&gate), Some(PauseCause::Outage(Extent::Everything)));
     assert_eq!(gate.until_probe(5 * S), Some(S));
-    gate.good(submitted(6 * S));
+    gate.passed(submitted(6 * S), true);
     assert_eq!(admission(&gate, 6 * S), Admission::Calls);
     assert_eq!((cause(&gate), gate.until_probe(6 * S)), (None, None));
 }

@@ -1,6 +1,8 @@
 //! Makes the chosen request, and what is to be committed before it leaves.
 
-use crate::{About, Core, InFlight, Launch, Plan, Range, Task, round_is_over, unresolved};
+use crate::{
+    About, Core, InFlight, Launch, PageStrategy, Plan, Range, Task, round_is_over, unresolved,
+};
 use callbridge_crm::{Request, request};
 use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
@@ -47,7 +49,9 @@ impl Core {
     /// second record (§4.5.4), or given up.
     pub fn revive(&self, now: Now, call: &Unconfirmed) -> Step {
         let refused = self.rights.polls_barred(now.boot) && self.tokens.reads(now, &call.token);
-        match refused && !self.confirmation.works_without_polls(now) {
+        let pages = self.confirmation.page_strategy().is_readable(now.wall);
+        let others_tell = pages || !self.confirmation.webhooks_wait(now).is_zero();
+        match refused && !others_tell {
             true => unresolved::unobservable(&self.rights.with_bar(call)),
             false => unresolved::absent(call, false),
         }
@@ -119,21 +123,17 @@ impl Core {
         let polls = !self.rights.polls_barred(now.boot);
         let tokens: Vec<TokenFingerprint> =
             self.tokens.living(now).filter(|_| polls).cloned().collect();
-        let unconfirmed = unconfirmed
-            .into_iter()
-            .filter(|call| !self.in_flight.has_call(call.row));
-        let unconfirmed = unconfirmed.collect();
+        let free = |call: &Unconfirmed| !self.in_flight.has_call(call.row);
+        let unconfirmed = unconfirmed.into_iter().filter(free).collect();
         let page = self.confirmation.page(now, self.load, &tokens, unconfirmed);
         page.map(Request::Filter)
     }
 
     fn search_page(&mut self, about: About, ops: &mut Vec<Op>) -> Option<Request> {
-        let ways = self.confirmation.page_strategy();
-        let ranged = ways.range != Range::Whole;
+        let PageStrategy { size, range, .. } = *self.confirmation.page_strategy();
         let (segment, found) = about.possibly_sent;
-        let size = ways.size;
         let search = &mut self.confirmation.search;
-        let page = search.page(segment, found, size, ranged);
+        let page = search.page(segment, found, size, range != Range::Whole);
         if page.is_none() {
             ops.push(round_is_over());
         }
