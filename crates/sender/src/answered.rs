@@ -279,7 +279,7 @@ impl Core {
 
     fn too_many(&mut self, request: &mut FinishedRequest, own: bool) {
         let boot = request.now.boot;
-        let window = self.budget.pacer.rate().window();
+        let window = self.budget.pacer.rate.window();
         // what stands in between counts by itself, and knows nothing of who shares a token
         let is_shared = own && self.budget.pacer.refused(boot);
         let jitter = &mut self.retry.jitter;

@@ -96,8 +96,9 @@ impl Budget {
         token: &TokenFingerprint,
     ) -> Vec<Op> {
         let adopted = self.pacer.adopt(now.boot, ended).into_iter();
-        let rows = adopted.map(|(slot, one)| self.row(slot, token, now.wall, one));
-        rows.collect()
+        adopted
+            .map(|(slot, one)| self.row(slot, token, now.wall, one))
+            .collect()
     }
 
     /// Looks whether the wall clock was set forward.
@@ -111,8 +112,7 @@ impl Budget {
 
     /// The silence that is to outlive a restart.
     pub(super) fn silence(&self, now: Now) -> Option<Silence> {
-        let until = self.pacer.silent_until();
-        let until = until.filter(|until| *until > now.boot)?;
+        let until = self.pacer.silent_until.filter(|until| *until > now.boot)?;
         Some(Silence {
             boot_id: self.boot_id.clone(),
             until,
@@ -142,7 +142,7 @@ impl Budget {
     /// Slots that count in a window which is open now.
     #[cfg(test)]
     pub(super) fn used(&self, now: Now) -> u32 {
-        self.pacer.used(now.boot)
+        u32::try_from(self.pacer.frees(now.boot).count()).unwrap_or(u32::MAX)
     }
 }
 

@@ -124,14 +124,14 @@ impl Core {
     /// The token in use; `None` when there is none. The same one again changes nothing.
     pub fn token(&mut self, token: Option<TokenFingerprint>) {
         let present = token.is_some();
-        let Some(replaced) = self.tokens.replace(token) else {
+        let Some((renewed, refused_until)) = self.tokens.replace(token) else {
             return;
         };
         self.gate.token(present);
-        if let Some(until) = replaced.refused_until {
+        if let Some(until) = refused_until {
             self.gate.refused_before(until);
         }
-        self.confirmation.token_replaced(replaced.renewed);
+        self.confirmation.token_replaced(renewed);
         self.rights.forget_token();
     }
 
@@ -139,7 +139,7 @@ impl Core {
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
             page_strategy: self.confirmation.page_strategy().clone(),
-            window: Some(self.budget.pacer.rate().window()),
+            window: Some(self.budget.pacer.rate.window()),
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
             streaks: self.gate.streaks,

@@ -63,9 +63,11 @@ pub struct Use {
 /// The budget of one process.
 #[derive(Debug)]
 pub struct Pacer {
-    rate: Rate,
+    /// The rate it was made with.
+    pub(super) rate: Rate,
     uses: BTreeMap<u32, Use>,
-    silent_until: Option<Duration>,
+    /// Nothing is sent before then.
+    pub(super) silent_until: Option<Duration>,
     shape: Shape,
     shared: Option<Shared>,
 }
@@ -95,18 +97,11 @@ impl Pacer {
         }
     }
 
-    /// The rate it was made with.
-    pub fn rate(&self) -> Rate {
-        self.rate
-    }
-
     /// The slots as they are to be stored at a start; those no longer counting are left out.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
         let within = self.rate.longest_window();
-        self.uses
-            .iter()
-            .filter(move |(_, one)| one.counts(within, now))
-            .map(|(slot, one)| (*slot, *one))
+        let counts = (self.uses.iter()).filter(move |(_, one)| one.counts(within, now));
+        counts.map(|(slot, one)| (*slot, *one))
     }
 
     /// Takes a slot for a request that is to be sent now, or says when to ask again: `None`
@@ -132,16 +127,10 @@ impl Pacer {
             (Ok(()), Pace::AtOnce | Pace::Even | Pace::Spare) | (Err(_), Pace::AtOnce) => {}
             (Err(at), Pace::Even | Pace::Spare) => return Err(Some(at)),
         }
-        let slot = (0..)
-            .find(|slot| !self.uses.contains_key(slot))
-            .unwrap_or(u32::MAX);
-        self.uses.insert(
-            slot,
-            Use {
-                sent: now,
-                ended: None,
-            },
-        );
+        let free = (0..).find(|slot| !self.uses.contains_key(slot));
+        let slot = free.unwrap_or(u32::MAX);
+        let ended = None;
+        self.uses.insert(slot, Use { sent: now, ended });
         Ok(slot)
     }
 
@@ -200,7 +189,7 @@ impl Pacer {
 
     /// Keeps silent for a whole window: the requests of the last one are not known.
     pub fn doubt(&mut self, now: Duration) {
-        self.silence(now + STRAGGLER + self.reach());
+        self.silence(now + STRAGGLER + reach(self.rate.longest_window()));
     }
 
     /// Nothing is sent before then.
@@ -247,20 +236,10 @@ impl Pacer {
         self.rate.window().min(Rate::SERVICE.window())
     }
 
-    /// Slots that count in a window which is open now.
-    pub fn used(&self, now: Duration) -> u32 {
-        u32::try_from(self.frees(now).count()).unwrap_or(u32::MAX)
-    }
-
     /// Time at which each slot that counts now comes free; `None` for one whose request is under
     /// way.
     pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
         self.counting(self.rate.window(), now)
-    }
-
-    /// Nothing is sent before then.
-    pub fn silent_until(&self) -> Option<Duration> {
-        self.silent_until
     }
 
     /// Fewer than `limit` requests may count in a window; else the moment to ask again.
@@ -278,15 +257,9 @@ impl Pacer {
         window: Duration,
         now: Duration,
     ) -> impl Iterator<Item = Option<Duration>> + '_ {
-        let counts = self
-            .uses
-            .values()
-            .filter(move |one| one.counts(window, now));
+        let uses = self.uses.values();
+        let counts = uses.filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
-    }
-
-    fn reach(&self) -> Duration {
-        reach(self.rate.longest_window())
     }
 }
 

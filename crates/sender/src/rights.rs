@@ -85,8 +85,13 @@ impl Rights {
     /// The record was read: what rested for want of a right that is there now goes on at once.
     /// Whether the journal's pages may be read that could not be before.
     pub(super) fn read(&mut self, now: Now, info: &TokenInfo, ops: &mut Vec<Op>) -> bool {
-        let first = self.seen.is_none();
-        let gained = self.gained(now.boot, info);
+        self.due = Some(now.boot + HOURLY);
+        let Some(mut gained) = info.grants.clone() else {
+            return false;
+        };
+        let before = self.seen.replace(gained.clone());
+        // the rights that the record before did not show; all of them where none was read yet
+        gained.retain(|grant| !before.as_ref().is_some_and(|seen| seen.contains(grant)));
         if gained.is_empty() {
             return false;
         }
@@ -94,19 +99,7 @@ impl Rights {
         let outcome = Box::new(LeadOutcome::Granted);
         ops.push(Op::Lead(LeadChange::Request { outcome, at }));
         self.polls_work();
-        !first && Grant::CallRead.is_among(&gained)
-    }
-
-    /// The rights that the record shows and the one before did not; all of them where none was
-    /// read yet.
-    fn gained(&mut self, now: Duration, info: &TokenInfo) -> Vec<String> {
-        self.due = Some(now + HOURLY);
-        let Some(mut gained) = info.grants.clone() else {
-            return Vec::new();
-        };
-        let before = self.seen.replace(gained.clone()).unwrap_or_default();
-        gained.retain(|grant| !before.contains(grant));
-        gained
+        before.is_some() && Grant::CallRead.is_among(&gained)
     }
 
     /// Polls are refused, and no time has come to try one again.
@@ -133,11 +126,9 @@ impl Rights {
     /// nothing to check.
     pub(super) fn next_check(&self, now: Duration) -> Option<Duration> {
         // what is due and may not go out now is looked at in a while
-        let due = self
-            .due
-            .map(|due| if due > now { due } else { now + PROBE });
+        let later = |due| if due > now { due } else { now + PROBE };
         let barred = self.barred.as_ref().map(|_| now + PROBE);
-        [due, barred].into_iter().flatten().min()
+        [self.due.map(later), barred].into_iter().flatten().min()
     }
 
     /// The call with the reason why nobody could be asked about it.

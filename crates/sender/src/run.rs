@@ -5,15 +5,13 @@ use crate::shown::{Call, SenderView, doubted, log_answer, searched, settled};
 use crate::token::{TokenCheck, TokenSource, Watch};
 use crate::token_update::{Tokens, print};
 use crate::{
-    About, Before, Core, Decision, Extent, Known, Launch, PauseCause, Plan, SenderStatus, Settings,
-    Task, status,
+    Before, Core, Decision, Extent, Known, Launch, PauseCause, Plan, SenderStatus, Settings, status,
 };
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::status::{Lease, Pause};
-use callbridge_model::{Heartbeat, Secret, TokenFingerprint, clock};
-use callbridge_spool::PeerOutcome;
-use callbridge_spool::{Error, Handle, Op, WorkQueue, tables};
+use callbridge_model::{Heartbeat, Now, Secret, TokenFingerprint, clock};
+use callbridge_spool::{Error, Handle, Op, PeerOutcome, QueueQuery, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
@@ -76,6 +74,7 @@ struct Loop {
     /// Reason for which there is no token, in words.
     no_token: Option<String>,
     request_times: RequestTimes,
+    pulse: Heartbeat,
     in_flight: JoinSet<ApiResponse>,
     /// Slot and start of the request of each task of `in_flight`.
     tasks: HashMap<task::Id, (u32, Instant)>,
@@ -98,14 +97,14 @@ impl Sender {
         status: watch::Sender<SenderStatus>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let (mut work, pulse) = self.open(status).await?;
+        let mut work = self.open(status).await?;
         let mut changed = work.spool.changed();
         let mut looks = tokio::time::interval(TOKEN_CHECK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watched = work.watch.is_worthwhile();
         tokio::pin!(shutdown);
         loop {
-            pulse.beat();
+            work.pulse.beat();
             changed.borrow_and_update();
             let until = work.turn().await?;
             let far = Duration::from_secs(3600);
@@ -116,26 +115,22 @@ impl Sender {
                     tokio::select! {
                         Some(answered) = work.in_flight.join_next_with_id() => {
                             work.answered(answer_or_lost(answered));
-                            return Ok(());
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
-                        () = sleep_until(until) => return Ok(()),
-                        () = work.shown.turn_changed() => return Ok(()),
+                        () = sleep_until(until) => {}
+                        () = work.shown.turn_changed() => {}
                         () = work.watch.changed() => {
                             work.check_token();
-                            return Ok(());
                         }
-                        Some(question) = work.questions.0.recv() => {
-                            work.asked(question);
-                            return Ok(());
-                        }
+                        Some(question) = work.questions.0.recv() => work.asked(question),
                         _ = looks.tick() => {
-                            pulse.beat();
-                            if watched && work.check_token() {
-                                return Ok(());
+                            work.pulse.beat();
+                            if !(watched && work.check_token()) {
+                                continue;
                             }
                         }
                     }
+                    return Ok(());
                 }
             };
             tokio::select! {
@@ -146,12 +141,11 @@ impl Sender {
         work.finish().await
     }
 
-    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<(Loop, Heartbeat), Error> {
+    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<Loop, Error> {
         let boot_id = clock::boot_id();
-        let (known, sending) = self
-            .spool
-            .read(|store| Ok((Known::read(store, boot_id)?, tables::calls::sending(store)?)))
-            .await?;
+        let read =
+            |store: &Store| Ok((Known::read(store, boot_id)?, tables::calls::sending(store)?));
+        let (known, sending) = self.spool.read(read).await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings, known, now);
         doubted(&core.memory.doubts);
@@ -173,6 +167,7 @@ impl Sender {
             next_ticket: 0,
             no_token: None,
             request_times: self.request_times,
+            pulse: self.pulse,
             in_flight: JoinSet::new(),
             tasks: HashMap::new(),
             calls: BTreeMap::new(),
@@ -182,36 +177,25 @@ impl Sender {
             shown: SenderView::new(status, self.lease),
         };
         work.check_token();
-        Ok((work, self.pulse))
+        Ok(work)
     }
 }
 
 impl Loop {
     /// Does all that can be done now; the moment since boot at which to look again.
     async fn turn(&mut self) -> Result<Option<Duration>, Error> {
-        loop {
+        let until = loop {
             let now = clock::now();
             if !self.write_back().await? {
-                self.publish();
-                return Ok(Some(now.boot + SPOOL_AGAIN));
+                break Some(now.boot + SPOOL_AGAIN);
             }
-            let ask = self.core.ask(now);
-            self.head = match self
-                .spool
-                .read(move |store| tables::work_queue::head(store, &ask))
-                .await
-            {
-                Ok(head) => head,
-                Err(Error::Closed) => return Err(Error::Closed),
-                Err(trouble) => {
-                    self.troubled(trouble);
-                    return Ok(Some(now.boot + SPOOL_AGAIN));
-                }
+            let Some(head) = self.read(now, tables::work_queue::head).await? else {
+                return Ok(Some(now.boot + SPOOL_AGAIN));
             };
+            self.head = head;
             if !self.client.permit().is_held_at(now) {
-                self.shown.anothers();
-                self.publish();
-                return Ok(Some(now.boot + TURN_CHECK));
+                self.shown.may_have_sent = true;
+                break Some(now.boot + TURN_CHECK);
             }
             let inherited = self.client.permit().take_inherited();
             if !inherited.is_empty() {
@@ -220,9 +204,9 @@ impl Loop {
                 continue;
             }
             // What the one before has sent is looked for in the journal rather than sent again.
-            if self.shown.took_over() {
-                self.unwritten
-                    .push_back(vec![Op::PeerOutcome(PeerOutcome::AllPossiblySent)]);
+            if std::mem::take(&mut self.shown.may_have_sent) {
+                let all = Op::PeerOutcome(PeerOutcome::AllPossiblySent);
+                self.unwritten.push_back(vec![all]);
                 continue;
             }
             let decision = self.core.next(now, &self.head);
@@ -237,26 +221,40 @@ impl Loop {
                 Decision::Revive(call) => {
                     let step = self.core.revive(now, &call);
                     settled(&call, &step);
-                    self.unwritten
-                        .push_back(vec![Op::step(call.row, step, now.wall)]);
+                    let step = Op::step(call.row, step, now.wall);
+                    self.unwritten.push_back(vec![step]);
                 }
                 Decision::Commit(ops) => self.unwritten.push_back(ops),
-                Decision::WaitUntil(at) => {
-                    self.publish();
-                    return Ok(Some(at));
-                }
-                Decision::Idle => {
-                    self.publish();
-                    return Ok(None);
-                }
+                Decision::WaitUntil(at) => break Some(at),
+                Decision::Idle => break None,
+            }
+        };
+        self.publish();
+        Ok(until)
+    }
+
+    /// Reads what the core asks for; `None` where the spool cannot be read now.
+    async fn read<T: Send + 'static>(
+        &mut self,
+        now: Now,
+        read: impl FnOnce(&Store, &QueueQuery) -> Result<T, Error> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let ask = self.core.ask(now);
+        match self.spool.read(move |store| read(store, &ask)).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Closed) => Err(Error::Closed),
+            Err(trouble) => {
+                self.troubled(trouble);
+                Ok(None)
             }
         }
     }
 
     /// The slot and the step are committed before the request leaves.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
-        let slot = plan.slot;
-        let Some(about) = self.about(plan.task.clone()).await? else {
+        let (slot, task) = (plan.slot, plan.task.clone());
+        let about = move |store: &Store, ask: &QueueQuery| task.about(store, ask);
+        let Some(about) = self.read(clock::now(), about).await? else {
             self.core.aborted(slot);
             return Ok(());
         };
@@ -280,15 +278,13 @@ impl Loop {
         match self.spool.write(ops).await {
             Ok(_) => {}
             Err(Error::Closed) => return Err(Error::Closed),
-            // a webhook has told of it since it was chosen
-            Err(refused @ Error::Refused { .. }) => {
-                debug!(%refused, "not sent");
-                self.core.aborted(slot);
-                return Ok(());
-            }
             Err(trouble) => {
                 self.core.aborted(slot);
-                self.troubled(trouble);
+                match trouble {
+                    // a webhook has told of it since it was chosen
+                    refused @ Error::Refused { .. } => debug!(%refused, "not sent"),
+                    trouble => self.troubled(trouble),
+                }
                 return Ok(());
             }
         }
@@ -379,8 +375,7 @@ impl Loop {
                     // the step does not fit the row any more: what it says of the budget does
                     error!(error = %refused, "the spool refuses a step");
                     let step = |op: &Op| matches!(op, Op::Step { .. } | Op::FailedCall { .. });
-                    let kept = ops.iter().filter(|op| !step(op));
-                    let kept: Vec<Op> = kept.cloned().collect();
+                    let kept: Vec<Op> = ops.iter().filter(|op| !step(op)).cloned().collect();
                     if kept.len() < ops.len() {
                         self.unwritten.push_front(kept);
                         self.unwritten.remove(1);
@@ -391,18 +386,6 @@ impl Loop {
             self.unwritten.pop_front();
         }
         Ok(self.trouble.is_none())
-    }
-
-    async fn about(&mut self, task: Task) -> Result<Option<About>, Error> {
-        let ask = self.core.ask(clock::now());
-        match self.spool.read(move |store| task.about(store, &ask)).await {
-            Ok(about) => Ok(Some(about)),
-            Err(Error::Closed) => Err(Error::Closed),
-            Err(trouble) => {
-                self.troubled(trouble);
-                Ok(None)
-            }
-        }
     }
 
     fn troubled(&mut self, trouble: Error) {
@@ -469,13 +452,12 @@ impl Loop {
         let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();
         let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
-        let by_other = self
-            .shown
-            .anothers_turn(self.client.permit().is_held_at(now));
+        let held = self.client.permit().is_held_at(now);
+        let by_other = self.shown.anothers_turn(held);
         self.answer_waiting(waits.or(by_other.as_ref()));
-        let still_asking = self.core.gate.is_probing();
         let renewed = self.watch.kept().is_some();
         let place = (!renewed).then_some(&self.core.settings.token_place);
+        let still_asking = self.core.gate.is_probing();
         self.shown.publish(now, status, still_asking, place);
     }
 

@@ -2,6 +2,7 @@
 //! what another has sent before it was?
 
 use super::*;
+use crate::Task;
 use crate::crm_proxy::asking;
 use callbridge_crm::{Address, Request, Setup};
 use callbridge_model::{Judged, Outcome, Permit, Reason};
@@ -59,7 +60,7 @@ impl Stage {
             lease: None,
         };
         let (status, _) = watch::channel(SenderStatus::default());
-        let (work, _) = sender.open(status).await.expect("readable");
+        let work = sender.open(status).await.expect("readable");
         Self {
             work,
             _folder: folder,
@@ -153,7 +154,9 @@ impl Stage {
         };
         assert_eq!(plan.task, Task::Submit(row));
         let slot = plan.slot;
-        let about = self.work.about(plan.task.clone()).await.expect("open");
+        let task = plan.task.clone();
+        let about = move |store: &Store, ask: &QueueQuery| task.about(store, ask);
+        let about = self.work.read(clock::now(), about).await.expect("open");
         let about = about.expect("readable");
         let launch = self.work.core.launch(clock::now(), plan, about);
         let Launch::Go { ops, request, .. } = launch else {

@@ -14,8 +14,8 @@ pub(super) struct SenderView {
     status: watch::Sender<SenderStatus>,
     /// State of the lease to send, where several could; `None` where this process alone does.
     lease: Option<watch::Receiver<Lease>>,
-    /// Another may have sent since it was last our turn.
-    may_have_sent: bool,
+    /// Another may have sent since it was last our turn: once for each turn.
+    pub(super) may_have_sent: bool,
     /// The pause that the log told of last.
     logged_pause: Option<String>,
     /// And what of the CRM failed beside it.
@@ -48,16 +48,6 @@ impl SenderView {
         if !changed {
             std::future::pending().await
         }
-    }
-
-    /// Notes that another holds the lease, and may send now.
-    pub(super) fn anothers(&mut self) {
-        self.may_have_sent = true;
-    }
-
-    /// Returns `true` when another may have sent before our turn; once for each turn.
-    pub(super) fn took_over(&mut self) -> bool {
-        std::mem::take(&mut self.may_have_sent)
     }
 
     /// Reason given to commands while another holds the lease, as `standby`; no pause of the
@@ -129,11 +119,8 @@ impl SenderView {
 fn log_troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
     let among =
         |all: &[SenderTrouble], it: &SenderTrouble| all.iter().any(|other| other.part == it.part);
-    for trouble in now.iter().filter(|it| !among(before, it)) {
-        let SenderTrouble {
-            part, why, instead, ..
-        } = trouble;
-        warn!(%part, words = %why, %instead, "a part of the CRM fails");
+    for it in now.iter().filter(|it| !among(before, it)) {
+        warn!(part = %it.part, words = %it.why, instead = %it.instead, "a part of the CRM fails");
     }
     for trouble in before.iter().filter(|it| !among(now, it)) {
         info!(part = %trouble.part, "no longer reported as failing");
@@ -188,12 +175,10 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn of(plan: &Plan, about: &About) -> Self {
-        let polled = plan.task.poll();
-        let polled = polled.map(|call| (call.uuid, &call.linkedid, &call.trunk));
-        let submitted = about.row.as_ref();
-        let submitted = submitted.map(|row| (row.uuid, &row.record.linkedid, &row.record.trunk));
-        let Some((uuid, linkedid, trunk)) = polled.or(submitted) else {
-            return Self::default();
+        let (uuid, linkedid, trunk) = match (plan.task.poll(), &about.row) {
+            (Some(call), _) => (call.uuid, &call.linkedid, &call.trunk),
+            (None, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
+            (None, None) => return Self::default(),
         };
         Self {
             uuid: uuid.to_string(),
@@ -205,17 +190,8 @@ impl Call {
 
 /// The line in the log.
 pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
-    let Call {
-        uuid,
-        linkedid,
-        trunk,
-    } = call;
-    let Answered {
-        endpoint,
-        verdict,
-        words,
-        ..
-    } = answered;
+    let (uuid, linkedid, trunk) = (&call.uuid, &call.linkedid, &call.trunk);
+    let (endpoint, verdict, words) = (answered.endpoint, answered.verdict, &answered.words);
     let id = answered.row.map(|row| row.0);
     let request_id = answered.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
@@ -231,7 +207,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
             info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
         }
         // it may go on to another lead, or without its employee: the spool decides
-        Outcome::Dead if *verdict == Reason::Failed.word() => {
+        Outcome::Dead if verdict == Reason::Failed.word() => {
             warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
                 "the CRM could not write it");
         }

@@ -80,9 +80,9 @@ impl SenderStatus {
     /// The budget part, from the pacer.
     pub(super) fn with_pacer(mut self, pacer: &Pacer, now: Duration) -> Self {
         self.slots.limit = pacer.allowed(now);
-        self.slots.window = pacer.rate().window();
+        self.slots.window = pacer.rate.window();
         self.slots.frees = pacer.frees(now).collect();
-        self.slots.silent_until = pacer.silent_until();
+        self.slots.silent_until = pacer.silent_until;
         self.token_shared = pacer.is_shared(now);
         self
     }
@@ -95,7 +95,7 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     let reconciliation = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
     let requests = unsent + reconciliation;
     let pace = u128::from(pacer.allowed(now).max(1));
-    let wait = u128::from(requests) * pacer.rate().window().as_millis() / pace;
+    let wait = u128::from(requests) * pacer.rate.window().as_millis() / pace;
     Backlog {
         calls: head.ready + head.sending + head.submitted,
         drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),

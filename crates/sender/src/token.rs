@@ -71,16 +71,15 @@ impl TokenSource {
                 file.take(FILE_MAX + 1)
                     .read_to_end(&mut bytes)
                     .map_err(unreadable)?;
-                let Ok(text) = String::from_utf8(bytes) else {
-                    return Err(TokenError::NotAToken(path.clone()));
-                };
+                let not_a_token = || TokenError::NotAToken(path.clone());
+                let text = String::from_utf8(bytes).map_err(|_| not_a_token())?;
                 // editors put the mark of UTF-8 before it
                 let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
                 }
                 if token.len() as u64 > FILE_MAX || !is_token(token) {
-                    return Err(TokenError::NotAToken(path.clone()));
+                    return Err(not_a_token());
                 }
                 Ok(Some(Tokens::one(Secret::from(token))))
             }
@@ -175,20 +174,17 @@ impl Watch {
                 TokenCheck::Same
             }
             Err(error @ TokenError::Unreadable { .. }) if self.current.is_some() => {
-                let reported = std::mem::replace(&mut self.reported, true);
-                if reported {
-                    TokenCheck::Same
-                } else {
-                    TokenCheck::Kept(error)
+                match std::mem::replace(&mut self.reported, true) {
+                    true => TokenCheck::Same,
+                    false => TokenCheck::Kept(error),
                 }
             }
             Err(error) => {
                 let first = self.current.take().is_some() || self.seen.is_none();
                 self.seen = version.or(Some(FileVersion::default()));
-                if first {
-                    TokenCheck::Changed(None, Some(error))
-                } else {
-                    TokenCheck::Same
+                match first {
+                    true => TokenCheck::Changed(None, Some(error)),
+                    false => TokenCheck::Same,
                 }
             }
         }

@@ -31,16 +31,6 @@ pub(super) struct KnownTokens {
     refused: Option<(Refused, Duration)>,
 }
 
-/// The token in use is another one now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Replaced {
-    /// The token is not the last one there was, be it before a restart.
-    pub(super) renewed: bool,
-    /// Time since boot at which the token is asked about again; `None` where it was not refused
-    /// before.
-    pub(super) refused_until: Option<Duration>,
-}
-
 /// Verdict on the token by its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -134,18 +124,14 @@ impl KnownTokens {
         let against = answer.is_ok()
             && match lead_request {
                 Some(LeadRequest::FieldWrite(_)) => !self.may(Grant::LeadSave),
-                Some(LeadRequest::Asked(_, asked))
-                    if asked.request.endpoint() == Endpoint::FieldList =>
-                {
-                    !self.may(Grant::LeadSave)
-                }
                 Some(LeadRequest::LookUp(_) | LeadRequest::Backfill(_)) => {
                     !self.may(Grant::LeadRead)
                 }
-                Some(
-                    LeadRequest::Catalogue | LeadRequest::FieldPoll(_) | LeadRequest::Asked(..),
-                )
-                | None => false,
+                Some(LeadRequest::Asked(_, asked)) => {
+                    let writes = asked.request.endpoint() == Endpoint::FieldList;
+                    writes && !self.may(Grant::LeadSave)
+                }
+                Some(LeadRequest::Catalogue | LeadRequest::FieldPoll(_)) | None => false,
             };
         against || matches!(answer, Err(ApiError::Forbidden { .. }))
     }
@@ -155,18 +141,21 @@ impl KnownTokens {
         self.before = before.filter(|it| Some(&it.token) != self.current.as_ref());
     }
 
-    /// The token in use; `None` where it is the same one again.
-    pub(super) fn replace(&mut self, token: Option<TokenFingerprint>) -> Option<Replaced> {
+    /// The token in use; `None` where it is the same one again. Else whether it is not the last one
+    /// there was, be it before a restart, and the time since boot at which it is asked about again;
+    /// none where it was not refused before.
+    pub(super) fn replace(
+        &mut self,
+        token: Option<TokenFingerprint>,
+    ) -> Option<(bool, Option<Duration>)> {
         if self.current == token {
             return None;
         }
         let refused = self.refused.as_ref();
         let refused = refused.filter(|(it, _)| token.as_ref() == Some(&it.token));
-        let replaced = Replaced {
-            renewed: token.is_some() && self.last != token,
-            refused_until: refused.map(|(_, at)| *at + PROBE),
-        };
-        if replaced.renewed {
+        let refused_until = refused.map(|(_, at)| *at + PROBE);
+        let renewed = token.is_some() && self.last != token;
+        if renewed {
             self.last.clone_from(&token);
         }
         self.current = token;
@@ -174,7 +163,7 @@ impl KnownTokens {
         self.ends_within = TOKEN_END;
         self.info = None;
         self.expires_in_days = None;
-        Some(replaced)
+        Some((renewed, refused_until))
     }
 
     /// A request goes out with this token. Where it was refused a kill may keep the answer from
@@ -211,10 +200,10 @@ impl KnownTokens {
         let named = self.company.filter(|it| *it != info.company);
         let may = info.may(Grant::CallSave);
         let whose = format!("it is of {} ({company})", info.company_name);
-        let left = info
-            .expires_at
-            .map(|at| EventTime::from_seconds(at.get()).since(now.wall));
-        self.ends_within = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
+        self.ends_within = info.expires_at.map_or(TOKEN_END, |at| {
+            let left = EventTime::from_seconds(at.get()).since(now.wall);
+            TOKEN_END.min(left / 4)
+        });
         self.info = Some(info);
         self.refused = None;
         if let Some(named) = named {
@@ -239,10 +228,9 @@ impl KnownTokens {
             }
             Fit::Same => {}
         }
-        if may {
-            Standing::Good
-        } else {
-            Standing::NoGrant
+        match may {
+            true => Standing::Good,
+            false => Standing::NoGrant,
         }
     }
 }
