@@ -69,11 +69,13 @@ impl Budget {
 
     /// The slot of a request that leaves now, as it is stored.
     pub(super) fn launched(&self, now: Now, slot: u32, in_flight: &InFlight) -> Op {
-        let one = Use {
-            sent: now.boot,
-            ended: None,
-        };
-        self.row(slot, &in_flight.token, in_flight.wall_sent, one)
+        let (sent, ended) = (now.boot, None);
+        self.row(
+            slot,
+            &in_flight.token,
+            in_flight.wall_sent,
+            Use { sent, ended },
+        )
     }
 
     /// The request of a slot was answered like this: the slot as it is stored.
@@ -167,16 +169,13 @@ fn pacer(rate: Rate, known: &Known, found: &LoadedMemory, now: Now) -> Pacer {
         let longer = before.max(window);
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
-    match &memory.silence {
+    if let Some(it) = &memory.silence {
         // none was ever longer than from the longest window to this one
-        Some(it)
-            if Some(&it.boot_id) == known.boot_id.as_ref()
-                && it.until <= now.boot + SILENCE_MAX =>
-        {
-            pacer.silence(it.until);
+        let is_known = it.until <= now.boot + SILENCE_MAX;
+        match is_known && Some(&it.boot_id) == known.boot_id.as_ref() {
+            true => pacer.silence(it.until),
+            false => pacer.doubt(now.boot),
         }
-        Some(_) => pacer.doubt(now.boot),
-        None => {}
     }
     if let Some(Shared { allowed, since }) = memory.shared {
         pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));

@@ -246,10 +246,9 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
     };
     assert_eq!(plan.task, Task::Reconcile { begins: true });
     core.aborted(plan.slot);
-    core.confirmation
-        .reconciliation
-        .page_strategy
-        .too_poor(at(10).wall);
+    let strategy = &mut core.confirmation.reconciliation.page_strategy;
+    strategy.off(at(10).wall);
+    strategy.poor = true;
     let still = core.next(at(10), &head);
     assert!(matches!(still, Decision::Send(plan) if plan.task == Task::Reconcile { begins: true }));
     core.confirmation

@@ -62,8 +62,7 @@ impl LeftSlots {
     /// window. Nothing where nothing was left.
     fn read(&self) -> Vec<SlotRow> {
         let read = plain_file::read(&self.0, BYTES_MAX);
-        let read = read.and_then(|bytes| Ok(serde_json::from_slice::<Vec<SlotRow>>(&bytes)?));
-        match read {
+        match read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
             Ok(slots) => slots,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => {
@@ -100,23 +99,18 @@ pub async fn adopt(state: &Path, spool: &Handle) -> Result<Vec<LeftSlots>, Error
         return Ok(Vec::new());
     };
     let state = std::path::absolute(state).unwrap_or_else(|_| state.to_path_buf());
-    let places = state
-        .ancestors()
-        .filter_map(|above| LeftSlots::of(&state, above).ok());
-    let found: Vec<(LeftSlots, Vec<SlotRow>)> = places
-        .map(|place| (place.clone(), place.read()))
-        .filter(|(_, slots)| !slots.is_empty())
-        .collect();
+    let place = |above| {
+        let place = LeftSlots::of(&state, above).ok()?;
+        Some((place.read(), place)).filter(|(slots, _)| !slots.is_empty())
+    };
+    let found: Vec<_> = state.ancestors().filter_map(place).collect();
     let free = own.iter().map(|row| row.slot + 1).max().unwrap_or(0);
-    let rows = found.iter().flat_map(|(_, slots)| slots);
-    let ops = (free..).zip(rows).map(|(slot, row)| {
-        Op::Slot(SlotRow {
-            slot,
-            ..row.clone()
-        })
-    });
+    let rows = found.iter().flat_map(|(slots, _)| slots.clone());
+    let ops = (free..)
+        .zip(rows)
+        .map(|(slot, row)| Op::Slot(SlotRow { slot, ..row }));
     spool.write(ops.collect()).await?;
-    Ok(found.into_iter().map(|(place, _)| place).collect())
+    Ok(found.into_iter().map(|(_, place)| place).collect())
 }
 
 /// Removes the files whose slots were taken over. One that cannot be removed does no harm: only a

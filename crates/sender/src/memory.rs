@@ -91,7 +91,9 @@ impl Memory {
             }
         };
         for name in ["window", "silence", "shared"] {
-            fields.must_have(name);
+            if !fields.fields.contains_key(name) {
+                fields.doubts.push(format!("{name} (it is missing)"));
+            }
         }
         let memory = Self {
             page_strategy: fields.take("ways").unwrap_or_default(),
@@ -157,12 +159,6 @@ impl Fields {
         Self { fields, doubts }
     }
 
-    fn must_have(&mut self, name: &str) {
-        if !self.fields.contains_key(name) {
-            self.doubts.push(format!("{name} (it is missing)"));
-        }
-    }
-
     /// The field, where it is there and can be read.
     fn take<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
         let value = self.fields.remove(name)?;
@@ -176,13 +172,13 @@ impl Fields {
     }
 
     fn window(&mut self) -> Option<Duration> {
-        let window = self.take::<Option<Duration>>("window").flatten();
-        let possible = window.filter(|window| WINDOWS.contains(window));
-        if let (Some(window), None) = (window, possible) {
+        let window = self.take::<Option<Duration>>("window").flatten()?;
+        let possible = WINDOWS.contains(&window);
+        if !possible {
             self.doubts
                 .push(format!("window (no rate has one of {window:?})"));
         }
-        possible
+        possible.then_some(window)
     }
 }
 

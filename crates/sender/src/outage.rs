@@ -21,7 +21,7 @@ const GATEWAYS: u32 = 3;
 const LASTS: Duration = Duration::from_secs(10);
 
 /// Calls that must have failed in that time; fewer where fewer wait.
-const CALLS: usize = 5;
+const CALLS: u64 = 5;
 
 /// Requests that must have failed in that time, where they are about no call.
 const REQUESTS: u32 = 3;
@@ -133,9 +133,8 @@ impl Failures {
             self.calls.push((call, failure.alone == 0));
         }
         self.outage |= self.is_outage(now, share, waiting);
-        let suspected = self.outage || by_chance(share, self.count) <= SUSPECT;
-        if suspected && self.suspected.is_none() {
-            self.suspected = Some(now);
+        if self.outage || by_chance(share, self.count) <= SUSPECT {
+            self.suspected.get_or_insert(now);
         }
     }
 
@@ -146,10 +145,7 @@ impl Failures {
         let lasts = now.saturating_sub(self.since);
         let enough = match self.calls.len() {
             0 => self.count >= REQUESTS,
-            calls => {
-                let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-                self.count >= 2 && calls >= CALLS.min(waiting.max(1))
-            }
+            calls => self.count >= 2 && calls as u64 >= CALLS.min(waiting.max(1)),
         };
         let (least, lasting) = match lasts >= LONG {
             true => (RARE, LONG),
@@ -192,9 +188,8 @@ impl Share {
     /// The largest share that has to be feared where a call is to be given up for its failures:
     /// that of the other calls, `failing` just now among them, and two standard deviations more.
     pub fn feared(&self, call: RowId, failing: usize) -> f64 {
-        let others = self.last.iter().filter(|it| it.call != Some(call));
         let (mut all, mut failed) = (failing, failing);
-        for other in others {
+        for other in self.last.iter().filter(|it| it.call != Some(call)) {
             all += 1;
             failed += usize::from(other.failed);
         }

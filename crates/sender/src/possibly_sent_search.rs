@@ -134,18 +134,15 @@ impl PossiblySentSearch {
         if let Some(run) = self.running.take() {
             return self.goes_on(run, calls);
         }
-        if self.found_before.is_none()
-            && let Some(from) = self.waits_for_quiet(now, calls)
-        {
-            return SearchStep::Wait(from);
-        }
         if self.found_before.is_none() {
+            if let Some(from) = self.waits_for_quiet(now, calls) {
+                return SearchStep::Wait(from);
+            }
             self.found_before = Some(calls.found);
             let calls = calls.waiting;
             self.news.push(SearchNews::Begun { calls });
         }
-        let depth = self.depth.unwrap_or(PageSize::LARGEST.get());
-        SearchStep::Page(Some(depth))
+        SearchStep::Page(Some(self.depth.unwrap_or(PageSize::LARGEST.get())))
     }
 
     /// Time since boot at which to begin; `None` for now.
@@ -161,9 +158,8 @@ impl PossiblySentSearch {
     }
 
     fn over(&mut self) {
-        let news = std::mem::take(&mut self.news);
         *self = Self {
-            news,
+            news: self.take_news(),
             had_turn: self.had_turn,
             ..Self::default()
         };
@@ -235,8 +231,7 @@ impl PossiblySentSearch {
         self.pages += 1;
         // no count of pages: forwards while they are full
         let full = page.rows >= size.get();
-        let total = page.total.unwrap_or(run.page + u32::from(full));
-        run.answered = Some(total);
+        run.answered = page.total.or(Some(run.page + u32::from(full)));
         let settlement = Settlement::by_page(&page.uuids, now.wall);
         Some(Op::PeerOutcome(PeerOutcome::Settled(settlement)))
     }
@@ -260,10 +255,7 @@ fn next_page(run: &mut RunningSegment, total: u32, showed: u64) -> Option<u32> {
     // neither end shows ours, or hardly any page does
     let fruitless = run.read.len() == 2 && run.end == End::Last && showed == 0
         || run.showed.len() == FRUITLESS && few;
-    if fruitless {
-        return None;
-    }
-    unread(total, run.end, &run.read)
+    unread(total, run.end, &run.read).filter(|_| !fruitless)
 }
 
 /// All calls of this round have been looked for.

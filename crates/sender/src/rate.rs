@@ -42,11 +42,8 @@ impl Rate {
     /// The most requests within one window of the service: as many windows of this rate can begin
     /// within it.
     pub fn most_in_service_window(self) -> u128 {
-        let windows = Self::SERVICE
-            .window
-            .as_millis()
-            .div_ceil(self.window.as_millis().max(1));
-        windows * u128::from(self.limit)
+        let (service, own) = (Self::SERVICE.window.as_millis(), self.window.as_millis());
+        service.div_ceil(own.max(1)) * u128::from(self.limit)
     }
 
     /// The longest window in which requests count: the service's, but for a rate above it
@@ -71,18 +68,12 @@ impl FromStr for Rate {
         let read = || {
             let (limit, window) = text.trim().split_once('/')?;
             let limit = limit.trim().parse().ok()?;
-            let window = window.trim();
-            let (number, seconds) = match window.strip_suffix('s') {
-                Some(number) => (number, 1),
-                None => match window.strip_suffix('m') {
-                    Some(number) => (number, 60),
-                    None => (window.strip_suffix('h')?, 3600),
-                },
-            };
-            let number: u64 = if number.is_empty() {
-                1
-            } else {
-                number.parse().ok()?
+            let units = [('s', 1), ('m', 60), ('h', 3600)];
+            let (number, seconds) = (units.iter())
+                .find_map(|(unit, seconds)| Some((window.trim().strip_suffix(*unit)?, *seconds)))?;
+            let number: u64 = match number {
+                "" => 1,
+                number => number.parse().ok()?,
             };
             let window = Duration::from_secs(number.checked_mul(seconds)?);
             let bounds = Duration::from_secs(1)..=Duration::from_secs(3600);

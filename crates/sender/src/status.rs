@@ -52,25 +52,17 @@ pub(super) struct Slots {
 impl SenderStatus {
     /// The budget at a moment since boot.
     pub fn budget(&self, now: Duration) -> BudgetStatus {
-        let Slots {
-            limit,
-            window,
-            frees,
-            silent_until,
-        } = &self.slots;
-        let taken = || {
-            let taken = |free: &&Option<Duration>| free.is_none_or(|at| at > now);
-            frees.iter().filter(taken)
-        };
+        let (limit, window, frees) = (self.slots.limit, self.slots.window, &self.slots.frees);
+        let taken = || (frees.iter()).filter(|free| free.is_none_or(|at| at > now));
         let used = u32::try_from(taken().count()).unwrap_or(u32::MAX);
-        let next = match used >= *limit {
-            true => taken().flatten().min().copied().unwrap_or(now + *window),
+        let next = match used >= limit {
+            true => taken().flatten().min().copied().unwrap_or(now + window),
             false => now,
         };
-        let next = next.max(silent_until.unwrap_or_default());
+        let next = next.max(self.slots.silent_until.unwrap_or_default());
         let wait = next.saturating_sub(now);
         BudgetStatus {
-            limit: *limit,
+            limit,
             window_sec: window.as_secs(),
             used,
             next_free_in_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
@@ -121,9 +113,8 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
             (None, false) => "missing",
         },
     };
-    let state = state.to_owned();
     let unknown = Token {
-        state,
+        state: state.to_owned(),
         ..Token::default()
     };
     let Some(info) = info else { return unknown };
@@ -181,10 +172,9 @@ pub const fn word(cause: PauseCause) -> &'static str {
 
 /// Advice to the operator that ends a pause; `why` are the words of the service or the transport.
 pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
-    let said = if why.is_empty() {
-        String::new()
-    } else {
-        format!(" ({why})")
+    let said = match why {
+        "" => String::new(),
+        why => format!(" ({why})"),
     };
     match cause {
         PauseCause::TokenMissing => {

@@ -7,7 +7,7 @@ use crate::token_update::print;
 use crate::{About, Core, Decision, Known, Launch, Rate, Settings};
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::{Secret, clock};
-use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};
+use callbridge_spool::{Binding, Error, Handle, Op, Store, WorkQueue};
 use std::time::Duration;
 
 /// So long a second question waits for its turn.
@@ -69,9 +69,8 @@ impl<'a> TokenProbe<'a> {
         spool: &'a Handle,
         token: &'a Secret,
     ) -> Result<Self, Unasked> {
-        let known = spool
-            .read(|store| Known::read(store, clock::boot_id()))
-            .await?;
+        let read = |store: &Store| Known::read(store, clock::boot_id());
+        let known = spool.read(read).await?;
         if known.restored {
             return Err(Unasked::Restored);
         }

@@ -78,11 +78,6 @@ impl Trouble {
 }
 
 impl TokenUpdate {
-    /// Has the keeper said nothing yet? Just after a start nobody knows whether there is a token.
-    fn is_unsaid(&self) -> bool {
-        self.tokens.is_none() && self.trouble.is_none() && self.cure.is_empty()
-    }
-
     /// Completes a status by what the keeper knows better than the sender. A connection that is
     /// over shows as soon as that is known, though its last token may be good for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
@@ -94,7 +89,8 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
-        if missing && self.is_unsaid() {
+        // just after a start the keeper has said nothing, and nobody knows whether there is a token
+        if missing && self.tokens.is_none() && trouble.is_none() && self.cure.is_empty() {
             status.pause = None;
             status.token.state = "unknown".to_owned();
             return;

@@ -140,13 +140,11 @@ impl Troubles {
         let health = &mut self.parts[part.place()];
         health.passed = Some(now);
         if let Some(failures) = health.failures.take().filter(|it| !it.outage) {
-            let calls = failures.calls.iter().filter(|(_, first)| *first);
-            for (call, _) in calls {
+            for (call, _) in failures.calls.iter().filter(|(_, first)| *first) {
                 health.share.tried(Some(*call), true);
             }
             if failures.calls.is_empty() {
-                let last = failures.count.min(8);
-                (0..last).for_each(|_| health.share.tried(None, true));
+                (0..failures.count.min(8)).for_each(|_| health.share.tried(None, true));
             }
         }
         if first {
@@ -274,11 +272,7 @@ impl Troubles {
 
     /// The outage, and what was said last.
     pub fn outage(&self) -> Option<(Extent, &str)> {
-        let failing = || {
-            Part::ALL
-                .iter()
-                .filter_map(|&it| self.failures(it).map(|f| (it, f)))
-        };
+        let failing = || (Part::ALL.iter()).filter_map(|part| Some((*part, self.failures(*part)?)));
         let all = self.whole().is_some();
         let stops = |part: Part| all || matches!(part, Part::Token | Part::Submissions);
         let (_, worst) = failing().find(|(part, it)| it.outage && stops(*part))?;
@@ -297,16 +291,16 @@ impl Troubles {
         if self.whole().is_some() {
             return Vec::new();
         }
-        let parts = [Part::Polls, Part::Reconciliation].into_iter();
-        let failing = parts.filter_map(|part| {
+        let trouble = |part| {
             let failures = self.failures(part).filter(|it| it.outage)?;
             Some(Trouble {
                 part,
                 why: failures.why.clone(),
                 since: failures.began,
             })
-        });
-        failing.collect()
+        };
+        let parts = [Part::Polls, Part::Reconciliation];
+        parts.into_iter().filter_map(trouble).collect()
     }
 
     fn failures(&self, part: Part) -> Option<&Failures> {

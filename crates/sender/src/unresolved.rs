@@ -17,10 +17,9 @@ pub fn found(call: &Unconfirmed) -> Step {
 
 /// The journal does not show the unresolved call; `seen` is false where it could not be asked.
 pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
-    let how = if seen {
-        "no page of the journal that was read shows it"
-    } else {
-        "the journal cannot be read"
+    let how = match seen {
+        true => "no page of the journal that was read shows it",
+        false => "the journal cannot be read",
     };
     match call.fate {
         IfAbsent::ServerError => died(Reason::ServerError, call.message.clone()),

@@ -190,7 +190,12 @@ fn granted(reply: ApiReply) -> Verdict {
         ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
         ApiReply::Status(WriteStatus::Pending { word: _ }) => Verdict::NotYet,
         ApiReply::Status(WriteStatus::Failed { words, errors }) => {
-            dead(Reason::Failed, not_written(words), errors)
+            let words = match words.is_empty() {
+                // §3.2 gives the causes, the answer none
+                true => "FAILED: the CRM does not know its lead or its employee".to_owned(),
+                false => words,
+            };
+            dead(Reason::Failed, words, errors)
         }
         ApiReply::TokenInfo(info) => Verdict::Known(info),
         ApiReply::Page(page) => Verdict::PageShown(page),
@@ -215,9 +220,8 @@ fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
 /// no chance makes it so.
 fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Verdict {
     let times = context.failures.saturating_add(1);
-    let own =
-        !context.trouble && times >= FAILURES_MAX && by_chance(context.share, times) <= CHANCE;
-    if endpoint != Endpoint::Submit || !own {
+    let rare = times >= FAILURES_MAX && by_chance(context.share, times) <= CHANCE;
+    if endpoint != Endpoint::Submit || context.trouble || !rare {
         return beside(why, fault);
     }
     let message = format!(
@@ -257,14 +261,6 @@ fn dead(reason: Reason, message: String, errors: Value) -> Verdict {
         message,
         errors,
     }
-}
-
-fn not_written(words: String) -> String {
-    if words.is_empty() {
-        // §3.2 gives the causes, the answer none
-        return "FAILED: the CRM does not know its lead or its employee".to_owned();
-    }
-    words
 }
 
 #[cfg(test)]

@@ -121,9 +121,8 @@ impl JournalReconciliation {
 
     /// The call is looked for by the reconciliation that is running.
     pub fn seeks(&self, call: &Unconfirmed) -> bool {
-        self.running
-            .as_ref()
-            .is_some_and(|run| run.targets.contains_key(&call.uuid))
+        let run = self.running.as_ref();
+        run.is_some_and(|run| run.targets.contains_key(&call.uuid))
     }
 
     /// The call is asked for alone: two answers must not tell of it.
@@ -196,8 +195,7 @@ impl JournalReconciliation {
             Range::Started | Range::Whole => confirmable().map(|it| it.call.started).min(),
         };
         let Some(first) = first else { return };
-        let margin = ways.range.margin().unwrap_or_default().as_secs();
-        let since = first.get() - i64::try_from(margin).unwrap_or(0);
+        let since = EpochSeconds::new(first.get() - ways.range.margin_seconds());
         let page = match ways.end {
             End::First => 1,
             End::Last => ways.pages.max(1),
@@ -208,7 +206,7 @@ impl JournalReconciliation {
         let before = whole.then(|| ways.clone());
         let ranged = ways.range != Range::Whole && before.is_none();
         self.running = Some(Running {
-            since: ranged.then_some(EpochSeconds::new(since)),
+            since: ranged.then_some(since),
             before,
             targets,
             page,
@@ -226,11 +224,9 @@ impl JournalReconciliation {
             return Findings::default();
         };
         let found = self.shown(&mut run, page);
-        let total = page.total.unwrap_or(0);
         // a page beyond the end shows nothing, and says so by its number
-        let number = run.page;
-        run.read.insert(number);
-        self.page_strategy.pages = total;
+        run.read.insert(run.page);
+        self.page_strategy.pages = page.total.unwrap_or(0);
         if !found.is_empty() {
             self.page_strategy.proven = true;
             run.found += u32::try_from(found.len()).unwrap_or(u32::MAX);
@@ -243,12 +239,14 @@ impl JournalReconciliation {
         let few = left < usize::try_from(WORTH).unwrap_or(3)
             || (loaded && is_oldest_first(&found) && left < self.size() / 3);
         let unresolved = self.only_way || confirmable().any(|it| it.unresolved);
-        let pages_max = if run.found == 0 && !unresolved {
-            FRUITLESS_MAX
-        } else {
-            PAGES_MAX
+        let pages_max = match run.found {
+            0 if !unresolved => FRUITLESS_MAX,
+            _ => PAGES_MAX,
         };
         let next = self.next_page(&run, page, found.is_empty());
+        // for unresolved calls any page is worth another request
+        let goes_on =
+            self.page_strategy.is_on(now) || unresolved && self.page_strategy.is_readable(now);
         let mut findings = Findings {
             found,
             ..Findings::default()
@@ -261,7 +259,7 @@ impl JournalReconciliation {
             Some(_) if !findings.found.is_empty() && few && !unresolved => {
                 passed_by(run, &mut findings)
             }
-            Some(next) if run.read.len() < pages_max && self.goes_on(now, unresolved) => {
+            Some(next) if run.read.len() < pages_max && goes_on => {
                 run.page = next;
                 self.running = Some(run);
             }
@@ -270,18 +268,11 @@ impl JournalReconciliation {
         findings
     }
 
-    /// Worth another page; for unresolved calls any page is.
-    fn goes_on(&self, now: EventTime, unresolved: bool) -> bool {
-        self.page_strategy.is_on(now) || unresolved && self.page_strategy.is_readable(now)
-    }
-
     /// The call whose outcome tells why so much was missed.
     fn probe(&self, run: &Running) -> Option<Unconfirmed> {
-        let missed = run
-            .targets
-            .values()
-            .filter(|it| it.confirmable && !it.unresolved);
-        let missed: Vec<_> = missed.filter(|it| sent_once(&it.call)).collect();
+        let is_missed =
+            |it: &&ReconcileTarget| it.confirmable && !it.unresolved && sent_once(&it.call);
+        let missed: Vec<_> = run.targets.values().filter(is_missed).collect();
         let count = u32::try_from(missed.len()).unwrap_or(u32::MAX);
         let most = count > run.found && (count >= WORTH || !self.page_strategy.proven);
         let oldest = missed.into_iter().min_by_key(|it| it.call.submitted_at);
@@ -324,21 +315,18 @@ impl JournalReconciliation {
     }
 
     fn end(&mut self, run: Running, complete: bool, findings: &mut Findings) {
-        let absent = || run.targets.values().filter(|it| it.confirmable);
         if run.found == 0 && !self.page_strategy.proven {
             self.page_strategy.end = End::First;
         }
         findings.probe = self.probe(&run);
-        findings.absent = absent().map(|it| it.call.clone()).collect();
+        let absent = run.targets.values().filter(|it| it.confirmable);
+        findings.absent = absent.map(|it| it.call.clone()).collect();
         findings.complete = complete;
         findings.conclusive =
             findings.probe.is_none() && (self.page_strategy.proven || run.since.is_none());
         if let Some(before) = run.before {
-            let persisting = self.page_strategy.persisting;
-            self.page_strategy = PageStrategy {
-                persisting,
-                ..before
-            };
+            let read = std::mem::replace(&mut self.page_strategy, before);
+            self.page_strategy.persisting = read.persisting;
         }
     }
 
@@ -353,7 +341,9 @@ impl JournalReconciliation {
         let (pages, least) = YIELD;
         if self.pages >= pages {
             if self.page_strategy.proven && self.shown < least * self.pages {
-                self.page_strategy.too_poor(now);
+                // they show too few calls of ours to pay, and can be read
+                self.page_strategy.off(now);
+                self.page_strategy.poor = true;
             }
             (self.pages, self.shown) = (self.pages / 2, self.shown / 2);
         }
@@ -387,11 +377,8 @@ impl JournalReconciliation {
     /// The call whose outcome was to tell why so much was missed is written: the journal is not to
     /// be read this way. Where it once was, the call may just have been written: once more.
     pub fn probe_was_written(&mut self, now: EventTime) {
-        self.missed += if self.page_strategy.proven {
-            1
-        } else {
-            MISSED_MAX
-        };
+        let proven = self.page_strategy.proven;
+        self.missed += if proven { 1 } else { MISSED_MAX };
         self.next_range_if_missed(now);
     }
 
@@ -435,10 +422,10 @@ impl JournalReconciliation {
 fn passed_by(run: Running, findings: &mut Findings) {
     let newest = findings.found.iter().map(|call| call.submitted_at).max();
     let in_order = is_oldest_first(&findings.found);
-    let passed = |call: &Unconfirmed| !in_order || Some(call.submitted_at) < newest;
-    let confirmable = run.targets.into_values().filter(|it| it.confirmable);
-    let absent = confirmable.map(|it| it.call).filter(passed);
-    findings.absent = absent.collect();
+    let passed = |it: &ReconcileTarget| !in_order || Some(it.call.submitted_at) < newest;
+    let targets = run.targets.into_values();
+    let absent = targets.filter(|it| it.confirmable && passed(it));
+    findings.absent = absent.map(|it| it.call).collect();
     findings.conclusive = true;
 }
 

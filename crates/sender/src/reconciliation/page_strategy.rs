@@ -42,13 +42,13 @@ impl Range {
         }
     }
 
-    /// Subtracted from the moment of sending: the service's clock may be behind ours.
-    pub const fn margin(self) -> Option<Duration> {
+    /// Seconds subtracted from the moment of sending: the service's clock may be behind ours.
+    pub const fn margin_seconds(self) -> i64 {
         match self {
-            Self::Sent => Some(Duration::from_secs(3)),
-            Self::SentMinute => Some(Duration::from_secs(60)),
-            Self::SentMinutes => Some(Duration::from_secs(600)),
-            Self::Started | Self::Whole => None,
+            Self::Sent => 3,
+            Self::SentMinute => 60,
+            Self::SentMinutes => 600,
+            Self::Started | Self::Whole => 0,
         }
     }
 }
@@ -114,8 +114,7 @@ impl PageStrategy {
     /// Returns `true` when the journal may be reconciled now. An `off_until` more than an hour
     /// ahead was stored before the clock was set back, and does not count.
     pub fn is_on(&self, now: EventTime) -> bool {
-        self.off_until
-            .is_none_or(|until| until <= now || until > now.plus(OFF))
+        (self.off_until).is_none_or(|until| until <= now || until > now.plus(OFF))
     }
 
     /// Returns `true` when the journal may be read for what nothing else can find, though that pays
@@ -128,12 +127,6 @@ impl PageStrategy {
     pub fn off(&mut self, now: EventTime) {
         self.off_until = Some(now.plus(OFF));
         self.poor = false;
-    }
-
-    /// Turns reconciliations off for an hour: pages show too few calls of ours to pay.
-    pub fn too_poor(&mut self, now: EventTime) {
-        self.off(now);
-        self.poor = true;
     }
 
     /// The range missed calls that the journal holds, or is refused: the next one, from its
@@ -154,12 +147,11 @@ impl PageStrategy {
     /// Asks without a range from now on: the service refuses it. Where that is refused, too,
     /// reconciliations are off for an hour.
     pub fn no_range(&mut self, now: EventTime) {
-        if self.range == Range::Whole {
-            return self.next_range(now);
+        if self.range != Range::Whole {
+            // the last but one
+            self.range = Range::Started;
         }
-        self.range = Range::SentMinutes;
         self.next_range(now);
-        self.range = Range::Whole;
     }
 
     /// The size is above the maximum: the next smaller one; off for an hour after the smallest.
