@@ -20,17 +20,11 @@
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 //! | `POST /sandbox/admin/record/delete` | `{"uuid": UUID}`: a person deletes a record |
 
-use super::body::{AdminAnswer, needed, read};
-use super::core::Sandbox;
-use super::endpoints;
-use super::envelope::{Request, Response};
-use super::faults;
-use super::journal::{Content, PREFIX, Record};
-use super::token::{Grant, PAT_SECONDS_MAX, TokenKind};
-use crate::lead::act;
-use crate::lead::admin as leads;
-use crate::oauth::admin as oauth;
-use crate::webhook::admin as webhooks;
+use crate::{
+    AdminAnswer, Content, Grant, PAT_SECONDS_MAX, Record, Request, Response, Sandbox, TokenKind,
+    body::needed, body::read, endpoints, faults, journal::PREFIX, lead::act, lead::admin as leads,
+    oauth::admin as oauth, webhook::admin as webhooks,
+};
 use callbridge_call::EpochSeconds;
 use serde::Deserialize;
 use serde_json::{Value, json};

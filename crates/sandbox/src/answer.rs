@@ -5,20 +5,12 @@
 //! content type (415) ─▶ grant (403) ─▶ body (400) ─▶ the endpoint
 //! ```
 
-use super::admin;
-use super::client_rules::Refused;
-use super::core::Sandbox;
-use super::envelope::{
-    BODY_BYTES_MAX, Refusal, Request, Response, Role, Success, TOKEN_HEADER, reduced,
+use crate::{
+    Action, Asked, BODY_BYTES_MAX, Endpoint, Grant, Refusal, Refused, Request, Response, Role,
+    Sandbox, Success, TOKEN_HEADER, Token, TokenKey, ViolationKind, admin, endpoints,
+    envelope::reduced, lead::endpoints as leads, oauth::connection, oauth::consent,
+    oauth::exchange, routes::route,
 };
-use super::faults::Action;
-use super::routes::{Endpoint, route};
-use super::token::{Grant, Token, TokenKey};
-use super::violations::ViolationKind;
-use super::writes::Asked;
-use crate::endpoints;
-use crate::lead::endpoints as leads;
-use crate::oauth::{connection, consent, exchange};
 use callbridge_call::EventTime;
 
 impl Sandbox {

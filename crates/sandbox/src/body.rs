@@ -2,8 +2,9 @@
 //! paged body of the filter endpoints and its answer (§4.7, §2.1 `PageableData`); what a person
 //! orders.
 
-use super::envelope::{FieldError, Refusal, RefusalReason, Success, json_object};
-use super::shapes::{Paging, Shapes, Treatment};
+use crate::{
+    FieldError, Paging, Refusal, RefusalReason, Shapes, Success, Treatment, envelope::json_object,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;

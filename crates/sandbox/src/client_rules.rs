@@ -9,11 +9,7 @@
 //! none of them failed: what fails with all others is the service's trouble, and no limit of the
 //! document. A question is asked anew as soon and as often as something is to be known.
 
-use super::envelope::{Delivery, Request, Response};
-use super::routes::Endpoint;
-use super::token::TokenKey;
-use super::violations::ViolationKind;
-use super::window::Rate;
+use crate::{Delivery, Endpoint, Rate, Request, Response, TokenKey, ViolationKind};
 use callbridge_call::EventTime;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

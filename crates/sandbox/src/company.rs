@@ -1,12 +1,9 @@
 //! What a person does in the CRM: tokens, grants, leads, and the licence.
 
-use super::core::Sandbox;
-use super::journal::{Record, Submission};
-use super::token::{
-    ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey, TokenKind,
+use crate::{
+    ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Record, Sandbox, Submission, Token,
+    TokenKey, TokenKind, oauth::connection, webhook::events,
 };
-use crate::oauth::connection;
-use crate::webhook::events;
 use callbridge_call::{EpochSeconds, EventTime};
 
 impl Sandbox {

@@ -1,12 +1,9 @@
 //! What a sandbox is set to, checked.
 
-use super::faults::Rule;
-use super::lead::catalogue::Catalogue;
-use super::lead::record::Lead;
-use super::oauth::state::{Application, REFRESH_LIFE};
-use super::shapes::Shapes;
-use super::token::{ACCESS_SECONDS, CALL_READ, CALL_SAVE, Company, Grant, IdSet};
-use super::window::Rate;
+use crate::{
+    ACCESS_SECONDS, Application, CALL_READ, CALL_SAVE, Catalogue, Company, Grant, IdSet, Lead,
+    REFRESH_LIFE, Rate, Rule, Shapes,
+};
 use callbridge_call::EpochSeconds;
 use callbridge_model::Secret;
 use std::net::{Ipv4Addr, SocketAddr};

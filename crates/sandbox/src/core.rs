@@ -1,17 +1,10 @@
 //! The state of the sandbox. No clock, no socket, no file: the same settings, requests and moments
 //! give the same state.
 
-use super::client_rules::ClientRules;
-use super::config::Settings;
-use super::faults::{Dice, Faults, Rule};
-use super::journal::{Journal, Record};
-use super::lead::store::Leads;
-use super::oauth::state::OAuthState;
-use super::routes::Endpoint;
-use super::token::{Company, Token, TokenKey};
-use super::violations::{Violation, ViolationKind, Violations};
-use super::webhook::outbox::Outbox;
-use super::window::{Fullest, Windows};
+use crate::{
+    ClientRules, Company, Dice, Endpoint, Faults, Fullest, Journal, Leads, OAuthState, Outbox,
+    Record, Rule, Settings, Token, TokenKey, Violation, ViolationKind, Violations, Windows,
+};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,15 +3,12 @@
 //!
 //! Without `orders` the oldest record of a page stands first: the document promises no order.
 
-use super::body::{BodyFields, EPOCH_MIN, read_page};
-use super::core::Sandbox;
-use super::envelope::{Refusal, RefusalReason, Success, json_object};
-use super::journal::{Content, PREFIX, Record, STATUS_KEPT, Status, Submission};
-use super::oauth::connection::connection_of;
-use super::shapes::{Registered, Rows};
-use super::token::{Grant, TokenKind};
-use super::violations::ViolationKind;
-use super::writes::{Asked, accept};
+use crate::{
+    Asked, BodyFields, Content, EPOCH_MIN, Grant, Record, Refusal, RefusalReason, Registered, Rows,
+    STATUS_KEPT, Sandbox, Submission, Success, TokenKind, ViolationKind, body::read_page,
+    envelope::json_object, journal::PREFIX, journal::Status, oauth::connection::connection_of,
+    writes::accept,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 //! authentication layer   { message, accept: false, errors: null, data: null }
 //! ```
 
-use super::oauth::problem::Code;
+use crate::oauth::problem::Code;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;

@@ -29,10 +29,10 @@
 //! shape journal-without FIELD,…, shape journal-foreign PROVIDER
 //! ```
 
-use super::envelope::{Delivery, Refusal, Request, Response, reduced};
-use super::routes::Endpoint;
-use super::shapes::Shapes;
-use super::window::parse_duration;
+use crate::{
+    Delivery, Endpoint, Refusal, Request, Response, Shapes, envelope::reduced,
+    window::parse_duration,
+};
 use std::time::Duration;
 
 /// The fault that a rule orders.

@@ -6,9 +6,7 @@
 //!                       └──▶ FAILED, unknown leadId or employeeId
 //! ```
 
-use super::lead::store::FieldUpsert;
-use super::pairs;
-use super::token::TokenKey;
+use crate::{FieldUpsert, TokenKey, pairs};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -2,13 +2,10 @@
 //! secrets where they must not be: in an address, at the wrong endpoint, in a header that is
 //! ignored. They are known by how they begin (§5.2, §5.6.1).
 
-use super::client_rules::{Refused, fingerprint};
-use super::core::Sandbox;
-use super::envelope::{Delivery, Request, Response, TOKEN_HEADER};
-use super::faults::{Action, after_effect, instead};
-use super::routes::Endpoint;
-use super::token::TokenKey;
-use super::violations::ViolationKind;
+use crate::{
+    Action, Delivery, Endpoint, Refused, Request, Response, Sandbox, TOKEN_HEADER, TokenKey,
+    ViolationKind, client_rules::fingerprint, faults::after_effect, faults::instead,
+};
 
 /// The beginning of a secret, its kind in words, and a mark that the API takes it in the header of
 /// tokens.

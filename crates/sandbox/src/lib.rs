@@ -51,14 +51,44 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::body::{AdminAnswer, BodyFields, EPOCH_MIN};
+pub(crate) use self::client_rules::{ClientRules, Refused};
 pub use self::config::{Config, Settings};
+pub(crate) use self::config::{DEFAULT_EMPLOYEES, DEFAULT_LEADS, FieldNames};
 pub use self::core::Sandbox;
+pub(crate) use self::envelope::{
+    BODY_BYTES_MAX, FieldError, Refusal, RefusalReason, Success, TOKEN_HEADER,
+};
 pub use self::envelope::{Delivery, Request, Response, Role};
 pub use self::error::Error;
 pub use self::faults::{Action, Rule};
+pub(crate) use self::faults::{Dice, Faults};
 pub use self::journal::Record;
+pub(crate) use self::journal::{Content, Journal, OPEN_API, STATUS_KEPT, Submission, WRITES_MAX};
+pub(crate) use self::lead::catalogue::{Catalogue, DEFAULT_CONTACT, DEFAULT_LED, FieldType};
+pub(crate) use self::lead::record::{Contact, FieldValues, Lead};
+pub(crate) use self::lead::store::{FieldUpsert, Leads};
+pub(crate) use self::oauth::problem::Problem;
+pub(crate) use self::oauth::state::{
+    Application, AuthorizationCode, CODE_LIFE, CompanyConnection, ConsentRequest,
+    FIRST_APPLICATION, OAuthState, REFRESH_LIFE, Refresh, Used,
+};
 pub use self::options::{Options, run};
 pub use self::routes::Endpoint;
 pub use self::server::{Server, start, start_with};
+pub(crate) use self::shapes::{CallId, Paging, Registered, Rows, Shapes, Treatment};
+pub(crate) use self::shared::StateFile;
 pub use self::shared::{SandboxClock, SharedSandbox, steady_clock};
+pub(crate) use self::token::{
+    ACCESS_SECONDS, CALL_READ, CALL_SAVE, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey,
+    TokenKind,
+};
+pub(crate) use self::violations::Violations;
 pub use self::violations::{Violation, ViolationKind};
+pub(crate) use self::webhook::config::{Installation, SigningKey};
+pub(crate) use self::webhook::dispatch::{AttemptOutcome, Dispatch};
+pub(crate) use self::webhook::event::{CrmEvent, Recorded};
+pub(crate) use self::webhook::outbox::{DeliveryId, Outbox};
+pub(crate) use self::webhook::post::DeliveryClient;
+pub(crate) use self::window::{Fullest, Rate, Windows};
+pub(crate) use self::writes::Asked;

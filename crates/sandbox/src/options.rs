@@ -1,13 +1,11 @@
 //! The flags of the `sandbox` command, and what they become.
 
-use super::config::{Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, FieldNames, Settings};
-use super::error::Error;
-use super::lead::catalogue::{Catalogue, DEFAULT_CONTACT, DEFAULT_LED};
-use super::lead::record::{Lead, parse_list};
-use super::oauth::state::{Application, FIRST_APPLICATION, REFRESH_LIFE, redirect_uri};
-use super::token::{ACCESS_SECONDS, Grant, IdSet, PAT_SECONDS_MAX, TokenKey};
-use super::window::{parse_duration, parse_rate};
-use super::{faults, server};
+use crate::{
+    ACCESS_SECONDS, Application, Catalogue, Config, DEFAULT_CONTACT, DEFAULT_EMPLOYEES,
+    DEFAULT_LEADS, DEFAULT_LED, Error, FIRST_APPLICATION, FieldNames, Grant, IdSet, Lead,
+    PAT_SECONDS_MAX, REFRESH_LIFE, Settings, TokenKey, faults, lead::record::parse_list,
+    oauth::state::redirect_uri, server, window::parse_duration, window::parse_rate,
+};
 use callbridge_model::{Code, ExposeSecret, Secret};
 use std::fs::OpenOptions;
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! Which path is which endpoint, by which method, and what grant it needs (§4, §5.4).
 
-use super::token::{CALL_READ, CALL_SAVE};
+use crate::{CALL_READ, CALL_SAVE};
 use serde::Serialize;
 use strum::VariantArray as _;
 

@@ -1,13 +1,10 @@
 //! A sandbox at work: its addresses, its dispatcher, its end; HTTP to the core and back, where
 //! answers leave as the core orders.
 
-use super::config::Config;
-use super::core::Sandbox;
-use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
-use super::error::Error;
-use super::journal::Record;
-use super::shared::{SandboxClock, SharedSandbox, StateFile, steady_clock};
-use super::webhook::post::{self, DeliveryClient};
+use crate::{
+    BODY_BYTES_MAX, Config, Delivery, DeliveryClient, Error, Record, Request, Response, Role,
+    Sandbox, SandboxClock, SharedSandbox, StateFile, steady_clock, webhook::post,
+};
 use bytes::Bytes;
 use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};

@@ -1,7 +1,6 @@
 //! Shapes that the document leaves unpublished; a client has to read them all.
 
-use super::token::{CALL_READ, Grant};
-use super::window::parse_duration;
+use crate::{CALL_READ, Grant, window::parse_duration};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

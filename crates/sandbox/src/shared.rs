@@ -2,11 +2,7 @@
 //! object. The file is held with flock and replaced as a whole, with mode 0600 and synced, after
 //! every request that can have changed something. It holds tokens by their fingerprints alone.
 
-use super::config::Settings;
-use super::core::Sandbox;
-use super::envelope::{Refusal, Request, Response};
-use super::error::Error;
-use super::webhook::dispatch::{self, Dispatch};
+use crate::{Dispatch, Error, Refusal, Request, Response, Sandbox, Settings, webhook::dispatch};
 use callbridge_call::EventTime;
 use callbridge_model::Code;
 use rustix::fs::{FlockOperation, flock};

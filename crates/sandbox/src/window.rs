@@ -1,7 +1,7 @@
 //! The fixed window of a token value (Limits): it opens with a first request and lasts 60 s. How
 //! rates and spans are written.
 
-use super::token::TokenKey;
+use crate::TokenKey;
 use callbridge_call::EventTime;
 use callbridge_model::dates;
 use serde::{Deserialize, Serialize};

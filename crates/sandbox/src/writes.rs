@@ -1,13 +1,9 @@
 //! Writes: accepted, and each brought to its end at its own moment.
 
-use super::core::Sandbox;
-use super::envelope::{Refusal, Request, Success};
-use super::faults::Action;
-use super::journal::{Content, Journal, Status, Submission, WRITES_MAX, Write};
-use super::routes::Endpoint;
-use super::token::{Token, TokenKey};
-use crate::lead::act;
-use crate::webhook::events;
+use crate::{
+    Action, Content, Endpoint, Journal, Refusal, Request, Sandbox, Submission, Success, Token,
+    TokenKey, WRITES_MAX, journal::Status, journal::Write, lead::act, webhook::events,
+};
 use callbridge_call::EventTime;
 use std::time::Duration;
 

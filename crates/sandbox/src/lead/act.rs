@@ -1,12 +1,10 @@
 //! Changes of leads. All of them lead through here, so an event stands or falls with its change
 //! (§6.1.1); the events of each (§6.2, §6.6, §6.7): one change, several events.
 
-use super::catalogue::{employee_name, stage};
-use super::record::{Contact, Lead, rendered, upsert};
-use super::store::FieldUpsert;
-use crate::core::Sandbox;
-use crate::webhook::event::CrmEvent;
-use crate::webhook::events;
+use crate::{
+    Contact, CrmEvent, FieldUpsert, Lead, Sandbox, lead::catalogue::employee_name,
+    lead::catalogue::stage, lead::record::rendered, lead::record::upsert, webhook::events,
+};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -11,11 +11,10 @@
 //!
 //! Each takes a `company` beside; without one the first company is meant. An answer is the lead.
 
-use super::act;
-use super::catalogue::stage;
-use super::record::{Contact, Lead, upsert};
-use crate::body::{AdminAnswer, is_phone, needed, read};
-use crate::core::Sandbox;
+use crate::{
+    AdminAnswer, Contact, Lead, Sandbox, body::is_phone, body::needed, body::read, lead::act,
+    lead::catalogue::stage, lead::record::upsert,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

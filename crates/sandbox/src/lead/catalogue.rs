@@ -1,7 +1,7 @@
 //! What a company has set up for its leads: the CRM fields (§2.4), the stages (§3.3), the names of
 //! its employees. The document gives none of their values; these are ours.
 
-use crate::token::IdSet;
+use crate::IdSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -5,17 +5,11 @@
 //! and `registeredTimestamp` means the first. As in a database, a moment that is not known lies in
 //! no range and is last in ascending order. There is no look-up by phone.
 
-use super::act;
-use super::catalogue::{Catalogue, FieldType};
-use super::record::{FieldValues, Lead};
-use super::store::FieldUpsert;
-use crate::body::{BodyFields, read_page};
-use crate::core::Sandbox;
-use crate::envelope::{FieldError, Refusal, RefusalReason, Success, json_value};
-use crate::journal::Content;
-use crate::shapes::Rows;
-use crate::violations::ViolationKind;
-use crate::writes::{Asked, accept};
+use crate::{
+    Asked, BodyFields, Catalogue, Content, FieldError, FieldType, FieldUpsert, FieldValues, Lead,
+    Refusal, RefusalReason, Rows, Sandbox, Success, ViolationKind, body::read_page,
+    envelope::json_value, lead::act, writes::accept,
+};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -1,8 +1,7 @@
 //! A lead with what the document names of it (§2.4, §2.5), and its faces: the snapshot of the
 //! webhooks, the record of the REST endpoints, and the lines of a file of `--leads`.
 
-use super::catalogue::{employee_name, stage};
-use crate::body::is_phone;
+use crate::{body::is_phone, lead::catalogue::employee_name, lead::catalogue::stage};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -3,9 +3,7 @@
 //! A lead exists when it is known here, or when its id stands in the company's `--leads` (nothing
 //! is known of such a one) and it was neither merged away nor deleted.
 
-use super::record::{FieldValues, Lead};
-use crate::pairs;
-use crate::token::{Company, IdSet};
+use crate::{Company, FieldValues, IdSet, Lead, pairs};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,12 +13,10 @@
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
 //! "published", "suspended", "embedded"}`.
 
-use super::consent::scope_of;
-use super::state::{Application, ConsentRequest, redirect_uri};
-use super::{connection, consent};
-use crate::body::{AdminAnswer, needed, read};
-use crate::core::Sandbox;
-use crate::token::{Grant, TokenKey};
+use crate::{
+    AdminAnswer, Application, ConsentRequest, Grant, Sandbox, TokenKey, body::needed, body::read,
+    oauth::connection, oauth::consent, oauth::consent::scope_of, oauth::state::redirect_uri,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! What a person does in the CRM with an application and its connections.
 
-use super::state::{Application, CompanyConnection, Refresh};
-use crate::core::Sandbox;
-use crate::token::{Company, Grant, Token, TokenKey, TokenKind};
-use crate::webhook::webhook_connected;
+use crate::{
+    Application, Company, CompanyConnection, Grant, Refresh, Sandbox, Token, TokenKey, TokenKind,
+    webhook::webhook_connected,
+};
 use callbridge_call::{EpochSeconds, EventTime};
 
 /// Registers an application, or changes the one of this id.

@@ -9,13 +9,11 @@
 //! fault of the parameters is a page with 400 (of a blocked company 401), and never a redirect: not
 //! even the address to return to can be believed then.
 
-use super::problem::{Code, Form, Problem};
-use super::state::{Application, AuthorizationCode, ConsentRequest};
-use crate::core::Sandbox;
-use crate::envelope::{BODY_BYTES_MAX, Request, Response};
-use crate::routes::Endpoint;
-use crate::token::{Grant, TokenKey};
-use crate::violations::ViolationKind;
+use crate::{
+    Application, AuthorizationCode, BODY_BYTES_MAX, ConsentRequest, Endpoint, Grant, Problem,
+    Request, Response, Sandbox, TokenKey, ViolationKind, oauth::problem::Code,
+    oauth::problem::Form,
+};
 use url::Url;
 
 /// Answers `GET` and `POST` of the authorization page; a refusal goes into the log.

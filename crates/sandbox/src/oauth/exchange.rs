@@ -2,17 +2,12 @@
 //! form-encoded, the refusals in the full envelope. What a code or a refresh token is exchanged
 //! for, and what revoking ends (§5.6).
 
-use super::connection::{self, pair};
-use super::problem::{Code, Form, Problem};
-use super::state::{
-    Application, AuthorizationCode, CODE_LIFE, CompanyConnection, Refresh, Used, scope,
+use crate::{
+    Action, Application, AuthorizationCode, BODY_BYTES_MAX, CODE_LIFE, CompanyConnection, Endpoint,
+    Problem, Refresh, Refusal, Request, Response, Sandbox, Success, TokenKey, Used, ViolationKind,
+    oauth::connection, oauth::connection::pair, oauth::problem::Code, oauth::problem::Form,
+    oauth::state::scope,
 };
-use crate::core::Sandbox;
-use crate::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success};
-use crate::faults::Action;
-use crate::routes::Endpoint;
-use crate::token::TokenKey;
-use crate::violations::ViolationKind;
 use serde_json::{Value, json};
 
 /// Answers the token and the revoke endpoint.

@@ -1,7 +1,7 @@
 //! The domain codes that the OAuth endpoints answer for (§7.6): they stand in the service's log
 //! alone, clients see a status and human text. Form-encoded fields, of a body or a query.
 
-use crate::routes::Endpoint;
+use crate::Endpoint;
 use callbridge_call::EventTime;
 use serde::Serialize;
 use std::collections::VecDeque;

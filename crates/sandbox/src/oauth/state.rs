@@ -1,9 +1,7 @@
 //! Public applications and their connections to companies (§5.4, §5.6.1); codes and refresh tokens
 //! by fingerprint: a token's value is never held.
 
-use super::problem::Log;
-use crate::pairs;
-use crate::token::{Grant, TokenKey};
+use crate::{Grant, TokenKey, oauth::problem::Log, pairs};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +64,7 @@ pub struct CompanyConnection {
 
 /// The consent that an application asks a company for, checked.
 #[derive(Clone, Debug)]
-pub(super) struct ConsentRequest {
+pub(crate) struct ConsentRequest {
     pub(super) application: Application,
     pub(super) redirect_uri: String,
     pub(super) scope: Vec<Grant>,

@@ -12,10 +12,10 @@
 //! POST …/webhook/revoke     {"installation": 7001}
 //! ```
 
-use super::config::{Config, Installation, SigningKey};
-use super::events;
-use crate::body::{AdminAnswer, needed, read};
-use crate::core::Sandbox;
+use crate::{
+    AdminAnswer, Installation, Sandbox, SigningKey, body::needed, body::read,
+    webhook::config::Config, webhook::events,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The configuration of an application's webhooks (§2.7) and the keys that deliveries are signed
 //! with (§6.4); where a delivery may go: HTTPS, and nowhere private (§6.9.7).
 
-use super::event::{CrmEvent, GROUPS, NAMES};
+use crate::{CrmEvent, webhook::event::GROUPS, webhook::event::NAMES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -3,10 +3,11 @@
 //! It decides; the shell sends. What is under way is not kept: after a restart it goes again, as
 //! at-least-once allows (§6.1.4).
 
-use super::config::{NOT_HTTPS, PRIVATE, SigningKey, check_target};
-use super::events;
-use super::outbox::{Attempt, DeliveryId, dice};
-use crate::core::Sandbox;
+use crate::{
+    DeliveryId, Sandbox, SigningKey, webhook::config::NOT_HTTPS, webhook::config::PRIVATE,
+    webhook::config::check_target, webhook::events, webhook::outbox::Attempt,
+    webhook::outbox::dice,
+};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;

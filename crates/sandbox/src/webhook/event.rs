@@ -1,8 +1,7 @@
 //! What happens in the CRM and is sent to applications (§6.2), and the body it is sent in: the
 //! envelope with the blocks of its event (§6.5–6.8), and no block that would be null.
 
-use crate::journal::PREFIX;
-use crate::shapes::{CallId, Shapes};
+use crate::{CallId, Shapes, journal::PREFIX};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -1,11 +1,9 @@
 //! Which installations get an event of what is done in the CRM (§6.1).
 
-use super::config::Installation;
-use super::event::CrmEvent;
-use crate::core::Sandbox;
-use crate::journal::{OPEN_API, Record};
-use crate::lead::catalogue::employee_name;
-use crate::lead::record::{Contact, Lead};
+use crate::{
+    Contact, CrmEvent, Installation, Lead, OPEN_API, Record, Sandbox,
+    lead::catalogue::employee_name,
+};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 

@@ -1,12 +1,9 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4); the journal
 //! of attempts (§6.9.5) and the dead rows (§3.4).
 
-use super::config::{Config, Installation};
-use super::event::{CrmEvent, Recorded};
-use crate::config::Settings;
-use crate::faults::Dice;
-use crate::pairs;
-use crate::token::Company;
+use crate::{
+    Company, CrmEvent, Dice, Installation, Recorded, Settings, pairs, webhook::config::Config,
+};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

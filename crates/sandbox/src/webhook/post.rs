@@ -3,9 +3,10 @@
 //! Nothing is followed, nothing is repeated by the library, no connection is kept. A name is asked
 //! for its addresses at the moment of connecting, and none of them may be private (§6.9.4).
 
-use super::config::is_private;
-use super::dispatch::{self, AttemptOutcome, CYCLE, Dispatch};
-use crate::shared::SharedSandbox;
+use crate::{
+    AttemptOutcome, Dispatch, SharedSandbox, webhook::config::is_private, webhook::dispatch,
+    webhook::dispatch::CYCLE,
+};
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
