@@ -2,19 +2,17 @@
 //! `check`.
 
 use crate::Item;
-use crate::connect::Target;
 use crate::error::{Error, LineError};
 use crate::live::{LiveLine, TcpLine, listen};
 use crate::session::{Access, Context, SourceFeed};
-use crate::url::TcpEndpoint;
+use crate::{connect::Target, url::TcpEndpoint};
 use bytes::Bytes;
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
 use callbridge_asterisk::subscription_probe::{MissingRight, SubscriptionProbe};
 use callbridge_asterisk::survey::{Account, Survey};
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
-use std::convert::Infallible;
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 /// Longest wait of `check` for the answers to what is asked together.

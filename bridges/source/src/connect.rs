@@ -3,14 +3,10 @@
 
 use crate::error::{Error, Fix, LineError};
 use crate::url::TcpEndpoint;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
-use std::fmt::Display;
-use std::io::ErrorKind;
+use rustls::{CertificateError, ClientConfig, RootCertStore, pki_types::pem::PemObject};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt::Display, io::ErrorKind, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 

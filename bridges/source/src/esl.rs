@@ -1,19 +1,17 @@
 //! FreeSWITCH's event socket: the login, the subscription, and what the dialogue there reports.
 
 use crate::Item;
-use crate::connect::Target;
 use crate::error::{Error, LineError};
 use crate::live::{LiveLine, TcpLine, listen};
 use crate::session::{Access, Context, SourceFeed};
-use crate::url::TcpEndpoint;
+use crate::{connect::Target, url::TcpEndpoint};
 use bytes::Bytes;
 use callbridge_call::Mark;
 use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning, SocketRefusal};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
 use secrecy::ExposeSecret;
-use std::convert::Infallible;
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use tokio::time::timeout;
 
 const SECRET: &str = "CALLBRIDGE_ESL_SECRET";

@@ -5,8 +5,7 @@ use crate::connect::{NO_REASON, Stream, Target};
 use crate::error::{Error, LineError};
 use crate::session::{Context, SourceFeed};
 use callbridge_call::framing::{Outgoing, ReadBuffer};
-use std::convert::Infallible;
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 

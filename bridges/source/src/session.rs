@@ -5,15 +5,12 @@
 use crate::connect::Target;
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
-use crate::url::TcpEndpoint;
-use crate::{Fix, Frame, Item, Position, Publisher, SourceId};
+use crate::{Fix, Frame, Item, Position, Publisher, SourceId, url::TcpEndpoint};
 use bytes::Bytes;
 use callbridge_call::Mark;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::Instant;
+use std::{path::PathBuf, time::Duration};
+use tokio::{sync::watch, time::Instant};
 
 /// Signal by which running sessions learn that they are to stop.
 #[derive(Clone, Debug)]

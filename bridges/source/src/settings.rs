@@ -3,9 +3,7 @@
 use crate::backoff::Bounds;
 use crate::{Error, EventTime, Fix};
 use secrecy::SecretString;
-use std::fmt::Display;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{fmt::Display, path::PathBuf, time::Duration};
 
 /// Function that reads the wall clock, for times of arrival and of loss.
 pub type Clock = fn() -> EventTime;

@@ -9,9 +9,7 @@ use crate::{Counts, Error, Fix, Item, Position, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
-use std::convert::Infallible;
-use std::fmt;
-use std::time::Duration;
+use std::{convert::Infallible, fmt, time::Duration};
 use tokio::sync::watch;
 
 /// One source, ready to run.

@@ -19,8 +19,7 @@ use callbridge_source::{BrokerUrl, Secret};
 use callbridge_spool::{Handle, Op, Row, RowId, Step, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 /// Calls under way at once.
 const BATCH: usize = 500;

@@ -11,9 +11,8 @@
 //! or `discarded`; `journaled` follows when the journal holds the call.
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
-use callbridge_source::amqp::publish::ConfirmedLine;
 use callbridge_source::amqp::{Login, declare_command};
-use callbridge_source::{Bounds, BrokerUrl, Secret};
+use callbridge_source::{Bounds, BrokerUrl, Secret, amqp::publish::ConfirmedLine};
 use callbridge_spool::{Handle, Notice, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};

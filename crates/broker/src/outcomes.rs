@@ -8,9 +8,8 @@
 use crate::drain::{Destination, Error, NOWHERE, Outbox, keep_empty};
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_formats::message::{MessageKind, Outcomes};
-use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
-use callbridge_source::{Bounds, Secret, SourceUrl, Transport};
+use callbridge_source::{Bounds, Secret, SourceUrl, Transport, amqp::Login};
 use callbridge_spool::{Handle, Op, PeerOutcome, tables};
 use lapin::BasicProperties;
 use std::time::Duration;

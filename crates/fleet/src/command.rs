@@ -1,10 +1,8 @@
 //! `fleet`: reads the status reports, shows the table, and exits with 0 where all report.
 
 use crate::error::Error;
-use crate::line::ReportStream;
-use crate::roster::Roster;
 use crate::words::{keep_reading, table};
-use crate::{metrics, text};
+use crate::{line::ReportStream, metrics, roster::Roster, text};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
@@ -16,13 +14,8 @@ use callbridge_source::{BrokerUrl, Secret};
 use clap::Args;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::SocketAddr;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::time::sleep;
+use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
+use tokio::{net::TcpListener, sync::watch, time::sleep};
 
 /// No table is drawn over sooner.
 const DRAWN_FOR: Duration = Duration::from_secs(1);

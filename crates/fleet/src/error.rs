@@ -2,8 +2,7 @@
 
 use callbridge_model::{Code, ExitCode};
 use callbridge_source::Fix;
-use std::io;
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 /// An error of the fleet's commands and loops; its text names the place and the cure.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,7 @@
 //! The stream of status reports at its broker: one line that publishes, another that reads.
 
 use crate::error::Error;
-use crate::roster::FleetMessage;
-use crate::word::CONTENT_TYPE;
+use crate::{roster::FleetMessage, word::CONTENT_TYPE};
 use callbridge_model::status::StatusReport;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
@@ -11,10 +10,9 @@ use callbridge_source::amqp::{
 use callbridge_source::url::{Broker, Format};
 use callbridge_source::{BrokerUrl, Secret, SourceUrl, Transport};
 use futures_util::StreamExt as _;
-use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{Channel, Connection};
+use lapin::{Channel, Connection, message::Delivery};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 

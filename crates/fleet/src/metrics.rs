@@ -2,13 +2,11 @@
 
 use callbridge_model::status::fleet::Liveness;
 use callbridge_model::status::{Backlog, FleetTable};
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use prometheus_client::{
+    encoding::text::encode, metrics::counter::Counter, metrics::family::Family,
+    metrics::gauge::Gauge, registry::Registry,
+};
+use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 
 /// A set of labels as names and values.
 pub type Labels<const N: usize> = [(&'static str, String); N];

@@ -8,9 +8,7 @@ use callbridge_model::status::fleet::{
 };
 use callbridge_model::status::{Backlog, OverallState, SourceState, seconds_in_words};
 use callbridge_source::Publisher;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Seconds without a status report after which a member counts as silent: three reports.
 pub const SILENT_SEC: i64 = 180;

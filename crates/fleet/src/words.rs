@@ -6,15 +6,12 @@ use crate::line::{ReportEvent, ReportStream};
 use crate::roster::{PbxOwners, Roster};
 use crate::schedule::Schedule;
 use crate::word::{self, Identity};
-use callbridge_model::status::FleetTable;
 use callbridge_model::status::fleet::{
     FleetMember, FleetRole, FleetStatus, Liveness, StatusReport,
 };
-use callbridge_model::{Status, clock};
-use callbridge_source::amqp::publish::ConfirmedLine;
-use callbridge_source::{Backoff, Bounds, chance};
-use std::sync::Arc;
-use std::time::Duration;
+use callbridge_model::{Status, clock, status::FleetTable};
+use callbridge_source::{Backoff, Bounds, amqp::publish::ConfirmedLine, chance};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 

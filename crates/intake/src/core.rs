@@ -2,23 +2,19 @@
 
 use super::catch_up::Second;
 use super::gap_log::{Gap, GapLog};
-use super::owners::Owners;
 use super::pbx::{Pbx, pbx_of};
-use super::read_again;
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{IntakeSource, timing};
 use super::under_way::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
-use super::whole_calls::WholeCalls;
-use callbridge_call::trunk::Conflict;
-use callbridge_call::{EventTime, Patience, PbxEvent};
+use super::{owners::Owners, read_again, whole_calls::WholeCalls};
+use callbridge_call::{EventTime, Patience, PbxEvent, trunk::Conflict};
 use callbridge_formats::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, Rules, Trunks, journal};
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// PBXs on all streams together; a stream that names more of them is not telling the truth.
 const PBXES_MAX: usize = 64;

@@ -5,11 +5,9 @@
 //! them.
 
 use super::core::Intake;
-use super::gap_log::Gap;
-use super::pbx::pbx_of;
-use super::report::News;
-use super::settings::SourceSettings;
-use super::source::IntakeSource;
+use super::{
+    gap_log::Gap, pbx::pbx_of, report::News, settings::SourceSettings, source::IntakeSource,
+};
 use callbridge_call::{EventTime, Mark, Patience, PbxEvent, Reception};
 use callbridge_formats::Format;
 use callbridge_model::status;

@@ -1,12 +1,10 @@
 //! What the account of a source turns out to lack, beside the sources that are read.
 
 use super::core::Intake;
-use super::proof::words;
-use super::source::IntakeSource;
+use super::{proof::words, source::IntakeSource};
 use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::EventTime;
-use callbridge_model::status;
-use callbridge_model::status::SourceState;
+use callbridge_model::{status, status::SourceState};
 use callbridge_source::SourceId;
 
 impl IntakeSource {

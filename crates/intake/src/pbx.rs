@@ -8,9 +8,8 @@ use callbridge_call::{
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::{collections::btree_map::Entry, time::Duration};
 
 /// Counts events of calls that were over.
 pub(super) const LATE: &str = "late";

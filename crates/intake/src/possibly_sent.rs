@@ -4,8 +4,7 @@
 use super::settings::SourceSettings;
 use callbridge_call::EventTime;
 use callbridge_model::clock;
-use callbridge_spool::STREAM_BEGAN;
-use callbridge_spool::{Error, Handle, tables};
+use callbridge_spool::{Error, Handle, STREAM_BEGAN, tables};
 use std::collections::BTreeMap;
 
 /// The moments, by `SourceSettings::shown`; of a stream that is seen for the first time it is now.

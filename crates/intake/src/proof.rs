@@ -6,8 +6,7 @@ use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_mapping::{LeadRule, Trunks};
-use callbridge_model::status;
-use callbridge_model::status::SourceState;
+use callbridge_model::{status, status::SourceState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Channels show a variable in each of their events; after so many without it they do not.

@@ -6,8 +6,7 @@ use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
 use callbridge_model::CallUuid;
 use callbridge_source::SourceUrl;
-use callbridge_spool::STREAM_BEGAN;
-use callbridge_spool::{Error, Op, PeerOutcome, Store, UnreadMessage, tables};
+use callbridge_spool::{Error, Op, PeerOutcome, STREAM_BEGAN, Store, UnreadMessage, tables};
 
 /// Beginning of the words with which a message of a newer version is set aside.
 const NEWER: &str = "version: it is ";

@@ -10,13 +10,10 @@ use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Op};
-use callbridge_webhook::receiver;
-use callbridge_webhook::tally::Tally;
-use std::collections::BTreeMap;
+use callbridge_webhook::{receiver, tally::Tally};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::error::Elapsed;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::{sync::watch, time::error::Elapsed};
 
 /// Items of one commit at most.
 const GROUP_ITEMS_MAX: usize = 4_096;

@@ -1,10 +1,8 @@
 //! What the flags say of assembling, and of each source.
 
 use super::gap_log::GapLog;
-use super::owners::Owners;
-use super::unmatched::UnmatchedLog;
-use callbridge_call::EventTime;
-use callbridge_call::trunk::Conflict;
+use super::{owners::Owners, unmatched::UnmatchedLog};
+use callbridge_call::{EventTime, trunk::Conflict};
 use callbridge_formats::Format;
 use callbridge_mapping::{Rules, Trunks};
 use callbridge_source::{SourceUrl, Transport};

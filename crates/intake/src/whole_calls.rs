@@ -8,15 +8,13 @@
 
 use super::owners::Owners;
 use super::source::IntakeSource;
-use callbridge_call::framing::MESSAGE_BYTES_MAX;
-use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall};
+use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall, framing::MESSAGE_BYTES_MAX};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;
 use callbridge_source::Frame;
 use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{Delivery, Finished, Op, OutcomeSource, PeerOutcome, Settlement};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A call that ended so short a time before its message came happens now, and goes before backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);

@@ -10,10 +10,9 @@
 
 use crate::connect::Stream;
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::{io, pin::Pin};
 use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 
 const READ_BYTES: usize = 64 << 10;

@@ -9,19 +9,15 @@ use crate::error::Error;
 use crate::settings::{Secret, Settings};
 use crate::url::{Broker, TcpEndpoint};
 use async_compat::Compat;
-use async_rs::traits::Reactor;
-use async_rs::util::RuntimeParts;
-use async_rs::{Runtime, Tokio};
+use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use std::{net::SocketAddr, path::PathBuf, sync::Mutex};
 
 /// On lines that calls are not read from: reports (128 KiB at most), ticks, what is returned.
 const SHORT: BodyLimits = BodyLimits {

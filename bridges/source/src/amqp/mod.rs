@@ -16,25 +16,21 @@ pub use stream::{
 };
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
-use crate::connect::Target;
-use crate::error::Error;
 use crate::session::{Access, Context, Stop};
-use crate::settings::StreamFrom;
-use crate::url::QueueSource;
-use crate::verdict::PendingVerdicts;
-use crate::{Item, VerdictReader};
-use crate::{Position, StreamPosition};
+use crate::{
+    Item, Position, StreamPosition, VerdictReader, connect::Target, error::Error,
+    settings::StreamFrom, url::QueueSource, verdict::PendingVerdicts,
+};
 use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
 use bodies::{Bodies, BodyLimits};
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
-use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
     QueueBindOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{Channel, Connection};
+use lapin::{Channel, Connection, message::Delivery};
 use std::time::Duration;
 use tags::{BrokerReply, Tags};
 use tokio::time::Instant;

@@ -1,11 +1,9 @@
 //! What is a stream's alone: where it is read from, which message it was, who published it.
 
 use crate::item::hash;
-use crate::settings::StreamFrom;
-use crate::{MessageMark, Publisher, StreamPosition};
-use lapin::options::QueueDeclareOptions;
+use crate::{MessageMark, Publisher, StreamPosition, settings::StreamFrom};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Queue};
+use lapin::{BasicProperties, Channel, Queue, options::QueueDeclareOptions};
 use smol_str::SmolStr;
 use std::time::Duration;
 

@@ -11,23 +11,20 @@
 
 use super::follow::Sight;
 use super::opening;
-use crate::url::From;
-use crate::{EventTime, FilePosition};
+use crate::{EventTime, FilePosition, url::From};
 use bytes::Bytes;
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::Metadata;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::{
+    fs::Metadata, mem::MaybeUninit, os::fd::OwnedFd, os::unix::ffi::OsStrExt as _,
+    os::unix::fs::MetadataExt as _, time::Instant,
+};
 
 /// Files given in one look.
 const GIVEN_MAX: usize = 256;

@@ -15,9 +15,8 @@ use crate::url::{Format, From};
 use crate::{Error, FilePosition, Fix, Gone, Item, Position, VerdictReader};
 use folder::RecordFolder;
 use follow::{Follower, Sight};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{io::Read as _, time::Duration};
 use tokio::time::Instant;
 
 /// Progress towards the report that a file is read to its end.

@@ -2,17 +2,13 @@
 //! it was.
 
 use super::opening;
-use crate::item::hash;
-use crate::url::Format;
-use crate::{EventTime, FilePosition};
+use crate::{EventTime, FilePosition, item::hash, url::Format};
 use bytes::Bytes;
 use callbridge_formats::{Frame, Framer, Framing};
 use smol_str::SmolStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Duration;
+use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
 /// Bytes at a file's start by which it is recognised.
 const HEAD_BYTES_MAX: usize = 1_024;

@@ -16,9 +16,7 @@ pub use callbridge_formats::Format;
 
 use crate::EventTime;
 use percent_encoding::percent_decode_str;
-use std::fmt;
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::{fmt, net::IpAddr, path::PathBuf};
 
 /// One fault of a `--source`, `--dead-letter-queue` or `--forward` URL, which is shown as it was
 /// given, its password masked: what is wrong, and its cure.

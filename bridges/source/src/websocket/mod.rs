@@ -4,14 +4,12 @@
 mod unmask;
 
 use crate::connect::{NO_REASON, Stream, Target};
-use crate::error::Error;
 use crate::live::{LiveLine, listen};
 use crate::session::{Access, Context, SourceFeed};
-use crate::url::TcpEndpoint;
+use crate::{error::Error, url::TcpEndpoint};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use std::convert::Infallible;
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use tokio::io::{Join, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;

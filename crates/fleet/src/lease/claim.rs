@@ -29,8 +29,7 @@
 use super::succession::Succession;
 use super::tick::{SlotAges, TickId, TurnId};
 use callbridge_model::status::LeasePhase;
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 /// Interval between two ticks that a process publishes.
 pub const TICK_EVERY: Duration = Duration::from_secs(3);

@@ -7,14 +7,11 @@
 
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::amqp::{Login, may_read, reply};
-use callbridge_source::url::Broker;
-use callbridge_source::{Error as SourceError, Fix};
+use callbridge_source::{Error as SourceError, Fix, url::Broker};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Confirmation, Consumer, PublisherConfirm};
-use std::fmt::Display;
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::{fmt::Display, sync::OnceLock, time::Duration};
 use tokio::time::timeout;
 
 /// Most ticks that wait in the queue; more are refused.
