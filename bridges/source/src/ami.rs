@@ -2,10 +2,9 @@
 //! `check`.
 
 use crate::Item;
-use crate::error::{Error, LineError};
-use crate::live::{LiveLine, TcpLine, listen};
-use crate::session::{Access, Context, SourceFeed};
-use crate::{connect::Target, url::TcpEndpoint};
+use crate::{
+    Access, Context, Error, LineError, LiveLine, SourceFeed, Target, TcpEndpoint, TcpLine, listen,
+};
 use bytes::Bytes;
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
 use callbridge_asterisk::subscription_probe::{MissingRight, SubscriptionProbe};

@@ -1,8 +1,7 @@
 //! Opens a TCP line, plain or TLS, and says in words why it could not. TLS is rustls with ring, the
 //! system's roots or those of `ca-file=`. Nothing here can be told to skip a check.
 
-use crate::error::{Error, Fix, LineError};
-use crate::url::TcpEndpoint;
+use crate::{Error, Fix, LineError, TcpEndpoint};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore, pki_types::pem::PemObject};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,9 @@
 //! FreeSWITCH's event socket: the login, the subscription, and what the dialogue there reports.
 
 use crate::Item;
-use crate::error::{Error, LineError};
-use crate::live::{LiveLine, TcpLine, listen};
-use crate::session::{Access, Context, SourceFeed};
-use crate::{connect::Target, url::TcpEndpoint};
+use crate::{
+    Access, Context, Error, LineError, LiveLine, SourceFeed, Target, TcpEndpoint, TcpLine, listen,
+};
 use bytes::Bytes;
 use callbridge_call::Mark;
 use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning, SocketRefusal};

@@ -48,3 +48,8 @@ pub use settings::{Clock, Secret, Settings, StreamFrom, StreamReading, StreamSki
 pub use source::Source;
 pub use url::{BrokerUrl, SourceUrl, Transport};
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};
+
+pub(crate) use connect::{NO_REASON, Stream, Target};
+pub(crate) use live::{LiveLine, TcpLine, listen};
+pub(crate) use session::{Access, Context, SourceFeed, Stop};
+pub(crate) use url::{QueueSource, TcpEndpoint};

@@ -1,9 +1,7 @@
 //! A live line, whatever is spoken on it: it is read without ever waiting for the intake, kept
 //! alive by a heart-beat, and given up when it has died.
 
-use crate::connect::{NO_REASON, Stream, Target};
-use crate::error::{Error, LineError};
-use crate::session::{Context, SourceFeed};
+use crate::{Context, Error, LineError, NO_REASON, SourceFeed, Stream, Target};
 use callbridge_call::framing::{Outgoing, ReadBuffer};
 use std::{convert::Infallible, time::Duration};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -2,10 +2,9 @@
 //! tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes the items logs
 //! them; here they are traced for debugging only.
 
-use crate::connect::Target;
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
-use crate::{Fix, Frame, Item, Position, Publisher, SourceId, url::TcpEndpoint};
+use crate::{Fix, Frame, Item, Position, Publisher, SourceId, connect::Target, url::TcpEndpoint};
 use bytes::Bytes;
 use callbridge_call::Mark;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,6 @@
 //! What a source is told of itself: its secret, its times and sizes, where a stream is begun.
 
-use crate::backoff::Bounds;
-use crate::{Error, EventTime, Fix};
+use crate::{Bounds, Error, EventTime, Fix};
 use secrecy::SecretString;
 use std::{fmt::Display, path::PathBuf, time::Duration};
 

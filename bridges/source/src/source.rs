@@ -1,12 +1,10 @@
 //! One source, from its URL to its end.
 
-use crate::backoff::{Backoff, chance};
-use crate::error::LineError;
-use crate::session::{Access, Context, SourceFeed, Stop};
-use crate::settings::{Clock, Secret, Settings};
-use crate::url::{SourceUrl, Transport};
-use crate::{Counts, Error, Fix, Item, Position, Ring, SourceId, VerdictReader};
-use crate::{ami, amqp, esl, file, websocket};
+use crate::{
+    Access, Backoff, Clock, Context, Counts, Error, Fix, Item, LineError, Position, Ring, Secret,
+    Settings, SourceFeed, SourceId, SourceUrl, Stop, Transport, VerdictReader, ami, amqp, chance,
+    esl, file, websocket,
+};
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
 use std::{convert::Infallible, fmt, time::Duration};

@@ -2,9 +2,8 @@
 //! broker's confirm and on no other path. An outage of the broker loses nothing; what was not
 //! confirmed is published again.
 
-use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
-use callbridge_source::{Backoff, Bounds, Fix, chance};
+use callbridge_source::{Backoff, Bounds, Fix, amqp::Login, chance};
 use callbridge_spool::{Handle, Op};
 use lapin::BasicProperties;
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! `fleet`: reads the status reports, shows the table, and exits with 0 where all report.
 
-use crate::error::Error;
 use crate::words::{keep_reading, table};
-use crate::{line::ReportStream, metrics, roster::Roster, text};
+use crate::{Error, ReportStream, metrics, roster::Roster, text};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};

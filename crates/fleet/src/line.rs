@@ -1,7 +1,6 @@
 //! The stream of status reports at its broker: one line that publishes, another that reads.
 
-use crate::error::Error;
-use crate::{roster::FleetMessage, word::CONTENT_TYPE};
+use crate::{Error, roster::FleetMessage, word::CONTENT_TYPE};
 use callbridge_model::status::StatusReport;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{

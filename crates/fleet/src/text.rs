@@ -1,8 +1,7 @@
 //! The table for people: who is silent first, in red.
 
-use callbridge_model::safe;
 use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetTable, FleetToken, Liveness};
-use callbridge_model::{status::seconds_in_words, status::text::TextStyle};
+use callbridge_model::{safe, status::seconds_in_words, status::text::TextStyle};
 use std::fmt::Write as _;
 
 /// Most characters of a cell; longer ones are cut.

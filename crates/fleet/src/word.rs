@@ -1,10 +1,9 @@
 //! One status report: made of a status, and read back from a message that anybody may have written.
 
-use callbridge_model::Status;
-use callbridge_model::status::LeasePhase;
 use callbridge_model::status::fleet::{
     FleetGaps, FleetLease, FleetRate, FleetRole, FleetSource, StatusReport, TokenName,
 };
+use callbridge_model::{Status, status::LeasePhase};
 use callbridge_source::Publisher;
 
 /// The content type of a status report.

@@ -1,11 +1,10 @@
 //! The loops of a running daemon: it publishes its own reports, and a sender reads those of others.
 //! Neither touches a call: what fails is logged once, and tried again.
 
-use crate::error::Error;
-use crate::line::{ReportEvent, ReportStream};
-use crate::roster::{PbxOwners, Roster};
-use crate::schedule::Schedule;
-use crate::word::{self, Identity};
+use crate::{
+    Error, PbxOwners, ReportStream, line::ReportEvent, roster::Roster, schedule::Schedule, word,
+    word::Identity,
+};
 use callbridge_model::status::fleet::{
     FleetMember, FleetRole, FleetStatus, Liveness, StatusReport,
 };

@@ -1,13 +1,11 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
-use super::catch_up::Second;
-use super::gap_log::{Gap, GapLog};
-use super::pbx::{Pbx, pbx_of};
-use super::settings::{Memory, Settings, SourceSettings};
-use super::source::{IntakeSource, timing};
-use super::under_way::{Branch, StreamId};
-use super::unmatched::{self, UnmatchedLog};
-use super::{owners::Owners, read_again, whole_calls::WholeCalls};
+use crate::under_way::{Branch, StreamId};
+use crate::{
+    Gap, IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
+    owners::Owners, pbx::pbx_of, read_again, source::timing, unmatched, unmatched::UnmatchedLog,
+    whole_calls::WholeCalls,
+};
 use callbridge_call::{EventTime, Patience, PbxEvent, trunk::Conflict};
 use callbridge_formats::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, Rules, Trunks, journal};

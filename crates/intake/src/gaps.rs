@@ -4,10 +4,7 @@
 //! ends with the login after it. It touches a PBX's open calls only while no other source tells of
 //! them.
 
-use super::core::Intake;
-use super::{
-    gap_log::Gap, pbx::pbx_of, report::News, settings::SourceSettings, source::IntakeSource,
-};
+use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
 use callbridge_call::{EventTime, Mark, Patience, PbxEvent, Reception};
 use callbridge_formats::Format;
 use callbridge_model::status;

@@ -1,7 +1,6 @@
 //! What the account of a source turns out to lack, beside the sources that are read.
 
-use super::core::Intake;
-use super::{proof::words, source::IntakeSource};
+use crate::{Intake, IntakeSource, proof::words};
 use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::EventTime;
 use callbridge_model::{status, status::SourceState};

@@ -59,3 +59,6 @@ pub use self::core::{Batch, Intake};
 pub use gap_log::Gap;
 pub use pbx::server_key;
 pub use settings::{Memory, Settings, SourceSettings, label_all};
+
+pub(crate) use pbx::Pbx;
+pub(crate) use source::IntakeSource;

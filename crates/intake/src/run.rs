@@ -2,9 +2,7 @@
 //! does each source get its verdict. While the disk is full nothing more is taken, and nothing
 //! taken is lost.
 
-use super::core::{Batch, Intake};
-use super::written::Files;
-use crate::release::release;
+use crate::{Batch, Intake, release::release, written::Files};
 use callbridge_mapping::{People, Rules, journal};
 use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};

@@ -1,7 +1,6 @@
 //! What the flags say of assembling, and of each source.
 
-use super::gap_log::GapLog;
-use super::{owners::Owners, unmatched::UnmatchedLog};
+use crate::{gap_log::GapLog, owners::Owners, unmatched::UnmatchedLog};
 use callbridge_call::{EventTime, trunk::Conflict};
 use callbridge_formats::Format;
 use callbridge_mapping::{Rules, Trunks};

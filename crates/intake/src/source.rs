@@ -1,7 +1,6 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
-use super::proof::Proof;
-use super::{report::Report, settings::SourceSettings, written};
+use crate::{SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::{EventTime, PbxEvent, Timing};
 use callbridge_formats::{Decoder, DecoderSettings};
 use callbridge_mapping::Trunks;

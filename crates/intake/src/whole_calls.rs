@@ -6,8 +6,7 @@
 //! Messages of other kinds ([`MessageKind`]) come between them, and never before the calls that
 //! they are about: what is stored of them follows the calls of the same batch.
 
-use super::owners::Owners;
-use super::source::IntakeSource;
+use crate::{IntakeSource, owners::Owners};
 use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall, framing::MESSAGE_BYTES_MAX};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;

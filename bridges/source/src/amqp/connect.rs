@@ -4,10 +4,7 @@
 
 use super::bodies::{Bodies, BodyLimits, LimitedLine};
 use super::words;
-use crate::connect::{Stream, Target};
-use crate::error::Error;
-use crate::settings::{Secret, Settings};
-use crate::url::{Broker, TcpEndpoint};
+use crate::{Error, Secret, Settings, Stream, Target, TcpEndpoint, url::Broker};
 use async_compat::Compat;
 use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
 use futures_util::io::{AsyncRead, AsyncWrite};

@@ -16,10 +16,9 @@ pub use stream::{
 };
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
-use crate::session::{Access, Context, Stop};
 use crate::{
-    Item, Position, StreamPosition, VerdictReader, connect::Target, error::Error,
-    settings::StreamFrom, url::QueueSource, verdict::PendingVerdicts,
+    Access, Context, Error, Item, Position, QueueSource, Stop, StreamFrom, StreamPosition, Target,
+    VerdictReader, verdict::PendingVerdicts,
 };
 use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
 use bodies::{Bodies, BodyLimits};

@@ -1,7 +1,6 @@
 //! What is a stream's alone: where it is read from, which message it was, who published it.
 
-use crate::item::hash;
-use crate::{MessageMark, Publisher, StreamPosition, settings::StreamFrom};
+use crate::{MessageMark, Publisher, StreamFrom, StreamPosition, item::hash};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Queue, options::QueueDeclareOptions};
 use smol_str::SmolStr;

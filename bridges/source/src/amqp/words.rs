@@ -1,9 +1,7 @@
 //! A broker's refusals in words: what, where, and the command that mends it.
 
 use super::stream::{KEPT, KEPT_BYTES};
-use crate::connect::Target;
-use crate::error::{Error, LineError};
-use crate::url::{Broker, QueueSource};
+use crate::{Error, LineError, QueueSource, Target, url::Broker};
 use lapin::ErrorKind;
 use std::time::Duration;
 

@@ -9,8 +9,7 @@
 //! New names come from inotify. Because a network's file system does not report them, the folder is
 //! also listed whole when its time of change is another one, for a hundredth of the time at most.
 
-use super::follow::Sight;
-use super::opening;
+use super::{follow::Sight, opening};
 use crate::{EventTime, FilePosition, url::From};
 use bytes::Bytes;
 use callbridge_formats::MESSAGE_BYTES_MAX;

@@ -10,9 +10,8 @@ mod tests;
 
 pub use opening::sample;
 
-use crate::session::{Context, Stop};
 use crate::url::{Format, From};
-use crate::{Error, FilePosition, Fix, Gone, Item, Position, VerdictReader};
+use crate::{Context, Error, FilePosition, Fix, Gone, Item, Position, Stop, VerdictReader};
 use folder::RecordFolder;
 use follow::{Follower, Sight};
 use std::path::{Path, PathBuf};

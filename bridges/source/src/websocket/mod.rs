@@ -3,10 +3,9 @@
 
 mod unmask;
 
-use crate::connect::{NO_REASON, Stream, Target};
-use crate::live::{LiveLine, listen};
-use crate::session::{Access, Context, SourceFeed};
-use crate::{error::Error, url::TcpEndpoint};
+use crate::{
+    Access, Context, Error, LiveLine, NO_REASON, SourceFeed, Stream, Target, TcpEndpoint, listen,
+};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::{convert::Infallible, time::Duration};
