@@ -26,9 +26,11 @@ impl Failure {
 
     /// A file that cannot be read: 66 where it is missing, else 65.
     pub(crate) fn unread(file: impl fmt::Display, error: &io::Error) -> Self {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => Code::NoInput,
-            _ => Code::Input,
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        let code = if is_missing {
+            Code::NoInput
+        } else {
+            Code::Input
         };
         Self::new(code, format!("{file}: cannot be read: {error}"))
     }
@@ -51,31 +53,31 @@ impl Failure {
     }
 }
 
+/// What a command comes to, or why it ended.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// A result whose error ends the command.
 pub(crate) trait OrFail<T> {
     /// With the words of the error.
-    fn or_fail(self, code: Code) -> Result<T, Failure>;
+    fn or_fail(self, code: Code) -> Result<T>;
 
     /// With words of what was tried before those of the error.
-    fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T, Failure>;
+    fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T>;
 }
 
 impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
-    fn or_fail(self, code: Code) -> Result<T, Failure> {
+    fn or_fail(self, code: Code) -> Result<T> {
         self.map_err(|error| Failure::new(code, error.to_string()))
     }
 
-    fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T, Failure> {
+    fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T> {
         self.map_err(|error| Failure::new(code, format!("{what}: {error}")))
     }
 }
 
 impl<E: ExitCode> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self {
-            code: error.exit_code(),
-            error: error.into(),
-        }
+        Self::of(error.exit_code(), error)
     }
 }
 

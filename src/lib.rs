@@ -46,7 +46,7 @@ pub use commands::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};
 pub use failure::Failure;
-pub(crate) use failure::OrFail;
+pub(crate) use failure::{OrFail, Result};
 pub use start::start;
 pub(crate) use terminal::{nobody_reads, print};
 

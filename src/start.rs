@@ -4,7 +4,7 @@ use crate::commands::dispatch;
 use crate::config::CommandLine;
 use crate::config::command::read;
 use crate::privilege::step_down;
-use crate::{Failure, OrFail as _, print};
+use crate::{OrFail as _, Result, print};
 use callbridge_model::{Code, Environment};
 use callbridge_ops::log::{flush, say};
 use std::{pin::Pin, process::ExitCode, time::Duration, time::Instant};
@@ -28,7 +28,7 @@ pub fn start() -> ExitCode {
 
 /// Checks the arguments, leaves root's rights where the state folder is another's, starts the
 /// runtime, does what was asked until done or told to stop.
-fn run() -> Result<(), Failure> {
+fn run() -> Result<()> {
     let environment = Environment::of_process();
     let mut command = match read(std::env::args_os(), &environment)? {
         CommandLine::Command(command) => *command,
@@ -64,12 +64,9 @@ fn run() -> Result<(), Failure> {
 const SAME_ORDER: Duration = Duration::from_millis(500);
 
 /// Ends at SIGTERM or SIGINT. A second one ends the process at once: what is committed is safe.
-fn stop_requested() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
-    let listen = |kind| signal(kind).or_fail(Code::Failed);
-    let (mut terminate, mut interrupt) = (
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::interrupt())?,
-    );
+fn stop_requested() -> Result<impl Future<Output = ()> + Send + 'static> {
+    let mut terminate = signal(SignalKind::terminate()).or_fail(Code::Failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).or_fail(Code::Failed)?;
     let mut signalled = async move || {
         tokio::select! {
             _ = terminate.recv() => SignalKind::terminate(),

@@ -1,7 +1,7 @@
 //! What commands print on stdout, how wide its terminal is and whether it has colours; and what is
 //! typed into stdin: lines, or a secret that is not shown.
 
-use crate::Failure;
+use crate::{Failure, Result};
 use callbridge_model::{Code, Environment};
 use callbridge_ops::log;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -11,9 +11,8 @@ use tokio::{net::unix::pipe, sync::mpsc};
 
 /// The width of stdout's terminal; `None` without one.
 pub(crate) fn width() -> Option<usize> {
-    let size = tcgetwinsize(io::stdout()).ok();
-    size.map(|size| usize::from(size.ws_col))
-        .filter(|width| *width > 0)
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
 /// What stdout shows may have colours.
@@ -60,7 +59,7 @@ pub(crate) async fn nobody_reads() {
 }
 
 /// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -125,12 +124,9 @@ async fn read_lines(lines: mpsc::Sender<String>) {
     loop {
         let mut line = Vec::new();
         let mut limited = (&mut stdin).take(LINE_MAX);
-        match limited.read_until(b'\n', &mut line).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
+        let read = limited.read_until(b'\n', &mut line).await;
         let line = String::from_utf8_lossy(&line).into_owned();
-        if lines.send(line).await.is_err() {
+        if matches!(read, Ok(0) | Err(_)) || lines.send(line).await.is_err() {
             return;
         }
     }

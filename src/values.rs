@@ -80,8 +80,7 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
-    let read = duration(text).ok();
-    let whole = read.filter(|it| it.subsec_nanos() == 0);
+    let whole = duration(text).ok().filter(|it| it.subsec_nanos() == 0);
     let seconds = whole.and_then(|it| u32::try_from(it.as_secs()).ok());
     seconds.ok_or_else(|| format!("`{text}` is not a length of talk: give seconds, or 1m20s"))
 }

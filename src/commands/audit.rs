@@ -4,7 +4,7 @@
 use super::control::conversation::{all_items, converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::{Asking, Audit};
-use crate::{Failure, print};
+use crate::{Failure, Result, print};
 use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening};
 use callbridge_admin::audit::{account, journal::progress, records};
 use callbridge_admin::{ControlRequest, explain::reading::Reading, state_access};
@@ -26,7 +26,7 @@ const ASKED_MAX: usize = 200;
 ///
 /// # Errors
 /// 1 where a call is not explained, 65 and 66 for the file, 69 without daemon and state.
-pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<(), Failure> {
+pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<()> {
     let at = Asking::of(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
         audit.config.pbx_id = Some(pbx_of(&at).await?);
@@ -71,7 +71,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
 }
 
 /// The PBX of the state, under whose name the ids of its calls are known.
-async fn pbx_of(at: &Asking) -> Result<String, Failure> {
+async fn pbx_of(at: &Asking) -> Result<String> {
     let mut known = BTreeSet::new();
     for item in all_items::<Value>(at, ControlRequest::Status).await? {
         let sources = item["sources"].as_array().into_iter().flatten();
@@ -102,7 +102,7 @@ fn read(
     audit: &Audit,
     people: &People,
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
-) -> Result<(), Failure> {
+) -> Result<()> {
     let rules = &audit.config.rules;
     let wrong = |error: std::io::Error| {
         Failure::new(Code::Input, format!("{}: {error}", audit.file.display()))
@@ -163,7 +163,7 @@ fn read(
 
 /// Asks the state for the fate of each call, and for the times in which their PBXs were not
 /// connected, in requests of `ASKED_MAX` calls.
-async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listening), Failure> {
+async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listening)> {
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
     for some in calls.chunks(ASKED_MAX) {
         let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
@@ -182,7 +182,7 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listen
 async fn take_in(
     at: &Asking,
     calls: Vec<((String, FinishedCall), Option<CallUuid>)>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let (mut taken, mut left_out) = (0_u64, 0_u64);
     for ((pbx, call), lost) in calls {
         let ask = ControlRequest::TakeIn {
@@ -218,7 +218,7 @@ pub(super) async fn search_journal(
     at: &Asking,
     calls: &[FileCall],
     notes: &mut (dyn Write + Send),
-) -> Result<JournalFindings, Failure> {
+) -> Result<JournalFindings> {
     if !audit.journal {
         return Ok(JournalFindings::unread("--no-journal was given"));
     }
@@ -253,10 +253,7 @@ pub(super) async fn search_journal(
 }
 
 /// Returns the calls that are journaled here, with their places in the file.
-async fn journaled(
-    at: &Asking,
-    calls: &[FileCall],
-) -> Result<Vec<(usize, JournaledCall)>, Failure> {
+async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, JournaledCall)>> {
     let mut journaled: Vec<Option<JournaledCall>> = Vec::new();
     for some in calls.chunks(ASKED_MAX) {
         let calls = some.iter().map(|call| call.asked.clone()).collect();
@@ -267,7 +264,7 @@ async fn journaled(
     Ok(journaled.collect())
 }
 
-async fn journal_page(at: &Asking, query: FilterPage) -> Result<JournalAnswer, Failure> {
+async fn journal_page(at: &Asking, query: FilterPage) -> Result<JournalAnswer> {
     let mut answers = all_items(at, ControlRequest::JournalPage(query)).await?;
     let why = "the daemon gave no answer".to_owned();
     Ok(answers.pop().unwrap_or(JournalAnswer::Failed { why }))

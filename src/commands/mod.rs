@@ -24,7 +24,7 @@ pub(crate) mod state;
 use crate::commands::control as command;
 use crate::config::{Command, manual};
 use crate::terminal::has_colour;
-use crate::{Failure, OrFail as _, print};
+use crate::{OrFail as _, Result, print};
 use callbridge_admin::explain::story::Paint;
 use callbridge_model::{Code, Environment, forbid_dumps};
 use std::{fs::DirBuilder, future::Future, io, os::unix::fs::DirBuilderExt as _, path::PathBuf};
@@ -37,7 +37,7 @@ pub async fn dispatch(
     mut command: Command,
     environment: &Environment,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if command.needs().holds_secrets {
         forbid_dumps();
     }

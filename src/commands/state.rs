@@ -1,7 +1,7 @@
 //! `state export` and `state import`: a state folder as one file.
 
 use crate::config::StateMove;
-use crate::{Failure, print};
+use crate::{Result, print};
 use callbridge_model::{clock, safe};
 use callbridge_oauth::{shown_once, store};
 use callbridge_spool::archive::{ArchiveError, StateArchive, export, import};
@@ -15,7 +15,7 @@ const BESIDE: [&str; 2] = [store::FILE, shown_once::FILE];
 /// # Errors
 /// 65 and 66 for the file, 69 without a state, 73 where something cannot be written, 75 for a
 /// folder in use, 78 for one that is not empty and for what a newer program wrote.
-pub(crate) fn run(state: &StateMove) -> Result<(), Failure> {
+pub(crate) fn run(state: &StateMove) -> Result<()> {
     let (file, dir) = (&state.file, &state.state);
     let words = match state.import {
         true => {

@@ -4,7 +4,7 @@
 
 use super::faults::Faults;
 use super::options::Options;
-use crate::Failure;
+use crate::{Failure, Result};
 use callbridge_intake::machine;
 use callbridge_model::{Code, Environment, SecretKind};
 use clap::builder::FalseyValueParser;
@@ -36,9 +36,13 @@ pub(crate) fn command() -> Command {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
     for group in ["dead", "lead", "state", "fleet"] {
-        let shared = |arg: clap::Arg| match group == "lead" || arg.get_id() == "state" {
-            true => with_variable(arg),
-            false => arg,
+        let is_shared = |arg: &Arg| group == "lead" || arg.get_id() == "state";
+        let shared = |arg| {
+            if is_shared(&arg) {
+                with_variable(arg)
+            } else {
+                arg
+            }
         };
         let verbs = |group: Command| group.mut_subcommands(|verb| verb.mut_args(shared));
         command = command.mut_subcommand(group, verbs);
@@ -48,14 +52,11 @@ pub(crate) fn command() -> Command {
 
 /// `--crm-url` → `CALLBRIDGE_CRM_URL`; a repeated flag has a value a line. A variable that is set
 /// to nothing is as if not set.
-fn with_variable(arg: clap::Arg) -> clap::Arg {
-    let Some(long) = arg
-        .get_long()
-        .filter(|long| !matches!(*long, "help" | "version"))
-    else {
-        return arg;
+fn with_variable(arg: Arg) -> Arg {
+    let name = match arg.get_long() {
+        None | Some("help" | "version") => return arg,
+        Some(long) => variable(long),
     };
-    let name = variable(long);
     let arg = match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
         ArgAction::Append => arg.value_delimiter('\n'),
@@ -77,9 +78,7 @@ pub(super) fn variable(long: &str) -> String {
 ///
 /// # Errors
 /// No command, or none of ours; a file of arguments that cannot be read.
-pub(crate) fn read(
-    arguments: impl IntoIterator<Item = OsString>,
-) -> Result<ParsedArguments, Failure> {
+pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArguments> {
     let mut arguments = expanded(arguments)?;
     let command = command();
     let mut faults = Faults::default();
@@ -98,11 +97,8 @@ pub(crate) fn read(
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 return Err(Failure::new(Code::Usage, error.render().to_string()));
             }
-            _ => {
-                if !mend(&mut arguments, &error, &mut faults) {
-                    return Err(Failure::new(Code::Usage, unmended(&error, &faults)));
-                }
-            }
+            _ if mend(&mut arguments, &error, &mut faults).is_some() => {}
+            _ => return Err(Failure::new(Code::Usage, unmended(&error, &faults))),
         }
     }
     Err(faults.into())
@@ -111,40 +107,37 @@ pub(crate) fn read(
 fn unmended(error: &clap::Error, faults: &Faults) -> String {
     let words = error.render().to_string();
     let words = words.trim_start_matches("error: ").trim_end();
-    if faults.is_empty() {
-        words.to_owned()
+    let before = if faults.is_empty() {
+        ""
     } else {
-        format!("{faults}\n  {words}")
-    }
+        &format!("{faults}\n  ")
+    };
+    format!("{before}{words}")
 }
 
-/// Takes out what clap stumbled over, so that it can go on to the next; says what it was.
-fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults) -> bool {
+/// Takes out what clap stumbled over, so that it can go on to the next; says what it was. `None`
+/// where it cannot be taken out.
+fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults) -> Option<()> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
         _ => None,
     };
-    let Some(what) = context(ContextKind::InvalidArg) else {
-        return false;
-    };
+    let what = context(ContextKind::InvalidArg)?;
     let flag = what.split([' ', '=']).next().unwrap_or_default().to_owned();
     match error.kind() {
         ErrorKind::UnknownArgument => {
-            let Some(at) = position(arguments, &flag) else {
-                return false;
-            };
+            let at = position(arguments, &flag)?;
             let typed = arguments.remove(at).to_string_lossy().into_owned();
             if !flag.starts_with('-') {
                 faults.add(&typed, "not expected here");
-                return true;
+                return Some(());
             }
             // `--lead var:X` on one line of an @FILE is one argument.
-            if typed.contains(char::is_whitespace) {
-                let (name, value) = typed.split_once(char::is_whitespace).unwrap_or_default();
+            if let Some((name, value)) = typed.split_once(char::is_whitespace) {
                 let words = format!("is one argument; write {name}={}", value.trim());
                 faults.add(&typed, words);
-                return true;
+                return Some(());
             }
             let takes_value = typed == flag && flag.starts_with("--");
             if takes_value && arguments.get(at).is_some_and(|next| !begins_flag(next)) {
@@ -154,30 +147,31 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults)
                 Some(near) => faults.add(&flag, format!("no such flag; is it {near}?")),
                 None => faults.add(&flag, "no such flag"),
             }
-            true
+            Some(())
         }
         ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::NoEquals => {
             let bare = |at: &usize| arguments.get(at + 1).is_none_or(|next| begins_flag(next));
             let found = (1..arguments.len())
                 .find(|at| arguments[*at] == OsStr::new(&flag) && bare(at))
                 .or_else(|| position(arguments, &flag));
-            let Some(at) = found else { return false };
-            arguments.remove(at);
+            arguments.remove(found?);
             faults.add(&flag, "its value is missing");
-            true
+            Some(())
         }
-        _ => false,
+        _ => None,
     }
 }
 
 /// Returns the index of the flag, alone or with its value behind a `=` or white space.
 fn position(arguments: &[OsString], flag: &str) -> Option<usize> {
-    let is = |argument: &OsString| {
-        let text = argument.to_string_lossy();
-        let rest = text.strip_prefix(flag)?;
-        (rest.is_empty() || rest.starts_with(['=', ' ', '\t'])).then_some(())
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with(['=', ' ', '\t']);
+    let is = |at: &usize| {
+        arguments[*at]
+            .to_string_lossy()
+            .strip_prefix(flag)
+            .is_some_and(ends)
     };
-    (1..arguments.len()).find(|at| is(&arguments[*at]).is_some())
+    (1..arguments.len()).find(is)
 }
 
 fn begins_flag(argument: &OsStr) -> bool {
@@ -186,13 +180,14 @@ fn begins_flag(argument: &OsStr) -> bool {
 
 /// The first `@FILE` of these arguments.
 pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
-    let texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
-    let mut files = texts.filter_map(|text| text.strip_prefix('@'));
-    files.next().map(PathBuf::from)
+    let mut texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
+    texts
+        .find_map(|text| text.strip_prefix('@'))
+        .map(PathBuf::from)
 }
 
 /// The arguments, each `@FILE` replaced by its lines.
-fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, Failure> {
+fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>> {
     let mut all = Vec::new();
     for (at, argument) in arguments.into_iter().enumerate() {
         let file = argument.to_str().and_then(|text| text.strip_prefix('@'));
@@ -204,7 +199,7 @@ fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStrin
     Ok(all)
 }
 
-fn lines(path: &Path) -> Result<Vec<OsString>, Failure> {
+fn lines(path: &Path) -> Result<Vec<OsString>> {
     let unread =
         |error: std::io::Error| Failure::unread(format_args!("@{}", path.display()), &error);
     let about = std::fs::metadata(path).map_err(unread)?;
@@ -242,17 +237,15 @@ pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)>
     }
     let known = known();
     let unread = ours.filter(|(name, _)| !known.contains(*name));
-    unread
-        .map(|(name, end)| (name.to_owned(), near(end, &known)))
-        .collect()
+    let suggested = unread.map(|(name, end)| (name.to_owned(), near(end, &known)));
+    suggested.collect()
 }
 
 /// Every variable that some command reads.
 fn known() -> BTreeSet<String> {
-    let secrets = SecretKind::ALL.iter().map(|it| it.variable().to_owned());
-    let mut known: BTreeSet<String> = secrets.collect();
-    known.insert(machine::VARIABLE.to_owned());
-    known.insert("CALLBRIDGE_PLANT_FAULTS".to_owned());
+    let others = [machine::VARIABLE, "CALLBRIDGE_PLANT_FAULTS"];
+    let secrets = SecretKind::ALL.iter().map(|it| it.variable());
+    let mut known: BTreeSet<String> = secrets.chain(others).map(str::to_owned).collect();
     let mut commands = vec![command()];
     while let Some(command) = commands.pop() {
         let longs = command.get_arguments().filter_map(Arg::get_long);
@@ -265,25 +258,21 @@ fn known() -> BTreeSet<String> {
 /// Returns the known variable that clap would suggest for a flag spelt so.
 fn near(end: &str, known: &BTreeSet<String>) -> Option<String> {
     let flag = |name: &str| name.trim_start_matches(BEGINNING).to_ascii_lowercase();
-    let args = known
-        .iter()
-        .map(|name| Arg::new(name.clone()).long(flag(name)));
+    let known = known.iter();
     let command = Command::new("variables")
         .no_binary_name(true)
         .disable_help_flag(true)
         .disable_version_flag(true)
-        .args(args);
+        .args(known.map(|name| Arg::new(name.clone()).long(flag(name))));
     let typed = format!("--{}", end.to_ascii_lowercase());
     let error = command.try_get_matches_from([typed]).err()?;
-    match error.get(ContextKind::SuggestedArg)? {
-        ContextValue::String(near) => {
-            let near = near.trim_start_matches('-').to_ascii_uppercase();
-            // clap guesses freely, for what is a fault anyway; here the guess makes it one.
-            let close = letters_apart(&near, end) <= LETTERS_APART_MAX;
-            close.then(|| format!("{BEGINNING}{near}"))
-        }
-        _ => None,
-    }
+    let ContextValue::String(near) = error.get(ContextKind::SuggestedArg)? else {
+        return None;
+    };
+    let near = near.trim_start_matches('-').to_ascii_uppercase();
+    // clap guesses freely, for what is a fault anyway; here the guess makes it one.
+    let close = letters_apart(&near, end) <= LETTERS_APART_MAX;
+    close.then(|| format!("{BEGINNING}{near}"))
 }
 
 /// Letters that only one of them has, wherever they stand.
@@ -304,7 +293,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn typed(line: &str) -> Result<ParsedArguments, Failure> {
+    fn typed(line: &str) -> Result<ParsedArguments> {
         read(line.split(' ').map(OsString::from))
     }
 

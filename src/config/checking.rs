@@ -25,10 +25,7 @@ use std::path::{Path, PathBuf};
 impl Checking<'_> {
     pub(super) fn check(mut self, verb: Verb) -> Result<Command, Faults> {
         match verb {
-            Verb::Run(flags) => {
-                let config = self.for_run().config(*flags)?;
-                Ok(Command::Run(Box::new(config)))
-            }
+            Verb::Run(flags) => Ok(Command::Run(Box::new(self.for_run().config(*flags)?))),
             Verb::Demo(flags) => self.demo(&flags),
             Verb::Explain(flags) => self.explain(*flags),
             Verb::Check(flags) => {
@@ -116,19 +113,17 @@ impl Checking<'_> {
     }
 
     fn explain(mut self, flags: ExplainFlags) -> Result<Command, Faults> {
-        let format = self
-            .faults
-            .read("--format", &flags.format, str::parse::<Format>);
-        let is_given = format.is_some() || !self.faults.is_empty();
+        let faults = &mut self.faults;
+        let format = faults.read("--format", &flags.format, str::parse::<Format>);
         let file = match (flags.file, format) {
             (Some(file), Some(format)) => Some((PathBuf::from(file), format)),
-            (Some(_), None) if !is_given => {
+            (Some(_), None) if faults.is_empty() => {
                 let words = "is missing: how is FILE written? ami, ami-json, …";
-                self.faults.take("--format", Err(words))
+                faults.take("--format", Err(words))
             }
             (None, _) if flags.call.is_none() => {
                 let words = "is missing: a recording, or --call ID for a call kept";
-                self.faults.take("FILE", Err(words))
+                faults.take("FILE", Err(words))
             }
             (Some(_) | None, _) => None,
         };
@@ -136,7 +131,7 @@ impl Checking<'_> {
         if of_messages && flags.flags.sources.pbx_id.is_some() {
             let words = "cannot be used with format call, whose messages each name their \
                          own PBX: remove it";
-            self.faults.add("--pbx-id", words);
+            faults.add("--pbx-id", words);
         }
         let config = self.config(flags.flags)?;
         Ok(Command::Explain(Box::new(Explain {
@@ -152,18 +147,17 @@ impl Checking<'_> {
     fn folder(&mut self, flag: Option<&str>) -> PathBuf {
         let folder = config::state_folder(flag, self.environment);
         let state = self.faults.take("--state", folder).unwrap_or_default();
-        match flag.is_some() || self.environment.text("STATE_DIRECTORY").is_some() {
-            true => state,
-            false => config::state_of_daemon(state, Path::new(config::STATES)),
+        if flag.is_some() || self.environment.text("STATE_DIRECTORY").is_some() {
+            return state;
         }
+        config::state_of_daemon(state, Path::new(config::STATES))
     }
 
     fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
         let state = self.folder(flags.state.as_deref());
-        let zone = self
-            .faults
-            .read("--pbx-timezone", &flags.pbx_timezone, values::zone);
-        self.faults.or(Asking {
+        let mut faults = self.faults;
+        let zone = faults.read("--pbx-timezone", &flags.pbx_timezone, values::zone);
+        faults.or(Asking {
             state,
             json: flags.json,
             zone,
@@ -212,10 +206,8 @@ impl Checking<'_> {
                 state,
             } => {
                 let words = [("csv", true), ("jsonl", false)];
-                let format = format
-                    .as_deref()
-                    .ok_or("is missing: give csv or jsonl".to_owned());
-                let read = format.and_then(|text| values::word(text, &words));
+                let format = format.ok_or("is missing: give csv or jsonl".to_owned());
+                let read = format.and_then(|text| values::word(&text, &words));
                 csv = self.faults.take("--format", read) == Some(true);
                 let json = !csv;
                 (self.letters(which, true), StateFlags { json, ..state })
@@ -227,22 +219,20 @@ impl Checking<'_> {
 
     /// Letters to look at: nothing chosen is everything.
     fn letters(&mut self, which: SelectFlags, whole: bool) -> ControlRequest {
-        let mut which = self.selection(which);
-        if which.is_empty() {
-            which = Selection::everything();
-        }
+        let which = match self.selection(which) {
+            none if none.is_empty() => Selection::everything(),
+            chosen => chosen,
+        };
         ControlRequest::Letters { which, whole }
     }
 
     /// A selection that is acted on: something must be chosen.
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
-        let nothing = flags.ids.is_empty() && flags.reason.is_none() && !flags.all;
-        if nothing {
-            let words = "which letters? Give ID…, --reason R or --all";
-            self.faults.add(command, words);
-        } else if flags.all && !(flags.ids.is_empty() && flags.reason.is_none()) {
-            self.faults
-                .add("--all", "cannot be used with ID or --reason; keep one");
+        let faults = &mut self.faults;
+        match (flags.all, flags.ids.is_empty() && flags.reason.is_none()) {
+            (false, true) => faults.add(command, "which letters? Give ID…, --reason R or --all"),
+            (true, false) => faults.add("--all", "cannot be used with ID or --reason; keep one"),
+            (true, true) | (false, false) => {}
         }
         self.selection(flags)
     }
@@ -313,11 +303,8 @@ impl Checking<'_> {
     fn missed(mut self, flags: MissedFlags) -> Result<Command, Faults> {
         let within = self.faults.read("--since", &flags.since, values::duration);
         let within_sec = within.map(|within| within.as_secs());
-        self.ask(
-            ControlRequest::Missed { within_sec },
-            flags.csv,
-            flags.state,
-        )
+        let request = ControlRequest::Missed { within_sec };
+        self.ask(request, flags.csv, flags.state)
     }
 
     /// A number, as a person writes it.
@@ -355,15 +342,12 @@ impl Checking<'_> {
     }
 
     /// Reads the flags of `state forward-again`.
-    fn forward_again(
-        mut self,
-        since: Option<String>,
-        state: StateFlags,
-    ) -> Result<Command, Faults> {
-        let since = since.filter(|text| !text.is_empty());
-        let since = since.ok_or_else(|| "is missing: since when? As 2026-11-20, or 2h".to_owned());
+    fn forward_again(mut self, since: &str, state: StateFlags) -> Result<Command, Faults> {
         let now = clock::now().wall;
-        let since = since.and_then(|text| values::since(&text, &TimeZone::system(), now));
+        let since = match since {
+            "" => Err("is missing: since when? As 2026-11-20, or 2h".to_owned()),
+            text => values::since(text, &TimeZone::system(), now),
+        };
         let since = self.faults.take("--since", since).unwrap_or(now).micros();
         self.ask(ControlRequest::ForwardAgain { since }, false, state)
     }
@@ -372,7 +356,9 @@ impl Checking<'_> {
         let (flags, import) = match verb {
             StateVerb::Export(flags) => (flags, false),
             StateVerb::Import(flags) => (flags, true),
-            StateVerb::ForwardAgain { since, state } => return self.forward_again(since, state),
+            StateVerb::ForwardAgain { since, state } => {
+                return self.forward_again(&since.unwrap_or_default(), state);
+            }
         };
         let file = flags.file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");
@@ -388,12 +374,9 @@ impl Checking<'_> {
 
     fn completions(mut self, shell: Option<&str>) -> Result<Command, Faults> {
         const SHELLS: &str = "bash, elvish, fish, powershell or zsh";
-        let read = match shell {
-            Some(text) => text
-                .parse()
-                .map_err(|_| format!("`{text}` is not a shell: give {SHELLS}")),
-            None => Err(format!("is missing: give {SHELLS}")),
-        };
+        let known = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a shell"));
+        let read = shell.map_or_else(|| Err("is missing".to_owned()), known);
+        let read = read.map_err(|words| format!("{words}: give {SHELLS}"));
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
         self.faults.or(Command::Completions(shell))
     }
@@ -404,9 +387,9 @@ fn lead_id(text: &str) -> Result<LeadId, String> {
 }
 
 fn employee_of(text: &str) -> Result<EmployeeChoice, String> {
-    if text == "none" {
-        return Ok(EmployeeChoice::None);
-    }
-    let read = EmployeeId::parse(text).map(EmployeeChoice::Is);
+    let read = match text {
+        "none" => Some(EmployeeChoice::None),
+        _ => EmployeeId::parse(text).map(EmployeeChoice::Is),
+    };
     read.ok_or_else(|| format!("`{text}` is neither an employee id nor `none`"))
 }

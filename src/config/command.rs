@@ -2,9 +2,9 @@
 
 use super::arguments::{self, ParsedArguments};
 use super::flags::Flags;
-use crate::Failure;
 use crate::config::{Checking, Config};
 use crate::privilege::{Held, Needs, OwnFile};
+use crate::{Failure, Result};
 use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
@@ -83,9 +83,10 @@ impl Command {
             Self::State(state) => Needs {
                 state: Some(&mut state.state),
                 holds_secrets: true,
-                file: Some(match state.import {
-                    true => OwnFile::Import(&state.file),
-                    false => OwnFile::Export(&state.file),
+                file: Some(if state.import {
+                    OwnFile::Import(&state.file)
+                } else {
+                    OwnFile::Export(&state.file)
                 }),
                 held: Some(&mut state.held),
                 ..none
@@ -167,13 +168,6 @@ pub struct Explain {
     pub picture: Option<PathBuf>,
     pub json: bool,
     pub config: Config,
-}
-
-impl Explain {
-    /// One call is shown rather than all.
-    pub fn chooses(&self) -> bool {
-        self.call.is_some() || self.picture.is_some()
-    }
 }
 
 /// The flags of `audit`, checked.
@@ -262,7 +256,7 @@ pub enum CommandLine {
 pub fn read(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &Environment,
-) -> Result<CommandLine, Failure> {
+) -> Result<CommandLine> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let file = arguments::flags_file(&arguments);
     let beside = file.map(|file| environment.clone().beside(&file));

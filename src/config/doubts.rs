@@ -3,7 +3,7 @@
 use crate::config::Config;
 use callbridge_source::{Transport, url::Broker, url::TcpEndpoint};
 use callbridge_spool::folder::FILE;
-use std::{io::ErrorKind, path::PathBuf};
+use std::{ffi::OsStr, io::ErrorKind, path::PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
@@ -27,15 +27,16 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
                 flag that was meant"
             .to_owned(),
     });
-    let places = config.places().into_iter();
-    let quoted = places
-        .filter(|(_, place)| place.is_quoted())
-        .map(|(what, _)| Doubt {
-            what: format!("secret of {what}"),
-            kind: MISTAKE,
-            words: "it is in quotes, which are taken for a part of it; remove them if they are not"
-                .to_owned(),
-        });
+    let quoted = config
+        .places()
+        .into_iter()
+        .filter(|(_, place)| place.is_quoted());
+    let quoted = quoted.map(|(what, _)| Doubt {
+        what: format!("secret of {what}"),
+        kind: MISTAKE,
+        words: "it is in quotes, which are taken for a part of it; remove them if they are not"
+            .to_owned(),
+    });
     let all = variables.chain(quoted).chain(wide(config));
     all.chain(clear(config)).chain(new_state(config)).collect()
 }
@@ -48,15 +49,13 @@ fn new_state(config: &Config) -> Option<Doubt> {
     let entries = dir.parent().and_then(|it| it.read_dir().ok());
     let beside = entries.into_iter().flatten().flatten().map(|it| it.path());
     // A hidden one is the scratch folder of a `check` that runs.
-    let is_hidden = |it: &PathBuf| {
-        it.file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-    };
+    let hides = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
+    let is_hidden = |it: &PathBuf| it.file_name().is_some_and(hides);
     let others = beside.filter(|it| !is_hidden(it) && it.join(FILE).is_file());
     let mut others: Vec<String> = others.map(|it| it.display().to_string()).collect();
     others.sort_unstable();
-    let others = match others.join(", ") {
-        none if none.is_empty() => String::new(),
+    let others = match others.join(", ").as_str() {
+        "" => String::new(),
         others => format!("; in the same place there is {others}"),
     };
     Some(Doubt {
@@ -92,16 +91,14 @@ fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
         is_clear.then(|| crossing(what, crosses, scheme))
     });
     let published = [
-        (
-            &config.dead_letters,
-            "the user's secret and all letters cross",
-        ),
-        (&config.forward, "the user's secret and all calls cross"),
+        (&config.dead_letters, "letters"),
+        (&config.forward, "calls"),
     ];
     let published = published.into_iter().filter_map(|(target, crosses)| {
         let url = &target.as_ref()?.url;
+        let crosses = format!("the user's secret and all {crosses} cross");
         let what = format!("line {}", url.public());
-        is_clear(&url.broker).then(|| crossing(what, crosses, "amqps"))
+        is_clear(&url.broker).then(|| crossing(what, &crosses, "amqps"))
     });
     sources.chain(published)
 }

@@ -32,9 +32,8 @@ impl Faults {
         what: &str,
         value: Result<T, Vec<impl fmt::Display>>,
     ) -> Option<T> {
-        value
-            .map_err(|all| all.iter().for_each(|words| self.add(what, words)))
-            .ok()
+        let told = value.map_err(|all| all.iter().for_each(|words| self.add(what, words)));
+        told.ok()
     }
 
     /// Parses the value typed behind a flag; adds the fault where it cannot be read.
@@ -49,7 +48,7 @@ impl Faults {
 
     /// `value`, unless there are faults.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.0.is_empty() {
+        if self.is_empty() {
             Ok(value)
         } else {
             Err(self)
@@ -63,16 +62,9 @@ impl Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults = if let [_] = self.0[..] {
-            "fault"
-        } else {
-            "faults"
-        };
-        write!(
-            f,
-            "{} {faults} in the flags, and nothing was opened:",
-            self.0.len()
-        )?;
+        let count = self.0.len();
+        let faults = if count == 1 { "fault" } else { "faults" };
+        write!(f, "{count} {faults} in the flags, and nothing was opened:")?;
         for words in &self.0 {
             // A value may hold anything, line breaks and escapes for the terminal among it.
             write!(f, "\n  {}", safe(words))?;

@@ -27,7 +27,7 @@ pub(crate) mod webhooks;
 use crate::config as cli;
 use crate::config::{Check, Config};
 use crate::terminal::has_colour;
-use crate::{Failure, print, privilege};
+use crate::{Failure, Result, print, privilege};
 use callbridge_mapping::People;
 use callbridge_model::{Code, safe, safe_json};
 use callbridge_oauth::store;
@@ -131,7 +131,7 @@ struct Findings {
 }
 
 impl Findings {
-    fn show(&mut self, found: impl IntoIterator<Item = CheckFinding>) -> Result<(), Failure> {
+    fn show(&mut self, found: impl IntoIterator<Item = CheckFinding>) -> Result<()> {
         for finding in found {
             let line = match self.json {
                 true => finding.to_json(),
@@ -144,7 +144,7 @@ impl Findings {
     }
 
     /// The code of the worst fault, with their number.
-    fn verdict(&self) -> Result<(), Failure> {
+    fn verdict(&self) -> Result<()> {
         let Some(code) = worst(&self.all) else {
             return Ok(());
         };
@@ -165,7 +165,7 @@ fn worst(findings: &[CheckFinding]) -> Option<Code> {
 ///
 /// # Errors
 /// The code of the worst fault.
-pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
+pub(crate) async fn run(check: &Check) -> Result<()> {
     let mut findings = Findings {
         json: check.json,
         colour: has_colour(),
@@ -201,7 +201,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
 }
 
 /// Each source, what its account may do and hear, and what the PBX says of its endpoints.
-async fn sources(config: &Config, people: &People, findings: &mut Findings) -> Result<(), Failure> {
+async fn sources(config: &Config, people: &People, findings: &mut Findings) -> Result<()> {
     let (mut shown, mut unasked) = (Vec::new(), false);
     for flag in &config.sources {
         let (mut found, account) = inward::source(flag).await;

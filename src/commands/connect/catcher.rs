@@ -1,9 +1,9 @@
 //! Catches the browser's way back where it ends on this machine: a listener for one path, with a
 //! short page for the person in front of it.
 
-use crate::Failure;
 use crate::daemon::tasks::has_stopped;
 use crate::privilege::Held;
+use crate::{Failure, Result};
 use callbridge_listener::body::{Body, response, whole};
 use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
 use callbridge_listener::hyper::{Method, Request, Response, StatusCode, Uri};
@@ -36,7 +36,7 @@ impl Catcher {
     ///
     /// # Errors
     /// When another program listens at one of them.
-    pub(crate) async fn listen(redirect: &Redirect, held: &Held) -> Result<Option<Self>, Failure> {
+    pub(crate) async fn listen(redirect: &Redirect, held: &Held) -> Result<Option<Self>> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };

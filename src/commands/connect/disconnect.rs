@@ -1,7 +1,7 @@
 //! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the
 //! connection is taken away.
 
-use crate::{Failure, print};
+use crate::{Failure, Result, print};
 use callbridge_admin::state_access::{close, status};
 use callbridge_model::{Code, status::Books};
 use callbridge_oauth::{exchange::TokenReply, revoke, shown_once, store, store::Lock};
@@ -13,7 +13,7 @@ use std::path::Path;
 /// # Errors
 /// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
 /// secret is not known any more, 78 for a damaged file.
-pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
+pub(crate) async fn run(dir: &Path) -> Result<()> {
     let nothing = || {
         let words = format!("there is no connection in {}", dir.display());
         Failure::new(Code::NoInput, words)

@@ -22,7 +22,7 @@ use crate::commands::connect::verify::{Consent, TokenOwner};
 use crate::config::checked::connect::Connect;
 use crate::privilege::is_open_to_all;
 use crate::terminal::StdinLines;
-use crate::{Failure, print};
+use crate::{Failure, Result, print};
 use callbridge_call::EventTime;
 use callbridge_crm::Setup;
 use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe};
@@ -52,7 +52,7 @@ const STORE_TRIES_MAX: u32 = 30;
 /// # Errors
 /// 77 when the consent was declined, did not come, is another company's, or is narrower than the
 /// need; 69 when the OAuth host cannot be reached; 73 and 78 for the state folder.
-pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
+pub(crate) async fn run(connect: Connect) -> Result<()> {
     let client = connect.client(connect.secret.read()?);
     if let Some(file) = connect.secret.file().filter(|it| is_open_to_all(it)) {
         let file = file.display();
@@ -152,7 +152,7 @@ fn refused(words: impl Into<String>) -> Failure {
 }
 
 /// Shows the address and waits for the code.
-async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Failure> {
+async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = state.expose_secret();
@@ -235,7 +235,7 @@ async fn paste(
 
 /// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where none is
 /// known to have, it is tried a few times.
-async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair, Failure> {
+async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
     let (exchange, ask) = (connect.auth(), TokenRequest::Code(code));
     let mut jitter = Jitter::new(u64::from(std::process::id()));
     let mut tries = TRIES.iter();
@@ -274,7 +274,7 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
 }
 
 /// The connection that is replaced. One that cannot be read is put beside, and said.
-fn before(lock: &Lock, dir: &Path) -> Result<Option<Connection>, Failure> {
+fn before(lock: &Lock, dir: &Path) -> Result<Option<Connection>> {
     match store::read(dir) {
         Ok(before) => Ok(before),
         Err(error @ store::Error::Damaged { .. }) => {
@@ -295,7 +295,7 @@ fn connection(
     pair: Pair,
     sent: EventTime,
     (before, shown): (Option<&Connection>, ShownOnce),
-) -> Result<Connection, Failure> {
+) -> Result<Connection> {
     let refresh = pair.refresh.ok_or_else(|| {
         let words = "the OAuth host gave no refresh token: the connection would end with its first";
         Failure::new(Code::Configuration, words)
@@ -328,7 +328,7 @@ fn connection(
 }
 
 /// Stores it; what is shown once is not given up at the first failure of the disk.
-async fn insist(lock: &Lock, new: &Connection) -> Result<(), Failure> {
+async fn insist(lock: &Lock, new: &Connection) -> Result<()> {
     for _ in 1..STORE_TRIES_MAX {
         match lock.write(new).await {
             Ok(()) => return Ok(()),

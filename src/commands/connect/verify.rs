@@ -4,7 +4,7 @@
 //! The first company of a state: shown and asked for before the state is bound to it, for whoever
 //! answered the consent page may have been logged in as another one.
 
-use crate::Failure;
+use crate::Result;
 use crate::commands::check::service::judge;
 use crate::config::checked::connect::Wanted;
 use crate::terminal::StdinLines;
@@ -37,7 +37,7 @@ pub(super) enum TokenOwner {
 ///
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
-pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
+pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<()> {
     spool::refuse_shared(dir)?;
     if let Some((spool, guard)) = open(dir).await? {
         let address = crm.as_str().to_owned();
@@ -68,7 +68,7 @@ pub(super) async fn whose(
     setup: Setup,
     new: &Connection,
     mut consent: Consent<'_>,
-) -> Result<TokenOwner, Failure> {
+) -> Result<TokenOwner> {
     let Some((spool, guard)) = open(dir).await? else {
         return Ok(through_daemon(dir, new).await);
     };
@@ -91,7 +91,7 @@ pub(super) async fn whose(
 }
 
 /// The spool of a folder without a daemon; `None` where a daemon has it.
-async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>, Failure> {
+async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
     // One that cannot be spoken to has the lock: that is told of.
     let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
     let opened = || spool::open(dir, spool::Settings::default());
@@ -117,7 +117,7 @@ async fn bound(
     info: &TokenInfo,
     binding: &Binding,
     consent: &mut Consent<'_>,
-) -> Result<TokenOwner, Failure> {
+) -> Result<TokenOwner> {
     let (company, whose) = (info.company.to_string(), named(info));
     let application = info.application.map(|id| id.to_string());
     let application = application.or_else(|| binding.application.clone());

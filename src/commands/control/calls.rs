@@ -6,7 +6,7 @@
 use super::conversation::{follow, list_items, typed};
 use crate::config::Asking;
 use crate::terminal::{has_colour, width};
-use crate::{Failure, nobody_reads, print};
+use crate::{Result, nobody_reads, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::Zone;
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     follows: bool,
     at: &Asking,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let colour = has_colour();
     let width = width().unwrap_or(usize::MAX);
     let show = |item: &Value, zone: &Zone| {

@@ -2,7 +2,7 @@
 
 use crate::config::Asking;
 use crate::daemon::open;
-use crate::{Failure, OrFail as _, print};
+use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::socket::{AnswerRequest, Replies};
 use callbridge_admin::state_access::{Access, ask_or_open};
 use callbridge_admin::{CommandHandler, ControlReply, ControlRequest, socket, user};
@@ -25,7 +25,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 type Conversation = (Replies, Option<JoinHandle<()>>);
 
 /// The daemon of this state folder; else its spool.
-async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation, Failure> {
+async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
     let settings = spool::Settings {
         create: false,
@@ -62,7 +62,7 @@ fn nobody(state: &Path) -> Failure {
 }
 
 /// A handler over the spool alone.
-async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler, Failure> {
+async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::of(rules.every_trunk());
     match LeadDirectory::open(state) {
@@ -124,8 +124,8 @@ pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
 pub(crate) async fn converse(
     at: &Asking,
     ask: ControlRequest,
-    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<u64, Failure> {
+    each: impl FnMut(&Value, &Zone) -> Result<()>,
+) -> Result<u64> {
     listen(find(at, ask).await?, at, each).await
 }
 
@@ -133,7 +133,7 @@ pub(crate) async fn converse(
 pub(crate) async fn all_items<T: DeserializeOwned>(
     at: &Asking,
     ask: ControlRequest,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>> {
     let mut all = Vec::new();
     let keep = |item: &Value, _: &Zone| {
         all.push(typed(item)?);
@@ -148,8 +148,8 @@ pub(super) async fn list_items(
     at: &Asking,
     ask: ControlRequest,
     none: Option<&str>,
-    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut each: impl FnMut(&Value, &Zone) -> Result<()>,
+) -> Result<()> {
     let show = |item: &Value, zone: &Zone| match at.json {
         true => json_line(item),
         false => each(item, zone),
@@ -167,16 +167,12 @@ pub(super) async fn print_items(
     ask: ControlRequest,
     none: Option<&str>,
     mut text: impl FnMut(&Value, &Zone) -> String,
-) -> Result<(), Failure> {
+) -> Result<()> {
     list_items(at, ask, none, |item, zone| line(&text(item, zone))).await
 }
 
 /// An item as JSON, or as this line for people.
-pub(super) fn show(
-    at: &Asking,
-    item: &Value,
-    text: impl FnOnce() -> String,
-) -> Result<(), Failure> {
+pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> Result<()> {
     match at.json {
         true => json_line(item),
         false => line(&text()),
@@ -184,7 +180,7 @@ pub(super) fn show(
 }
 
 /// An item as what it is.
-pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T, Failure> {
+pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T> {
     T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon is of another version")
 }
 
@@ -193,8 +189,8 @@ pub(super) async fn ask_daemon(
     at: &Asking,
     ask: ControlRequest,
     nobody: impl FnOnce() -> String,
-    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    each: impl FnMut(&Value, &Zone) -> Result<()>,
+) -> Result<()> {
     match reach(at, &ask).await? {
         Some(replies) => listen((replies, None), at, each).await.map(drop),
         None => Err(Failure::new(Code::Unreachable, nobody())),
@@ -202,7 +198,7 @@ pub(super) async fn ask_daemon(
 }
 
 /// The daemon's replies; `None` where none runs.
-async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>, Failure> {
+async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>> {
     let what = format_args!("cannot reach the daemon of {}", at.state.display());
     let asked = socket::ask(&at.state, ask).await;
     asked.or_fail_at(Code::Unreachable, what)
@@ -215,9 +211,9 @@ pub(super) async fn follow(
     at: &Asking,
     begun: &str,
     ask: impl Fn(bool) -> ControlRequest,
-    alone: impl AsyncFn() -> Result<(), Failure>,
-    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    alone: impl AsyncFn() -> Result<()>,
+    mut each: impl FnMut(&Value, &Zone) -> Result<()>,
+) -> Result<()> {
     let (mut past, mut reported) = (true, false);
     loop {
         match reach(at, &ask(past)).await? {
@@ -245,8 +241,8 @@ async fn follow_daemon(
     mut replies: Replies,
     at: &Asking,
     begun: &str,
-    each: &mut impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    each: &mut impl FnMut(&Value, &Zone) -> Result<()>,
+) -> Result<()> {
     loop {
         match replies.next().await {
             Ok(Some(ControlReply::Ready)) => say(begun),
@@ -265,8 +261,8 @@ async fn follow_daemon(
 async fn listen(
     (mut replies, here): Conversation,
     at: &Asking,
-    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<u64, Failure> {
+    mut each: impl FnMut(&Value, &Zone) -> Result<()>,
+) -> Result<u64> {
     let (mut items, mut zone) = (0, None);
     let ended = loop {
         let reply = replies.next().await;
@@ -294,19 +290,17 @@ async fn listen(
 }
 
 /// Words for people, with whatever came from outside in them.
-pub(crate) fn line(text: &str) -> Result<(), Failure> {
+pub(crate) fn line(text: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(text)))
 }
 
 /// One answer as a line of JSON.
-pub(crate) fn json_line(item: &Value) -> Result<(), Failure> {
+pub(crate) fn json_line(item: &Value) -> Result<()> {
     print(format!("{}\n", safe_json(&item.to_string())))
 }
 
 /// One row as CSV, without formulas.
-pub(super) fn csv_line<T: AsRef<str>>(
-    row: impl IntoIterator<Item = T>,
-) -> Result<Vec<u8>, Failure> {
+pub(super) fn csv_line<T: AsRef<str>>(row: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer
         .write_record(row.into_iter().map(|cell| safe_cell(cell.as_ref())))

@@ -5,13 +5,13 @@ use super::conversation::{
 };
 use crate::config::Asking;
 use crate::terminal::width;
-use crate::{Failure, nobody_reads, print};
+use crate::{Failure, Result, nobody_reads, print};
 use callbridge_admin::{ControlRequest, letters::text};
 use callbridge_model::{Code, Zone, safe};
 use serde_json::Value;
 
 /// `dead show`, and `dead export` as JSON lines.
-pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
     print_items(at, ask, None, text).await
@@ -19,7 +19,7 @@ pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<(), Failure
 
 /// `dead watch`: letters as they come to be. It holds no lock on the state, so a daemon can start
 /// beside it; letters come to be only while one runs. `shutdown` ends it.
-pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let each = |item: &Value, zone: &Zone| line(&text::list_line(item, width, zone));
     let begun = "watching for dead letters; Ctrl-C ends it";
@@ -31,7 +31,7 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
 }
 
 /// Runs `dead list`: a head, then a line a letter.
-pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
@@ -44,7 +44,7 @@ pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<(), Failure
 }
 
 /// Commands that change letters: what became of each, and 65 if one was refused.
-pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     let mut refused = 0;
     let each = |item: &Value, _: &Zone| {
         let result = item["result"].as_str().unwrap_or_default();
@@ -85,7 +85,7 @@ fn plain(item: &Value, name: &str) -> String {
 }
 
 /// Runs `dead export` as CSV, without formulas in its cells.
-pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<()> {
     print(csv_line(text::CSV_COLUMNS)?)?;
     let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);
     list_items(at, ask, None, show).await

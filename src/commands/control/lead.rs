@@ -6,7 +6,7 @@ use super::conversation::{
     ask_daemon, converse, csv_line, json_line, line, list_items, print_items, show, typed,
 };
 use crate::config::Asking;
-use crate::{Failure, print};
+use crate::{Failure, Result, print};
 use callbridge_admin::ControlRequest;
 use callbridge_model::{Code, LeadId, Zone, safe};
 use callbridge_spool::MissedCustomer;
@@ -16,7 +16,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
     const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
     if csv {
         print(csv_line(COLUMNS)?)?;
@@ -28,9 +28,8 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             Some(other) => other.to_string(),
         };
         let at = field("lastCallAt").parse().ok();
-        let at = at.map_or_else(String::new, |at| match csv {
-            true => zone.stamp(at),
-            false => zone.second(at),
+        let at = at.map_or_else(String::new, |at| {
+            if csv { zone.stamp(at) } else { zone.second(at) }
         });
         let row = [field("phone"), field("calls"), at, field("trunk")];
         if csv {
@@ -53,7 +52,7 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn list(at: &Asking) -> Result<()> {
     let text = |item: &Value, zone: &Zone| {
         let phone = item["phone"].as_str().unwrap_or_default();
         let leads = item["leads"].as_array().into_iter().flatten();
@@ -88,7 +87,7 @@ fn known_by(item: &Value) -> Option<String> {
 ///
 /// # Errors
 /// 65 for what is no number in full or was given nothing, 69 without daemon and state.
-pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
     let taken = matches!(ask, ControlRequest::LeadTake { .. });
     let text = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
@@ -121,7 +120,7 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 ///
 /// # Errors
 /// 69 without daemon, state and trunks.
-pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
     let text = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let lead = match item["leadId"].as_i64() {
@@ -157,7 +156,7 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 ///
 /// # Errors
 /// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
-pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<()> {
     let each = |item: &Value, _: &Zone| {
         if at.json {
             return json_line(item);
@@ -189,7 +188,7 @@ const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tr
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<()> {
     if csv {
         print(csv_line(COLUMNS)?)?;
     }

@@ -17,7 +17,7 @@ pub(crate) mod lead;
 pub(crate) mod page;
 pub(crate) mod status;
 
-use crate::Failure;
+use crate::Result;
 use crate::config::Asking;
 use callbridge_admin::ControlRequest;
 use callbridge_model::{Zone, safe};
@@ -33,7 +33,7 @@ pub(crate) async fn ask(
     csv: bool,
     at: &Asking,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match request {
         ControlRequest::Calls { which, follow, .. } => {
             calls::run(which, follow, at, shutdown).await
@@ -65,7 +65,7 @@ pub(crate) async fn ask(
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<()> {
     let text = |item: &Value, _: &Zone| {
         let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
         let (pbx, user, before) = (text("pbx"), text("user"), text("before"));
@@ -81,7 +81,7 @@ pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<()> {
     let text = |item: &Value, zone: &Zone| {
         let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
         let (since, until) = (moment("since"), moment("until"));

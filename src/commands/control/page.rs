@@ -3,7 +3,7 @@
 use super::conversation::{ask_daemon, show};
 use crate::config::Asking;
 use crate::terminal::Keyboard;
-use crate::{Failure, OrFail as _, print};
+use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_model::{Code, ExposeSecret as _, Secret, Zone};
 use callbridge_ops::log::say;
@@ -19,7 +19,7 @@ const PIPE_BYTES_MAX: u64 = 16 << 10;
 ///
 /// # Errors
 /// 69 without a daemon, or where it shows no page.
-pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     let nobody = || {
         format!(
             "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
@@ -42,7 +42,7 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<(), Failure
 ///
 /// # Errors
 /// 64 for a password or name that will not do, 65 where none is given.
-pub(crate) async fn password(name: &str, role: PageRole) -> Result<(), Failure> {
+pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
     let password = match io::stdin().is_terminal() {
         true => tokio::task::spawn_blocking(typed_twice).await,
         false => tokio::task::spawn_blocking(piped).await,
@@ -59,7 +59,7 @@ pub(crate) async fn password(name: &str, role: PageRole) -> Result<(), Failure> 
     print(format!("{hashed}\n"))
 }
 
-fn piped() -> Result<Secret, Failure> {
+fn piped() -> Result<Secret> {
     let mut text = String::new();
     let mut pipe = io::stdin().lock().take(PIPE_BYTES_MAX);
     let read = pipe.read_to_string(&mut text);
@@ -72,7 +72,7 @@ fn piped() -> Result<Secret, Failure> {
     Ok(Secret::from(first.to_owned()))
 }
 
-fn typed_twice() -> Result<Secret, Failure> {
+fn typed_twice() -> Result<Secret> {
     let first = typed("password: ")?;
     let again = typed("once more: ")?;
     if first.expose_secret() != again.expose_secret() {
@@ -83,7 +83,7 @@ fn typed_twice() -> Result<Secret, Failure> {
 }
 
 /// A line of the terminal, which does not show it.
-fn typed(prompt: &str) -> Result<Secret, Failure> {
+fn typed(prompt: &str) -> Result<Secret> {
     let (code, what) = (Code::Failed, "the terminal");
     let hidden = Keyboard::without(LocalModes::ECHO).or_fail_at(code, what)?;
     let mut out = io::stderr();

@@ -4,7 +4,7 @@
 use super::conversation::{converse, json_line, typed};
 use crate::config::{Asking, StatusMode};
 use crate::terminal::{Keyboard, has_colour};
-use crate::{Failure, OrFail as _, nobody_reads, print};
+use crate::{Failure, OrFail as _, Result, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::{Code, Status, Zone, status::OverallState, status::text::TextStyle};
 use rustix::termios::{LocalModes, tcgetwinsize};
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     at: &Asking,
     mode: StatusMode,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match mode {
         StatusMode::Once => once(at).await.map(|_| ()),
         StatusMode::ExitCode => match once(at).await? {
@@ -51,7 +51,7 @@ struct StatusAnswer {
     verdict: OverallState,
 }
 
-async fn ask(at: &Asking) -> Result<StatusAnswer, Failure> {
+async fn ask(at: &Asking) -> Result<StatusAnswer> {
     let colour = has_colour();
     let mut answer = None;
     let keep = |item: &Value, zone: &Zone| {
@@ -72,7 +72,7 @@ async fn ask(at: &Asking) -> Result<StatusAnswer, Failure> {
     answer.ok_or_else(|| Failure::new(Code::Unreachable, "the daemon gave no status; ask again"))
 }
 
-async fn once(at: &Asking) -> Result<OverallState, Failure> {
+async fn once(at: &Asking) -> Result<OverallState> {
     let answer = ask(at).await?;
     match at.json {
         true => json_line(&answer.item)?,
@@ -83,7 +83,7 @@ async fn once(at: &Asking) -> Result<OverallState, Failure> {
 
 /// Says nothing where a daemon answers for its books. Whether something waits for a person is not
 /// asked: a supervisor that restarts it would mend nothing of that.
-async fn healthy(at: &Asking) -> Result<(), Failure> {
+async fn healthy(at: &Asking) -> Result<()> {
     let dir = at.state.display();
     let asked = tokio::time::timeout(HEALTHY_WITHIN, state_access::status(&at.state)).await;
     let words = match asked {
@@ -101,7 +101,7 @@ async fn healthy(at: &Asking) -> Result<(), Failure> {
 }
 
 /// A JSON line each time, for whoever reads a pipe.
-async fn lines(at: &Asking) -> Result<(), Failure> {
+async fn lines(at: &Asking) -> Result<()> {
     loop {
         json_line(&ask(at).await?.item)?;
         tokio::time::sleep(CHECK_EVERY).await;
@@ -109,7 +109,7 @@ async fn lines(at: &Asking) -> Result<(), Failure> {
 }
 
 /// Draws until `q`, Ctrl-C or SIGTERM; what was seen last stays on the terminal.
-async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     if !std::io::stdout().is_terminal() {
         let words = "--watch draws on a terminal, and stdout is none: give --json for a line a \
                      second, or leave --watch out";
@@ -157,7 +157,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Takes stdout's terminal; keys come at once and are not shown.
-    pub(super) fn open() -> Result<Self, Failure> {
+    pub(super) fn open() -> Result<Self> {
         let keyboard =
             Keyboard::without(LocalModes::ICANON | LocalModes::ECHO).or_fail(Code::Failed)?;
         let (leave, left) = watch::channel(false);
@@ -173,7 +173,7 @@ impl Screen {
     }
 
     /// Draws this text in place of the last one, as much of it as there is room for.
-    pub(super) fn draw(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn draw(&mut self, text: &str) -> Result<()> {
         let size = tcgetwinsize(io::stdout()).ok();
         let rows = size.map(|size| usize::from(size.ws_row));
         let rows = rows.filter(|rows| *rows > 0).unwrap_or(ROWS);

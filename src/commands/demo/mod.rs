@@ -16,7 +16,7 @@ use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Demo, DemoPbx, Faults};
 use crate::daemon::Daemon;
 use crate::terminal::{has_colour, width};
-use crate::{Failure, OrFail as _, print};
+use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::{Code, Environment, ExposeSecret, Secret, Status, clock};
 use callbridge_sandbox::{self as sandbox, token::IdSet};
@@ -41,7 +41,7 @@ const EMPLOYEES: &str = "101:501;102:502;103:503";
 ///
 /// # Errors
 /// 1 when the books do not balance or not everything settled in time.
-pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<()> {
     let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
     let path = std::env::temp_dir().join(name);
     let what = format_args!("cannot make the folder {}", path.display());
@@ -99,7 +99,7 @@ fn form(json: bool) -> Form {
     Form::Live { width }
 }
 
-async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {
+async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
     let mut config = sandbox::Config {
         token: token.clone(),
         ..sandbox::Config::default()
@@ -112,7 +112,7 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {
 }
 
 /// The flags an administrator would give, checked the same way; no variable of this machine counts.
-fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config, Failure> {
+fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config> {
     let trunk = |name: &str, port: u16| match source.starts_with("esl:") {
         false => format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID"),
         true => {
@@ -135,7 +135,7 @@ fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Con
 }
 
 /// Shows what happens until every call has settled.
-async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status, Failure> {
+async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status> {
     let begin = Instant::now();
     let ends = recording::longest(pbx) + 2;
     let spool = daemon.observer.spool.clone();
@@ -167,7 +167,7 @@ async fn finish(
     demo: Demo,
     daemon: &mut Daemon,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
     view.say(&format!(
         "the CRM's journal has {} calls; callbridge's books say",
@@ -252,7 +252,7 @@ impl View {
     ///
     /// # Errors
     /// When stdout is broken.
-    pub(crate) fn say(&self, words: &str) -> Result<(), Failure> {
+    pub(crate) fn say(&self, words: &str) -> Result<()> {
         match self.form {
             Form::Live { .. } | Form::Plain => print(format!("{words}\n")),
             Form::Json => print(format!("{}\n", json!({ "say": words }))),
@@ -263,19 +263,14 @@ impl View {
     ///
     /// # Errors
     /// When stdout is broken.
-    pub(crate) fn update(
-        &mut self,
-        rows: &[Row],
-        status: &Status,
-        left_sec: i64,
-    ) -> Result<(), Failure> {
+    pub(crate) fn update(&mut self, rows: &[Row], status: &Status, left_sec: i64) -> Result<()> {
         match self.form {
             Form::Live { width } => self.draw(rows, status, left_sec, width),
             Form::Plain | Form::Json => self.print_rows(rows),
         }
     }
 
-    fn print_rows(&mut self, rows: &[Row]) -> Result<(), Failure> {
+    fn print_rows(&mut self, rows: &[Row]) -> Result<()> {
         for row in rows {
             if self.shown.insert(row.id, row.state) == Some(row.state) {
                 continue;
@@ -295,13 +290,7 @@ impl View {
         Ok(())
     }
 
-    fn draw(
-        &mut self,
-        rows: &[Row],
-        status: &Status,
-        left_sec: i64,
-        width: usize,
-    ) -> Result<(), Failure> {
+    fn draw(&mut self, rows: &[Row], status: &Status, left_sec: i64, width: usize) -> Result<()> {
         let mut text = String::new();
         if self.lines_drawn > 0 {
             let _ = write!(text, "\x1b[{}A", self.lines_drawn);

@@ -1,7 +1,7 @@
 //! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
 //! by the beginning of a uuid, or by the number of its customer.
 
-use crate::Failure;
+use crate::{Failure, Result};
 use callbridge_admin::explain::shape::Other;
 use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_model::{Code, Judged, TypedNumber, safe};
@@ -102,7 +102,7 @@ impl Choice {
     ///
     /// # Errors
     /// 1 when there is none, or when several may be meant and are not the same.
-    pub(crate) fn made(mut self, place: &str) -> Result<Chosen, Failure> {
+    pub(crate) fn made(mut self, place: &str) -> Result<Chosen> {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let others = match self.best {
             None => {

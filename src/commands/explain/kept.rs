@@ -2,7 +2,7 @@
 
 use crate::commands::control::conversation::{converse, typed};
 use crate::config::{Asking, Explain};
-use crate::{Failure, print};
+use crate::{Failure, Result, print};
 use callbridge_admin::{ControlRequest, KeptCall, explain::story, explain::text};
 use callbridge_mapping::People;
 use callbridge_model::{Code, Zone, safe};
@@ -13,7 +13,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// 64 without a state folder, 69 without daemon and state; else the answer's own.
-pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<(), Failure> {
+pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
         let words = "--state is missing: where is the call kept?";
         return Err(Failure::new(Code::Usage, words));
@@ -26,12 +26,7 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<(), Fa
 }
 
 /// One JSON line, or the block for people; and the picture, where one is wanted.
-fn show(
-    kept: &KeptCall,
-    explain: &Explain,
-    zone: &Zone,
-    paint: story::Paint,
-) -> Result<String, Failure> {
+fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) -> Result<String> {
     let config = &explain.config;
     let judged = kept.judged();
     let of = text::Explained {

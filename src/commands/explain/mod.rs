@@ -10,7 +10,7 @@ pub(crate) mod kept;
 
 use crate::config::{Config, Explain};
 use crate::privilege::Held;
-use crate::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _, Result};
 use callbridge_admin::explain::reading::{MessageCounts, ReadCall, Reading};
 use callbridge_admin::explain::story::{Paint, Times};
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
@@ -33,7 +33,7 @@ const PIECE_BYTES: usize = 256 << 10;
 const WAITING_MAX: usize = 10_000;
 
 /// The lists; their bad rows are said, and the good ones count.
-pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
+pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
         let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -58,7 +58,7 @@ pub fn run(
     environment: &Environment,
     out: &mut dyn Write,
     notes: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some((path, format)) = &explain.file else {
         let words = "FILE is missing: a call kept in the spool is explained by the daemon";
         return Err(Failure::new(Code::Usage, words));
@@ -67,12 +67,12 @@ pub fn run(
     let config = &explain.config;
     let lists = lists(&config.rules, notes)?;
     let terminal = io::stdout().is_terminal();
+    // One call is shown rather than all.
+    let chooses = explain.call.is_some() || explain.picture.is_some();
     let mut printing = Printing {
         rules: &config.rules,
         people: lists.people(),
-        choice: explain
-            .chooses()
-            .then(|| Choice::new(explain.call.as_deref(), number(explain))),
+        choice: chooses.then(|| Choice::new(explain.call.as_deref(), number(explain))),
         zone: Zone::of(config.pbx_timezone.as_ref()),
         json: explain.json,
         paint: Paint {
@@ -131,7 +131,7 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
 }
 
 /// The recording: a file, what comes in at stdin, or a folder with a file a record.
-fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>, Failure> {
+fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
     let unread = |error: io::Error| Failure::unread(path.display(), &error);
     let from = match path.as_os_str() == "-" {
         true => Path::new("/dev/stdin"),
@@ -177,8 +177,8 @@ pub(crate) fn read(
     mut file: Box<dyn io::Read>,
     (path, format): (&Path, Format),
     reading: &mut Reading,
-    mut each: impl FnMut(&mut Reading, Vec<ReadCall>, bool) -> Result<bool, Failure>,
-) -> Result<Vec<u8>, Failure> {
+    mut each: impl FnMut(&mut Reading, Vec<ReadCall>, bool) -> Result<bool>,
+) -> Result<Vec<u8>> {
     let mut beginning = Vec::new();
     loop {
         let read = match file.read(reading.space(PIECE_BYTES)) {
@@ -224,7 +224,7 @@ struct Printing<'a> {
 }
 
 impl Printing<'_> {
-    fn wrong(&mut self, wrong: WrongCall) -> Result<(), Failure> {
+    fn wrong(&mut self, wrong: WrongCall) -> Result<()> {
         let is_named = wrong.pbx.is_some() || wrong.id.is_some();
         self.names_calls |= is_named;
         if !is_named && self.nameless.len() < WAITING_MAX {
@@ -235,7 +235,7 @@ impl Printing<'_> {
         self.print(&text)
     }
 
-    fn print_nameless(&mut self) -> Result<(), Failure> {
+    fn print_nameless(&mut self) -> Result<()> {
         for wrong in std::mem::take(&mut self.nameless) {
             let text = shape::wrong_message(&wrong, self.json);
             self.print(&text)?;
@@ -243,7 +243,7 @@ impl Printing<'_> {
         self.flushed()
     }
 
-    fn calls(&mut self, calls: Vec<ReadCall>, now: EventTime) -> Result<(), Failure> {
+    fn calls(&mut self, calls: Vec<ReadCall>, now: EventTime) -> Result<()> {
         for call in calls {
             let reported = match call {
                 Ok(reported) => reported,
@@ -267,14 +267,14 @@ impl Printing<'_> {
         self.flushed()
     }
 
-    fn end(&mut self, now: EventTime) -> Result<(), Failure> {
+    fn end(&mut self, now: EventTime) -> Result<()> {
         for reported in std::mem::take(&mut self.waiting) {
             self.call(reported, now)?;
         }
         self.flushed()
     }
 
-    fn call(&mut self, reported: ReportedCall, now: EventTime) -> Result<(), Failure> {
+    fn call(&mut self, reported: ReportedCall, now: EventTime) -> Result<()> {
         let ReportedCall { pbx, call } = &reported;
         self.endpoints.of(call);
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
@@ -307,7 +307,7 @@ impl Printing<'_> {
     }
 
     /// The calls that were asked for: told with all that happened in them, and one of them drawn.
-    fn chosen(&mut self, chosen: &Chosen, explain: &Explain) -> Result<(), Failure> {
+    fn chosen(&mut self, chosen: &Chosen, explain: &Explain) -> Result<()> {
         for (reported, judged) in &chosen.calls {
             let of = self.explained(reported, judged);
             let text = render(&of, self.json, &self.zone, self.paint, &chosen.others);
@@ -331,17 +331,17 @@ impl Printing<'_> {
         }
     }
 
-    fn print(&mut self, text: &str) -> Result<(), Failure> {
+    fn print(&mut self, text: &str) -> Result<()> {
         let printed = self.out.write_all(text.as_bytes());
         self.ended(printed)
     }
 
-    fn flushed(&mut self) -> Result<(), Failure> {
+    fn flushed(&mut self) -> Result<()> {
         let flushed = self.out.flush();
         self.ended(flushed)
     }
 
-    fn ended(&mut self, written: io::Result<()>) -> Result<(), Failure> {
+    fn ended(&mut self, written: io::Result<()>) -> Result<()> {
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
@@ -369,7 +369,7 @@ fn render(
 }
 
 /// Draws one call into a file.
-fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Result<(), Failure> {
+fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Result<()> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";

@@ -2,7 +2,7 @@
 
 use super::{Answers, Person, left, pbx, written};
 use crate::config::{TokenFrom, secret_kind};
-use crate::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _, Result};
 use callbridge_model::{Code, ETC, ExposeSecret as _, Secret, SecretKind, credstore};
 use callbridge_setup::flags_file::{self, difference};
 use callbridge_setup::proposal::{EndpointKind, extension, propose};
@@ -37,7 +37,7 @@ pub(crate) struct Planned {
 ///
 /// # Errors
 /// Where a secret cannot be read, or a value cannot stand on one line.
-pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Planned, Failure> {
+pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Planned> {
     let config = pbx::config(answers)?;
     let (name, etc) = (&answers.init.name, &answers.init.etc);
     let store = credstore(etc);
@@ -159,7 +159,7 @@ impl Planned {
     /// # Errors
     /// 73 where files are there that differ, and nobody has said that they may go; 130 where a
     /// person says no.
-    pub(crate) async fn agree(&self, person: &mut Person, yes: bool) -> Result<(), Failure> {
+    pub(crate) async fn agree(&self, person: &mut Person, yes: bool) -> Result<()> {
         let (mut others, mut shown) = (Vec::new(), String::new());
         for file in &self.files {
             let text = file.text.expose_secret();
@@ -210,7 +210,7 @@ impl Planned {
     ///
     /// # Errors
     /// 73 with the file; what was there before is there still.
-    pub(crate) fn write(&self) -> Result<(), Failure> {
+    pub(crate) fn write(&self) -> Result<()> {
         let mut waiting = Vec::new();
         for file in &self.files {
             let beside = file.write_beside();
@@ -230,7 +230,7 @@ impl Planned {
 ///
 /// # Errors
 /// 73 with the folder.
-pub(crate) fn must_be_writable(etc: &Path) -> Result<(), Failure> {
+pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
     for folder in [etc.to_path_buf(), credstore(etc)] {
         let there = folder.ancestors().find(|above| above.exists());
         let there = there.unwrap_or(Path::new("/"));

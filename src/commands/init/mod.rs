@@ -19,7 +19,7 @@ pub(crate) mod trunks;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Faults, Init, STATES};
 use crate::terminal::{Keyboard, StdinLines};
-use crate::{Failure, print};
+use crate::{Failure, Result, print};
 use callbridge_call::EventTime;
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, clock, safe_lines};
@@ -62,7 +62,7 @@ impl Answers<'_> {
         &mut self,
         person: &Person,
         answer: impl FnOnce(&mut Flags),
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool> {
         let before = self.init.flags.clone();
         answer(&mut self.init.flags);
         let Err(faults) = self.config() else {
@@ -94,7 +94,7 @@ pub(crate) async fn run(
     init: Init,
     environment: &Environment,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut shutdown = std::pin::pin!(shutdown);
     files::must_be_writable(&init.etc)?;
     let mut person = Person::new(init.asks);
@@ -122,7 +122,7 @@ async fn prepare(
     init: Init,
     environment: &Environment,
     person: &mut Person,
-) -> Result<(Planned, Option<notify::Messenger>), Failure> {
+) -> Result<(Planned, Option<notify::Messenger>)> {
     let mut answers = Answers {
         init,
         environment,
@@ -149,7 +149,7 @@ async fn prepare(
 }
 
 /// The lead rule and the country: asked until they are right.
-async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
     for question in [SetupQuestion::LeadRule, SetupQuestion::Country] {
         while answers.lacks(question) {
             let typed = person.ask(question).await?;
@@ -164,7 +164,7 @@ async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Fai
 
 /// Asks for the employees at the extensions. None is an answer, and repeated to the person; flags
 /// that name them already are not asked for again.
-async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
     let flags = &answers.init.flags.trunks;
     let known =
         flags.employees.is_some() || flags.trunk.iter().any(|it| it.contains(",employees="));
@@ -182,7 +182,7 @@ async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(),
 
 /// Asks whether the dialplan may look callers up; only where leads are found by the caller's
 /// number.
-async fn lookup(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+async fn lookup(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
     };
@@ -229,7 +229,7 @@ async fn afterwards(
     planned: &Planned,
     messenger: Option<&notify::Messenger>,
     person: &mut Person,
-) -> Result<(), Failure> {
+) -> Result<()> {
     person.say(&format!("\nwritten: {}", planned.listed()))?;
     let at = format!("@{}", planned.flags.display());
     if let Some(connect) = &planned.connect {
@@ -310,12 +310,12 @@ impl Person {
     }
 
     /// A line, or several; with whatever came from outside in them.
-    pub(crate) fn say(&self, words: &str) -> Result<(), Failure> {
+    pub(crate) fn say(&self, words: &str) -> Result<()> {
         print(format!("{}\n", safe_lines(words)))
     }
 
     /// The answer to a question; its default for an empty line.
-    pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String, Failure> {
+    pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String> {
         loop {
             let default = question.default();
             let shown = default.map_or_else(String::new, |it| format!(" [{it}]"));
@@ -334,7 +334,7 @@ impl Person {
     }
 
     /// Yes or no; an empty line is `default`.
-    pub(crate) async fn agrees(&mut self, words: &str, default: bool) -> Result<bool, Failure> {
+    pub(crate) async fn agrees(&mut self, words: &str, default: bool) -> Result<bool> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
             let typed = self.line(&format!("{words} {choice} ")).await?;
@@ -348,7 +348,7 @@ impl Person {
     }
 
     /// One line that was typed and not shown.
-    pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String, Failure> {
+    pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String> {
         let unseen = Keyboard::without(LocalModes::ECHO);
         let typed = self.line(prompt).await?;
         drop(unseen);
@@ -357,7 +357,7 @@ impl Person {
     }
 
     /// One line that was typed, without white space around it.
-    pub(crate) async fn line(&mut self, prompt: &str) -> Result<String, Failure> {
+    pub(crate) async fn line(&mut self, prompt: &str) -> Result<String> {
         print(prompt)?;
         let Some(lines) = &mut self.lines else {
             return Err(left());

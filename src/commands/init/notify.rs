@@ -1,7 +1,7 @@
 //! Who is told of troubles, and of customers who wait for a call back: a chat or a mailbox.
 
 use super::{Answers, Person};
-use crate::Failure;
+use crate::Result;
 use callbridge_model::{ETC, Secret, credstore, status::findings::quoted};
 use callbridge_ops::{notify, notify::history::Notification, notify::history::Turn};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn setting(name: &str, value: &str) -> String {
 }
 
 /// Offers it, where nothing says it yet and the scripts are on this machine.
-pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
     let Some(scripts) = scripts() else {
         return Ok(());
     };
@@ -70,7 +70,7 @@ fn scripts() -> Option<PathBuf> {
     [of_package, of_tree].into_iter().find(|it| it.is_dir())
 }
 
-async fn telegram(person: &mut Person) -> Result<Option<String>, Failure> {
+async fn telegram(person: &mut Person) -> Result<Option<String>> {
     let token = person
         .secret("Token of the bot, from @BotFather (not shown): ")
         .await?;
@@ -94,7 +94,7 @@ async fn telegram(person: &mut Person) -> Result<Option<String>, Failure> {
     Ok(Some(setting("url", &url) + &setting("data", &chat)))
 }
 
-async fn mail(person: &mut Person) -> Result<Option<String>, Failure> {
+async fn mail(person: &mut Person) -> Result<Option<String>> {
     let url = person
         .line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ")
         .await?;
@@ -145,7 +145,7 @@ impl Messenger {
     }
 
     /// Sends a message, where the person wants it.
-    pub(crate) async fn offer_trial(&self, person: &mut Person) -> Result<(), Failure> {
+    pub(crate) async fn offer_trial(&self, person: &mut Person) -> Result<()> {
         if !person.asks() || !person.agrees("Send a message to try it?", true).await? {
             return Ok(());
         }

@@ -1,10 +1,10 @@
 //! The PBX: whether it lets the account in, and what it shows of itself.
 
 use super::{Answers, Person};
-use crate::Failure;
 use crate::commands::check::{CheckFinding, account, inward, manager_conf};
 use crate::config::{Config, SourceConfig, secret_kind};
 use crate::daemon::open::source_of;
+use crate::{Failure, Result};
 use callbridge_asterisk::survey::{Account, EndpointList};
 use callbridge_model::{Code, Secret, SecretPlace};
 use callbridge_setup::proposal::{ProposedEndpoint, propose_switch};
@@ -39,10 +39,7 @@ const FILES: [(&str, ReadConf); 3] = [
 ///
 /// # Errors
 /// Where nobody can be asked again: what is wrong, where, and what to do.
-pub(crate) async fn find(
-    answers: &mut Answers<'_>,
-    person: &mut Person,
-) -> Result<ShownPbx, Failure> {
+pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<ShownPbx> {
     let given = answers.init.flags.sources.source.clone();
     let asked =
         answers.lacks(SetupQuestion::PbxAddress) || answers.lacks(SetupQuestion::AccountSecret);
@@ -78,10 +75,7 @@ pub(crate) async fn find(
 }
 
 /// The first three questions, as far as no flag answers them.
-async fn ask(
-    answers: &mut Answers<'_>,
-    person: &mut Person,
-) -> Result<Result<(), String>, Failure> {
+async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<Result<(), String>> {
     if answers.lacks(SetupQuestion::PbxAddress) {
         let address = person.ask(SetupQuestion::PbxAddress).await?;
         let user = match is_event_socket(&address) {
@@ -101,7 +95,7 @@ async fn ask(
 }
 
 /// The flags so far, with the secret that was typed.
-pub(crate) fn config(answers: &Answers<'_>) -> Result<Config, Failure> {
+pub(crate) fn config(answers: &Answers<'_>) -> Result<Config> {
     let mut config = answers.config()?;
     for source in &mut config.sources {
         let wants = secret_kind(&source.url.transport).is_some();
@@ -113,10 +107,7 @@ pub(crate) fn config(answers: &Answers<'_>) -> Result<Config, Failure> {
 }
 
 /// Tries each source; with what is seen, and the faults.
-async fn try_sources(
-    config: &Config,
-    person: &Person,
-) -> Result<(ShownPbx, Vec<CheckFinding>), Failure> {
+async fn try_sources(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFinding>)> {
     let (mut shown, mut faults) = (ShownPbx::default(), Vec::new());
     for flag in &config.sources {
         let (found, account) = inward::source(flag).await;

@@ -4,7 +4,7 @@ use super::{Answers, Person, pbx};
 use crate::commands::ScratchFolder;
 use crate::commands::check::{CheckFinding, place, service};
 use crate::config::{STATES, TokenFrom};
-use crate::{Failure, OrFail as _};
+use crate::{OrFail as _, Result};
 use callbridge_model::{Code, Secret, SecretPlace, is_token};
 use callbridge_setup::question::SetupQuestion;
 use callbridge_spool::folder;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Where nobody can be asked again: what is wrong, where, and what to do.
-pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
     let asked = answers.lacks(SetupQuestion::CrmAddress) || answers.lacks(SetupQuestion::Token);
     let given = answers.init.flags.crm.clone();
     loop {
@@ -41,7 +41,7 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
 }
 
 /// Address and token, as far as no flag answers them; `false` where they cannot be.
-async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Failure> {
+async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool> {
     if answers.lacks(SetupQuestion::CrmAddress) {
         let address = person.ask(SetupQuestion::CrmAddress).await?;
         if !answers.take(person, |flags| flags.crm.crm_url = Some(address))? {
@@ -63,7 +63,7 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Fai
 }
 
 /// Asks the CRM about the token; no findings where there is no token, or a service has the state.
-async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>, Failure> {
+async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>> {
     let mut config = pbx::config(answers)?;
     let Some(crm) = &mut config.crm else {
         return Ok(Vec::new());

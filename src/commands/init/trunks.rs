@@ -1,7 +1,7 @@
 //! Which endpoints are trunks: proposed with the reason for each, and agreed on.
 
 use super::{Answers, Person, pbx};
-use crate::Failure;
+use crate::{Failure, Result};
 use callbridge_asterisk::survey::EndpointList;
 use callbridge_model::Code;
 use callbridge_setup::proposal::{EndpointKind, ProposedEndpoint, propose, trunk_name};
@@ -23,7 +23,7 @@ pub(crate) async fn find(
     answers: &mut Answers<'_>,
     person: &mut Person,
     shown: &pbx::ShownPbx,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if !answers.init.flags.trunks.trunk.is_empty() {
         return Ok(());
     }
@@ -74,7 +74,7 @@ fn names(trunks: &[String]) -> Vec<String> {
 }
 
 /// Each endpoint with what it is taken for and why.
-fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<(), Failure> {
+fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<()> {
     if all.is_empty() {
         return person.say(
             "the account may see no endpoint of the PBX (write = reporting, or the PBX's own \
@@ -108,11 +108,7 @@ fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<(), Failure> {
 }
 
 /// Looks at the live channels until nothing is unclear, or the time is over.
-async fn watch(
-    answers: &Answers<'_>,
-    endpoints: &mut EndpointList,
-    person: &Person,
-) -> Result<(), Failure> {
+async fn watch(answers: &Answers<'_>, endpoints: &mut EndpointList, person: &Person) -> Result<()> {
     let minutes = WATCH.as_secs() / 60;
     person.say(&format!("watching for up to {minutes} minutes …"))?;
     let until = Instant::now() + WATCH;
@@ -133,7 +129,7 @@ async fn agree(
     answers: &mut Answers<'_>,
     person: &mut Person,
     proposed: Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     loop {
         let prompt = match proposed.is_empty() {
             true => "Trunks as NAME=ENDPOINT, for example city=PJSIP/city, separated by spaces: "

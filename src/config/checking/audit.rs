@@ -14,14 +14,11 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
         (None, Some(file)) => Some((PathBuf::from(file), Format::CelCsv)),
         (None, None) => {
             let words = "which file of the PBX? Give --cdr FILE or --cel FILE";
-            checking.faults.add("audit", words);
-            None
+            checking.faults.take("audit", Err(words))
         }
         (Some(_), Some(_)) => {
-            checking
-                .faults
-                .add("--cdr", "cannot be used with --cel; keep one");
-            None
+            let words = "cannot be used with --cel; keep one";
+            checking.faults.take("--cdr", Err(words))
         }
     };
     // One that cannot be read is told with the other flags.

@@ -21,11 +21,9 @@ impl Checking<'_> {
             let words = "cannot be used with --from or --to; keep one";
             self.faults.add("--today", words);
         }
-        let number = |text: &str| {
-            let words = "is not a telephone number: give it in full, or its last four digits or \
-                         more";
-            TypedNumber::read(text, []).ok_or_else(|| format!("`{text}` {words}"))
-        };
+        let words = "is not a telephone number: give it in full, or its last four digits or more";
+        let wrong = |text: &str| format!("`{text}` {words}");
+        let number = |text: &str| TypedNumber::read(text, []).ok_or_else(|| wrong(text));
         self.faults.read("--phone", &flags.phone, number);
         let (state, folder) = self.state_or_folder(flags.state);
         if flags.internal && (flags.phone.is_some() || flags.trunk.is_some() || state.is_some()) {
@@ -66,9 +64,8 @@ impl Checking<'_> {
             } else if text.contains('/') || Path::new(&text).is_dir() {
                 folder = Some(text);
             } else {
-                let all: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
-                let all = all.join(", ");
-                let words = format!("`{text}` is neither a folder nor one of {all}");
+                let all: Vec<&str> = State::ALL.iter().map(|it| it.word()).collect();
+                let words = format!("`{text}` is neither a folder nor one of {}", all.join(", "));
                 self.faults.add("--state", words);
             }
         }

@@ -25,8 +25,8 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
         let words = "is not an absolute path: the service does not start in this folder";
         checking.faults.add("--etc", words);
     }
-    let environment = checking.environment.clone();
-    let environment = environment.beside(&etc.join(format!("{name}.flags")));
+    let file = etc.join(format!("{name}.flags"));
+    let environment = checking.environment.clone().beside(&file);
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !asks {
         for question in missing(&flags.flags, &environment) {
@@ -48,8 +48,11 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
 /// The questions that no flag, variable or credential answers.
 pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
     let mut missing = Vec::new();
-    let source = flags.sources.source.first();
-    let source = source.map(|url| SourceUrl::parse(url));
+    let source = flags
+        .sources
+        .source
+        .first()
+        .map(|url| SourceUrl::parse(url));
     // One that is given has an account, or needs none, or is a fault of its own.
     if source.is_none() {
         missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]);
@@ -66,7 +69,12 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     if flags.crm.crm_url.is_none() {
         missing.push(SetupQuestion::CrmAddress);
     }
-    if !has_token(flags, environment) {
+    // A token is given, or the state that was named has a connection by consent.
+    let file = flags.crm.token_file.as_deref().map(Path::new);
+    let given = SecretPlace::find(SecretKind::Token, file, environment).is_ok();
+    let state = flags.operation.state.as_deref().map(Path::new);
+    let connected = state.is_some_and(callbridge_oauth::store::exists);
+    if !given && flags.crm.token_command.is_none() && !connected {
         missing.push(SetupQuestion::Token);
     }
     let every_trunk = |key: &str| {
@@ -89,14 +97,6 @@ pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
         Transport::Esl { .. } => Some(SecretKind::Esl),
         _ => None,
     }
-}
-
-/// A token is given, or the state that was named has a connection by consent.
-fn has_token(flags: &Flags, environment: &Environment) -> bool {
-    let file = flags.crm.token_file.as_deref().map(Path::new);
-    let given = SecretPlace::find(SecretKind::Token, file, environment).is_ok();
-    let state = flags.operation.state.as_deref().map(Path::new);
-    given || flags.crm.token_command.is_some() || state.is_some_and(callbridge_oauth::store::exists)
 }
 
 /// The examples at the end of `init --help`.
