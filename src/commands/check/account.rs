@@ -51,12 +51,12 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
 
 /// The file of a PBX on this machine.
 fn local(flag: &SourceConfig) -> Option<ManagerConf> {
-    let Transport::Ami { endpoint, user } = &flag.url.transport else {
-        return None;
-    };
-    endpoint
-        .is_loopback()
-        .then(|| ManagerConf::find(user, endpoint.port))?
+    match &flag.url.transport {
+        Transport::Ami { endpoint, user } if endpoint.is_loopback() => {
+            ManagerConf::find(user, endpoint.port)
+        }
+        _ => None,
+    }
 }
 
 fn rights(url: &str, account: &Account) -> CheckFinding {
@@ -73,21 +73,19 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
                         PBX's configuration with all secrets (GetConfig)";
             advice(name, what, WRITE)
         }
-        (false, _) if !account.is_old() => fault(
-            Code::NoPermission,
-            name,
-            "it may not ask which channels live (CoreShowChannels): a call whose end was missed \
-             could not be closed",
-            WRITE,
-        ),
+        (false, _) if !account.is_old() => {
+            let what = "it may not ask which channels live (CoreShowChannels): a call whose end \
+                        was missed could not be closed";
+            fault(Code::NoPermission, name, what, WRITE)
+        }
         (false, _) => {
             let what = "this release does not report which channels live (CoreShowChannels)";
             well(name, what)
         }
-        (true, false) => {
-            let what = "it may ask which channels live, and no more than it needs";
-            well(name, what)
-        }
+        (true, false) => well(
+            name,
+            "it may ask which channels live, and no more than it needs",
+        ),
     }
 }
 
@@ -98,8 +96,8 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Ch
         let rest = account.version.strip_prefix(it);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     });
-    let conf =
-        conf.filter(|conf| literal && account.calls != CallProof::Heard && conf.is_deafened())?;
+    let is_unheard = literal && account.calls != CallProof::Heard;
+    let conf = conf.filter(|conf| is_unheard && conf.is_deafened())?;
     let what = format!(
         "this release reads the `(A|B)` of the account's eventfilter in {} as text: nothing is let \
          through",
@@ -124,27 +122,22 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
             }
         };
     }
+    let may_not = "the account may not receive events of calls";
     if let CallProof::Unheard(born) = account.calls {
         let channels = match born {
-            1 => "a channel was created while it listened, and its events were".to_owned(),
-            born => {
-                format!("{born} channels were created while it listened, and their events were")
-            }
+            1 => "a channel was created while it listened, and its events".to_owned(),
+            born => format!("{born} channels were created while it listened, and their events"),
         };
-        return deaf(format!(
-            "{channels} not received: the account may not receive events of calls"
-        ));
+        return deaf(format!("{channels} were not received: {may_not}"));
     }
     if let Some(conf) = conf {
         let path = conf.path.display();
         return match conf.receives("call") {
             true => well(
-                &*name,
+                name,
                 format!("events of calls are received, as {path} says"),
             ),
-            false => deaf(format!(
-                "the account may not receive events of calls: {path} gives it no read = call"
-            )),
+            false => deaf(format!("{may_not}: {path} gives it no read = call")),
         };
     }
     // No event of a call can be made to come without a call, and one of its own proves that much.
@@ -178,23 +171,21 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         _ => ", and until then `status` says connected",
     };
     let what = format!("{own} not known: {why}; the first call shows it{until}");
-    advice(
-        &*name,
-        what,
-        "place a call while this command runs, or see that manager.conf gives it \
-         read = call,cdr,system,agent,user and write = reporting,user",
-    )
+    let todo = "place a call while this command runs, or see that manager.conf gives it \
+                read = call,cdr,system,agent,user and write = reporting,user";
+    advice(name, what, todo)
 }
 
 fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("times of {url}");
     match account.timed.or(conf.map(|conf| conf.timed)) {
         Some(true) => well(name, "events carry the PBX's own time"),
-        Some(false) => advice(
-            name,
-            "events carry no time: that of their arrival is used",
-            "set timestampevents = yes in [general] of manager.conf, then `manager reload`",
-        ),
+        Some(false) => {
+            let what = "events carry no time: that of their arrival is used";
+            let todo = "set timestampevents = yes in [general] of manager.conf, then `manager \
+                        reload`";
+            advice(name, what, todo)
+        }
         None => well(name, "not known before the first event"),
     }
 }
@@ -211,30 +202,36 @@ fn variables(
         return None;
     }
     let name = format!("variables of {url}");
-    let shown = account.variables.clone();
-    let Some(shown) = shown.or_else(|| conf.map(|conf| conf.variables.clone())) else {
+    let shown = account
+        .variables
+        .as_ref()
+        .or(conf.map(|conf| &conf.variables));
+    let Some(shown) = shown else {
         let what = format!("{}: not known before the first channel", names.join(", "));
         return Some(well(name, what));
     };
-    let missing = wanted.iter().filter(|(name, _)| !shown.contains(*name));
-    let missing: Vec<(&String, &bool)> = missing.collect();
+    let mut missing = wanted.clone();
+    missing.retain(|name, _| !shown.contains(name));
     if missing.is_empty() {
         return Some(well(name, format!("{} is shown", names.join(", "))));
     }
-    let missed: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
-    let missed = missed.join(", ");
+    let missed = Vec::from_iter(missing.keys().cloned()).join(", ");
     let what = format!("channels do not show {missed}, which leads are taken from");
-    let mut all: BTreeSet<&str> = names.iter().copied().collect();
-    all.extend(shown.iter().map(String::as_str));
+    let all: BTreeSet<&str> = names
+        .into_iter()
+        .chain(shown.iter().map(String::as_str))
+        .collect();
     let all = Vec::from_iter(all).join(",");
     let todo = format!(
         "add {missed} to channelvars in [general] of manager.conf (`channelvars = {all}`; a second \
          line would replace the first), then `manager reload`"
     );
     // Where another rule may know the lead nothing is lost.
-    Some(match missing.iter().any(|(_, alone)| **alone) {
-        true => fault(Code::Configuration, name, what, todo),
-        false => advice(name, what, todo),
+    let is_lost = missing.into_values().any(|alone| alone);
+    let fault = is_lost.then_some(Code::Configuration);
+    Some(CheckFinding {
+        fault,
+        ..advice(name, what, todo)
     })
 }
 

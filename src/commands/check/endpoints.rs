@@ -31,9 +31,8 @@ pub(crate) fn judge(
     people: &People,
 ) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    let (asked, silent): (Vec<_>, Vec<_>) = shown
-        .iter()
-        .partition(|it| !it.account.endpoints.is_empty());
+    let is_silent = |it: &&PbxEndpoints<'_>| it.account.endpoints.is_empty();
+    let (silent, asked): (Vec<_>, Vec<_>) = shown.iter().partition(is_silent);
     for it in silent {
         let what = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
                     IAXpeers (write = system) and DeviceStateList (write = reporting)";
@@ -46,15 +45,13 @@ pub(crate) fn judge(
         found.push(well("endpoints", what));
     }
     for trunk in config.rules.trunks.iter() {
-        let of_trunk: Vec<&&PbxEndpoints<'_>> =
-            asked.iter().filter(|it| it.flag.serves(trunk)).collect();
+        let of_trunk = asked.iter().filter(|it| it.flag.serves(trunk));
+        let of_trunk: Vec<&&PbxEndpoints<'_>> = of_trunk.collect();
         if !of_trunk.is_empty() {
             found.push(trunk_found(config, trunk, &of_trunk, people));
         }
     }
-    for it in asked {
-        found.extend(untaken(config, it, people));
-    }
+    found.extend(asked.iter().filter_map(|it| untaken(config, it, people)));
     found
 }
 
@@ -74,29 +71,25 @@ fn trunk_found(
     let endpoints = || shown.iter().flat_map(|it| it.account.endpoints.names());
     let own = endpoints().filter(|it| is_of(trunk, it));
     let own: BTreeSet<&str> = own.map(String::as_str).collect();
+    let own: Vec<&str> = own.into_iter().collect();
     let is_phone = |it: &&str| {
         shown
             .iter()
-            .any(|shown| is_telephone(config, shown, it, people))
+            .any(|pbx| is_telephone(config, pbx, it, people))
     };
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
+        let todo = "name the lines to the outside alone, several with a --trunk each: calls \
+                    between these telephones would be taken for customers'";
         return advice(
             name,
             format!("takes in telephones, too: {}", listed(&phones)),
-            "name the lines to the outside alone, several with a --trunk each: calls between these \
-             telephones would be taken for customers'",
+            todo,
         );
     }
     if !own.is_empty() {
-        let own: Vec<&str> = own.into_iter().collect();
         return well(name, format!("the PBX has {}", listed(&own)));
     }
-    unmeant(trunk, shown, name)
-}
-
-/// A trunk that no endpoint is meant by.
-fn unmeant(trunk: &Trunk, shown: &[&&PbxEndpoints<'_>], name: String) -> CheckFinding {
     let wrong = format!(
         "the PBX has none of this name: calls over trunk {} would be internal",
         trunk.name
@@ -111,20 +104,15 @@ fn unmeant(trunk: &Trunk, shown: &[&&PbxEndpoints<'_>], name: String) -> CheckFi
         let what = "not known: the PBX lists no such endpoint, and may have it all the same";
         return well(name, what);
     }
-    let others = shown.iter().flat_map(|it| it.account.endpoints.names());
-    let others = others.filter(|it| !is_number(it)).map(String::as_str);
+    let others = endpoints().filter(|it| !is_number(it)).map(String::as_str);
     let others: Vec<&str> = others.collect();
     let has = match others.is_empty() {
         true => "its endpoints are numbers".to_owned(),
         false => format!("it has {}", listed(&others)),
     };
-    fault(
-        Code::Configuration,
-        name,
-        format!("{wrong}; {has}"),
-        "give what stands before the suffix in the names of the trunk's channels (`core show \
-         channels` during a call)",
-    )
+    let todo = "give what stands before the suffix in the names of the trunk's channels (`core \
+                show channels` during a call)";
+    fault(Code::Configuration, name, format!("{wrong}; {has}"), todo)
 }
 
 /// The endpoint that a misspelt trunk may have meant.
@@ -158,14 +146,12 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
         !taken && !is_telephone(config, shown, it, people)
     });
     let left: Vec<&str> = left.map(String::as_str).collect();
-    if left.is_empty() {
-        return None;
-    }
-    Some(advice(
-        format!("endpoints of {}", short(shown.flag)),
-        format!("no trunk takes {}", listed(&left)),
-        "name with --trunk what is a line to the outside, and in --employees what is a telephone",
-    ))
+    let todo =
+        "name with --trunk what is a line to the outside, and in --employees what is a telephone";
+    (!left.is_empty()).then(|| {
+        let name = format!("endpoints of {}", short(shown.flag));
+        advice(name, format!("no trunk takes {}", listed(&left)), todo)
+    })
 }
 
 /// Returns `true` for an endpoint named by a number, or at which an employee of the lists sits.

@@ -15,7 +15,7 @@ use callbridge_asterisk::survey::Account;
 use callbridge_broker::Forwarder;
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, Format, FormatFit};
-use callbridge_freeswitch::{module_conf, survey::Severity, survey::SwitchFinding};
+use callbridge_freeswitch::{module_conf, survey::Severity};
 use callbridge_intake::written;
 use callbridge_mapping::{LeadRule, Trunk};
 use callbridge_model::{Code, Permit};
@@ -30,9 +30,8 @@ fn tried<E: Display>(
     good: &str,
     code: impl FnOnce(&E) -> Option<Code>,
 ) -> CheckFinding {
-    let error = match tried {
-        Ok(()) => return well(name, good),
-        Err(error) => error,
+    let Err(error) = tried else {
+        return well(name, good);
     };
     let words = error.to_string();
     let usual = "correct it there; callbridge tries again by itself";
@@ -53,7 +52,11 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
         Ok(account) => (Ok(()), account),
         Err(error) => (Err(error), None),
     };
-    let code = |error: &callbridge_source::Error| Some(code(error, &flag.url.transport));
+    // A file that is not there is the only source with a code of its own.
+    let code = |error: &callbridge_source::Error| match &flag.url.transport {
+        Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
+        _ => Some(by(error.fix())),
+    };
     (tried(name, opened, "can be read", code), account)
 }
 
@@ -88,9 +91,8 @@ pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
 pub(crate) async fn outcomes(flag: &SourceConfig) -> Option<CheckFinding> {
     let name = format!("outcomes {}", flag.url.public());
     let probed = outward::outcomes(flag)?.probe().await;
-    Some(tried(name, probed, "may be written to the stream", |_| {
-        None
-    }))
+    let well = "may be written to the stream";
+    Some(tried(name, probed, well, |_| None))
 }
 
 /// Tries whether the broker of a stream refuses messages that are too long to be read. Where that
@@ -138,18 +140,10 @@ fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
     Some(error.fix().map_or(Code::Unreachable, by))
 }
 
-/// A file that is not there is the only source with a code of its own.
-fn code(error: &callbridge_source::Error, transport: &Transport) -> Code {
-    match transport {
-        Transport::File { path, .. } if is_missing(path) => Code::NoInput,
-        _ => by(error.fix()),
-    }
-}
-
 /// A file behind a folder that we may not enter is there for all we know.
 fn is_missing(path: &Path) -> bool {
-    let looked = path.metadata();
-    looked.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    path.metadata()
+        .is_err_and(|it| it.kind() == ErrorKind::NotFound)
 }
 
 fn by(fix: Fix) -> Code {
@@ -160,36 +154,28 @@ fn by(fix: Fix) -> Code {
     }
 }
 
-/// The directory of leads may know some from before, and learns of none.
-fn learns_nothing(config: &Config, trunk: &Trunk) -> bool {
-    let is_directory = |rule: &LeadRule| matches!(rule, LeadRule::Directory);
-    let asks = trunk.leads.iter().any(is_directory);
-    asks && config.webhooks.is_none() && !config.lead_directory
-}
-
 /// Lead rules that can never give a lead with these sources.
-pub(crate) fn trunks(config: &Config) -> Vec<CheckFinding> {
-    let trunks = config.rules.trunks.iter();
-    trunks.map(|it| trunk(config, it)).collect()
+pub(crate) fn trunks(config: &Config) -> impl Iterator<Item = CheckFinding> {
+    config.rules.trunks.iter().map(|it| trunk(config, it))
 }
 
 fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
     let name = format!("trunk {}", trunk.name);
     let by_variable = trunk.leads.iter().find_map(LeadRule::variable);
     let carries = |it: &SourceConfig| it.serves(trunk) && it.url.format().has_variables();
+    // It may know some leads from before, and learns of none.
+    let is_idle = |rule: &LeadRule| matches!(rule, LeadRule::Directory) && !config.lead_directory;
     let (what, todo) = match by_variable {
         Some(variable) if trunk.leads.len() == 1 && !config.sources.iter().any(carries) => (
             format!("lead=var:{variable}, and CEL carries no channel variables"),
             "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
         ),
-        _ if learns_nothing(config, trunk) => (
+        _ if config.webhooks.is_none() && trunk.leads.iter().any(is_idle) => (
             "lead=directory, and nothing fills the directory".to_owned(),
             "give --webhook-listen, or --lead-directory, or both",
         ),
         // A message may bring its lead, and who forwards leaves it to the sender.
-        _ if !trunk.has_channels() => {
-            return well(name, "calls whose message names it");
-        }
+        _ if !trunk.has_channels() => return well(name, "calls whose message names it"),
         _ if trunk.leads.is_empty() && trunk.journal && !config.rules.forwards => (
             "no lead rule: every call would be parked".to_owned(),
             "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
@@ -219,37 +205,32 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         variables: None,
     };
     let fit = FormatFit::of(*format, settings, &bytes);
-    Some(match (&fit, written::otherwise(*format, &fit, &bytes)) {
-        (_, Some(words)) => fault(
-            Code::Input,
-            name,
-            words,
-            "give the format the file is written in, or the path of another file",
-        ),
-        (
-            FormatFit::Reads {
-                last,
-                unbridged: true,
-                ..
-            },
-            None,
-        ) => advice(
+    if let Some(words) = written::otherwise(*format, &fit, &bytes) {
+        let todo = "give the format the file is written in, or the path of another file";
+        return Some(fault(Code::Input, name, words, todo));
+    }
+    Some(match fit {
+        FormatFit::Reads {
+            last, unbridged, ..
+        } if unbridged => advice(
             name,
             format!(
                 "can be read, up to {}; calls are answered in it without events of bridges, so \
                  it is not known who talked: such calls become dead letters `incomplete`",
-                shown(*last)
+                shown(last)
             ),
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
              or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
         ),
-        (FormatFit::Reads { last, .. }, None) => {
+        FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
-            let what = format!("can be read; its last {of} is of {}", shown(*last));
-            well(name, what)
+            well(
+                name,
+                format!("can be read; its last {of} is of {}", shown(last)),
+            )
         }
-        (FormatFit::Empty, None) => well(name, "is empty: the PBX has written no call yet"),
-        (FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown, None) => {
+        FormatFit::Empty => well(name, "is empty: the PBX has written no call yet"),
+        FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown => {
             well(name, "can be read; it has no call where reading begins")
         }
     })
@@ -262,15 +243,12 @@ fn shown(at: Option<EventTime>) -> String {
 
 /// Everything that is found of the switch behind this source, if one is.
 pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFinding> {
-    let of = |it: SwitchFinding| switch_finding(flag, it);
     let of_broker = |it: &SourceConfig| {
         let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
         same && matches!(it.url.transport, Transport::Amqp(_))
     };
-    match source_of(0, flag, None, &StreamReading::default())
-        .survey_switch()
-        .await
-    {
+    let source = source_of(0, flag, None, &StreamReading::default());
+    let found = match source.survey_switch().await {
         Ok(Some(facts)) => {
             let trunks = config.rules.trunks.iter();
             let trunks = trunks.filter(|it| it.pbx.is_none() || it.pbx == flag.pbx);
@@ -279,36 +257,33 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
                 (it.name.clone(), endpoints.collect())
             });
             let broker = config.sources.iter().any(of_broker);
-            let found = facts.judge(&endpoints.collect::<Vec<_>>(), broker);
-            found.into_iter().map(of).collect()
+            Some(facts.judge(&endpoints.collect::<Vec<_>>(), broker))
         }
         Ok(None) if of_broker(flag) => {
             let local = flag.url.endpoint().is_some_and(|it| it.is_loopback());
             let text = local.then(|| of_module(module_conf::AMQP)).flatten();
-            let found = text.map(|text| module_conf::judge_amqp(&text));
-            found.into_iter().flatten().map(of).collect()
+            text.map(|text| module_conf::judge_amqp(&text))
         }
         Ok(None) if flag.url.format() == Format::FreeswitchCdr => {
             let text = of_module(module_conf::JSON_CDR);
-            let found = text.map(|text| module_conf::judge_json_cdr(&text));
-            found.into_iter().flatten().map(of).collect()
+            text.map(|text| module_conf::judge_json_cdr(&text))
         }
         // Why it cannot be asked was said of the source.
-        Ok(None) | Err(_) => Vec::new(),
-    }
+        Ok(None) | Err(_) => None,
+    };
+    let each = found.unwrap_or_default().into_iter().map(|found| {
+        let name = format!("{} of {}", found.about, short(flag));
+        match found.weight {
+            Severity::Well => well(name, found.what),
+            Severity::Advice => advice(name, found.what, found.todo),
+            Severity::Fault => fault(Code::Configuration, name, found.what, found.todo),
+        }
+    });
+    each.collect()
 }
 
 /// The file of a module of the switch on this machine, where there is one and it may be read.
 fn of_module(file: &str) -> Option<String> {
     let mut folders = module_conf::FOLDERS.iter();
     folders.find_map(|folder| std::fs::read_to_string(format!("{folder}/{file}")).ok())
-}
-
-fn switch_finding(flag: &SourceConfig, found: SwitchFinding) -> CheckFinding {
-    let name = format!("{} of {}", found.about, short(flag));
-    match found.weight {
-        Severity::Well => well(name, found.what),
-        Severity::Advice => advice(name, found.what, found.todo),
-        Severity::Fault => fault(Code::Configuration, name, found.what, found.todo),
-    }
 }

@@ -57,29 +57,29 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
 
 fn findings(news: &News) -> Vec<CheckFinding> {
     let name = format!("list {}", news.file.display());
-    let mut found = match &news.result {
+    let mut found = vec![match &news.result {
         Ok(change) => {
             let about = &change.about;
             let what = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
-            vec![match about.is_empty() {
+            match about.is_empty() {
                 true => advice(&name, what, "the file has a header and no row: fill it"),
                 false => well(&name, what),
-            }]
+            }
         }
-        Err(error) => {
-            let (code, todo) = match &error {
-                Error::Missing(_) => (Code::NoInput, "put the file there, or correct its path"),
-                Error::Unreadable(..)
-                | Error::TooLarge(_)
-                | Error::Header(..)
-                | Error::Useless(..) => (
-                    Code::Input,
-                    "correct the file; a callbridge that runs keeps the rows that it has read",
-                ),
-            };
-            vec![fault(code, &name, error, todo)]
+        Err(error @ Error::Missing(_)) => {
+            let todo = "put the file there, or correct its path";
+            fault(Code::NoInput, &name, error, todo)
         }
-    };
+        Err(
+            error @ (Error::Unreadable(..)
+            | Error::TooLarge(_)
+            | Error::Header(..)
+            | Error::Useless(..)),
+        ) => {
+            let todo = "correct the file; a callbridge that runs keeps the rows that it has read";
+            fault(Code::Input, &name, error, todo)
+        }
+    }];
     let Some(about) = news.about() else {
         return found;
     };

@@ -29,8 +29,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     let Some(lookup) = &config.lookup else {
         return Vec::new();
     };
-    let secret = lookup.secret.as_ref().map(|place| place.read()).transpose();
-    let secret = match secret {
+    let secret = match lookup.secret.as_ref().map(|it| it.read()).transpose() {
         Ok(secret) => secret,
         Err(error) => {
             let todo = "its first line is the password that the dialplan gives";
@@ -40,11 +39,8 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     let desks = EmployeeExtensions::of(config, people);
     if !daemon {
         let unusable = unusable_address("lookup", lookup.listen, &config.held).await;
-        let free = || {
-            let what = format!("{} is free, and tried once it runs", lookup.listen);
-            well("lookup", what)
-        };
-        let mut found = vec![unusable.unwrap_or_else(free)];
+        let what = format!("{} is free, and tried once it runs", lookup.listen);
+        let mut found = vec![unusable.unwrap_or_else(|| well("lookup", what))];
         let trunks = config.rules.trunks.iter();
         found.extend(trunks.map(|trunk| ready(trunk, &desks, None)));
         return found;
@@ -84,23 +80,16 @@ impl<'a> EmployeeExtensions<'a> {
     /// Returns, in words, the responsible employees without an extension on this trunk, those with
     /// the most leads first; `None` where each has one.
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
-        let all = self.responsible.iter();
-        let without: Vec<_> = all
-            .filter(|(id, _)| extension(*id, self.people, trunk).is_none())
-            .collect();
+        let mut without = self.responsible.clone();
+        without.retain(|(id, _)| extension(*id, self.people, trunk).is_none());
         let named = without.iter().take(NAMED_MAX);
         let named: Vec<String> = named.map(|(id, leads)| format!("{id} ({leads})")).collect();
-        let more = if without.len() > named.len() {
-            ", …"
-        } else {
-            ""
-        };
-        (!without.is_empty()).then(|| {
+        let (count, all) = (without.len(), self.responsible.len());
+        let more = if count > named.len() { ", …" } else { "" };
+        (count > 0).then(|| {
             format!(
-                "{} of {} responsible employees have no extension here; by id, with their number \
-                 of leads: {}{more}",
-                without.len(),
-                self.responsible.len(),
+                "{count} of {all} responsible employees have no extension here; by id, with their \
+                 number of leads: {}{more}",
                 named.join(", ")
             )
         })
@@ -114,7 +103,6 @@ fn ready(
     answered: Option<(&Value, Duration)>,
 ) -> CheckFinding {
     let name = format!("lookup {}", trunk.name);
-    let by_number = trunk.leads.iter().any(LeadRule::is_by_number);
     let what = match answered {
         Some((answer, took)) => {
             let why = answer["why"].as_str().unwrap_or("several");
@@ -122,21 +110,25 @@ fn ready(
         }
         None => "callers of this trunk".to_owned(),
     };
-    if !by_number {
+    let (missing, todo) = if !trunk.leads.iter().any(LeadRule::is_by_number) {
         let todo = "give lead=directory: rules that read the dialplan know no caller before it";
-        let what = format!("{what}; no rule finds a lead by number, so nobody is known");
-        return advice(name, what, todo);
-    }
-    if trunk.employees.is_none() {
+        (
+            "no rule finds a lead by number, so nobody is known".to_owned(),
+            todo,
+        )
+    } else if trunk.employees.is_none() {
         let todo = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
-        let what = format!("{what}; without employees= no extension is returned");
-        return advice(name, what, todo);
-    }
-    if let Some(words) = desks.without_extension(trunk) {
+        (
+            "without employees= no extension is returned".to_owned(),
+            todo,
+        )
+    } else if let Some(words) = desks.without_extension(trunk) {
         let todo = "add them to the trunk's employees=; their customers go to the queue at once";
-        return advice(name, format!("{what}; {words}"), todo);
-    }
-    well(name, what)
+        (words, todo)
+    } else {
+        return well(name, what);
+    };
+    advice(name, format!("{what}; {missing}"), todo)
 }
 
 fn unanswered(at: SocketAddr, answered: io::Result<(u16, Value, Duration)>) -> CheckFinding {
@@ -147,10 +139,10 @@ fn unanswered(at: SocketAddr, answered: io::Result<(u16, Value, Duration)>) -> C
             fault(format!("{at} refuses the password"), todo)
         }
         // Whoever may ask is another machine.
-        Ok((403, ..)) => well(
-            "lookup",
-            format!("{at} answers, and lets no dialplan of this machine ask (--lookup-allow)"),
-        ),
+        Ok((403, ..)) => {
+            let what = "answers, and lets no dialplan of this machine ask (--lookup-allow)";
+            well("lookup", format!("{at} {what}"))
+        }
         Ok((status, ..)) => {
             let todo = "another program answers there: give --lookup another port";
             fault(format!("{at} answers {status}, and not who calls"), todo)
@@ -192,17 +184,12 @@ async fn ask(
         line.take(BYTES_MAX).read_to_end(&mut answer).await?;
         io::Result::Ok(answer)
     };
-    let answer = timeout(WITHIN, asking).await.map_err(|_| {
-        let words = "no answer within a second";
-        io::Error::new(io::ErrorKind::TimedOut, words)
-    })??;
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer within a second");
+    let answer = timeout(WITHIN, asking).await.map_err(late)??;
     let text = String::from_utf8_lossy(&answer);
     let status = text.split(' ').nth(1).and_then(|it| it.parse().ok());
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body);
     let answer = body.and_then(|body| serde_json::from_str(body).ok());
-    Ok((
-        status.unwrap_or(0),
-        answer.unwrap_or_default(),
-        begun.elapsed(),
-    ))
+    let (status, answer) = (status.unwrap_or(0), answer.unwrap_or_default());
+    Ok((status, answer, begun.elapsed()))
 }

@@ -31,9 +31,8 @@ impl ManagerConf {
     /// Of the PBX that listens on this port of this machine, if its file can be read and knows the
     /// account.
     pub(crate) fn find(user: &str, port: u16) -> Option<Self> {
-        PLACES
-            .iter()
-            .find_map(|place| Self::read(Path::new(place), user, port))
+        let mut places = PLACES.iter().map(Path::new);
+        places.find_map(|place| Self::read(place, user, port))
     }
 
     /// The same of this file.
@@ -48,7 +47,10 @@ impl ManagerConf {
             for (key, value) in &its.keys {
                 match (section.as_str(), key.as_str()) {
                     ("general", "port") => its_port = value.parse().unwrap_or(its_port),
-                    ("general", "timestampevents") => conf.timed = is_true(value),
+                    ("general", "timestampevents") => {
+                        let value = value.to_ascii_lowercase();
+                        conf.timed = ["yes", "true", "y", "t", "1", "on"].contains(&&*value);
+                    }
                     // A second line replaces the first, as Asterisk reads it.
                     ("general", "channelvars") => conf.variables = words(value),
                     (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
@@ -64,9 +66,8 @@ impl ManagerConf {
     /// Read as basic regular expressions its filters let nothing through: what lets something
     /// through stands in `(A|B)`.
     pub(crate) fn is_deafened(&self) -> bool {
-        let mut passes = self.filters.iter().filter(|it| !it.starts_with('!'));
-        let extended = |it: &String| it.contains('(') || it.contains('|');
-        self.filters.iter().any(|it| !it.starts_with('!')) && passes.all(extended)
+        let mut passing = self.filters.iter().filter(|it| !it.starts_with('!'));
+        passing.clone().next().is_some() && passing.all(|it| it.contains(['(', '|']))
     }
 
     /// The account hears events of this class.
@@ -78,11 +79,6 @@ impl ManagerConf {
 fn words(value: &str) -> BTreeSet<String> {
     let words = value.split(',').map(str::trim).filter(|it| !it.is_empty());
     words.map(str::to_owned).collect()
-}
-
-fn is_true(value: &str) -> bool {
-    let value = value.to_ascii_lowercase();
-    ["yes", "true", "y", "t", "1", "on"].contains(&value.as_str())
 }
 
 /// The lines of another of the PBX's files on this machine, as `pjsip.conf`; `None` where it cannot
@@ -111,20 +107,20 @@ fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
             continue;
         }
         let line = line.split(';').next().unwrap_or_default().trim();
-        let included = ["#include", "#tryinclude"]
-            .iter()
-            .find_map(|word| line.strip_prefix(word));
-        match included {
-            Some(name) if depth > 0 => {
-                let name = name.trim().trim_matches(['"', '<', '>']);
-                let folder = path.parent().unwrap_or(Path::new("/"));
-                for file in files(&folder.join(name)) {
-                    lines_of_all.extend(lines(&file, depth - 1).unwrap_or_default());
-                }
-            }
-            Some(_) => {}
-            None if !line.is_empty() => lines_of_all.push(line.to_owned()),
-            None => {}
+        let words = ["#include", "#tryinclude"];
+        let Some(name) = words.iter().find_map(|it| line.strip_prefix(it)) else {
+            lines_of_all.extend((!line.is_empty()).then(|| line.to_owned()));
+            continue;
+        };
+        if depth > 0 {
+            let name = name.trim().trim_matches(['"', '<', '>']);
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let included = files(&folder.join(name)).into_iter();
+            lines_of_all.extend(
+                included
+                    .filter_map(|file| lines(&file, depth - 1))
+                    .flatten(),
+            );
         }
     }
     Some(lines_of_all)
@@ -137,9 +133,7 @@ fn files(pattern: &Path) -> Vec<PathBuf> {
         return vec![pattern.to_path_buf()];
     };
     let folder = pattern.parent().unwrap_or(Path::new("/"));
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
     let fits = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with(before) && name.ends_with(after))

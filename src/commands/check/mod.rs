@@ -111,13 +111,11 @@ impl CheckFinding {
             (false, false) => "fault",
         };
         let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.what));
-        let lines = self.extra.as_ref().map_or("", |extra| &extra.text).lines();
-        for line in lines {
+        for line in self.extra.as_ref().map_or("", |it| &it.text).lines() {
             text.push_str(&format!("\n      {}", safe(line)));
         }
         if !self.todo.is_empty() {
-            text.push_str("\n      to do: ");
-            text.push_str(&safe(&self.todo));
+            text.push_str(&format!("\n      to do: {}", safe(&self.todo)));
         }
         text
     }
@@ -145,13 +143,10 @@ impl Findings {
 
     /// The code of the worst fault, with their number.
     fn verdict(&self) -> Result<()> {
-        let Some(code) = worst(&self.all) else {
-            return Ok(());
-        };
         let faults = self.all.iter().filter(|finding| finding.fault.is_some());
         let (faults, all) = (faults.count(), self.all.len());
         let words = format!("{faults} of {all} checks found a fault");
-        Err(Failure::new(code, words))
+        worst(&self.all).map_or(Ok(()), |code| Err(Failure::new(code, words)))
     }
 }
 
@@ -172,17 +167,15 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
         all: Vec::new(),
     };
     let config = &check.config;
-    let (now, built) = (
-        callbridge_model::clock::now().wall,
-        crate::build_time::built_at(),
-    );
-    findings.show([place::clock(now, built)])?;
+    let now = callbridge_model::clock::now().wall;
+    findings.show([place::clock(now, crate::build_time::built_at())])?;
     let (found, state) = place::state(config).await;
     findings.show(found)?;
     if let Some(addr) = config.listen {
         findings.show([place::listener(addr, &config.held, state.is_daemon()).await])?;
     }
-    findings.show(doubts(config))?;
+    let doubts = cli::doubts::of(config).into_iter();
+    findings.show(doubts.map(|it| advice(it.what, it.kind, it.words)))?;
     findings.show(open_secrets(config))?;
     findings.show(inward::trunks(config))?;
     let (found, people) = lists::check(config);
@@ -212,11 +205,8 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
         findings.show([found])?;
         if well {
             findings.show(inward::switch(config, flag).await)?;
-            findings.show(
-                inward::outcomes(flag)
-                    .await
-                    .filter(|_| config.crm.is_some()),
-            )?;
+            let outcomes = inward::outcomes(flag).await;
+            findings.show(outcomes.filter(|_| config.crm.is_some()))?;
             findings.show(inward::lengths(flag).await)?;
         }
         match account {
@@ -244,14 +234,6 @@ fn open_secrets(config: &Config) -> Vec<CheckFinding> {
         advice("secret", what, format!("chmod o-r {file}"))
     };
     files.into_iter().map(advice).collect()
-}
-
-/// Returns flags that are likely to be a mistake, as advice.
-fn doubts(config: &Config) -> Vec<CheckFinding> {
-    let doubts = cli::doubts::of(config).into_iter();
-    doubts
-        .map(|it| advice(it.what, it.kind, it.words))
-        .collect()
 }
 
 #[cfg(test)]

@@ -37,27 +37,23 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
         let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
         at.map_or_else(|| "before any date".to_owned(), |at| at.to_string())
     };
-    if now < built {
-        let (now, built) = (shown(now), shown(built));
-        return fault(
-            Code::Configuration,
-            "clock",
-            format!("{now} is before this program was built, {built}"),
-            "set this machine's clock (timedatectl set-ntp true); calls would be journaled at \
-             wrong times",
-        );
+    if now >= built {
+        return well("clock", shown(now));
     }
-    well("clock", shown(now))
+    let (now, built) = (shown(now), shown(built));
+    let what = format!("{now} is before this program was built, {built}");
+    let todo = "set this machine's clock (timedatectl set-ntp true); calls would be journaled at \
+                wrong times";
+    fault(Code::Configuration, "clock", what, todo)
 }
 
 /// The address of `--listen` is free, or is the daemon's own.
 pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
     match unusable_address("listen", addr, held).await {
         None => well("listen", format!("{addr} is free")),
-        Some(_) if daemon => well(
-            "listen",
-            format!("{addr} is in use by the daemon that runs"),
-        ),
+        Some(CheckFinding { name, .. }) if daemon => {
+            well(name, format!("{addr} is in use by the daemon that runs"))
+        }
         Some(fault) => fault,
     }
 }
@@ -98,10 +94,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
         }
         match opened(&dir).await {
             Ok((handle, guard, trial)) => {
-                let new = match &trial {
-                    Some(_) => "; `run` begins it",
-                    None => "",
-                };
+                let new = trial.as_ref().map_or("", |_| "; `run` begins it");
                 let what = format!("{} can be used{new}", dir.display());
                 let mut found = vec![well("state", what)];
                 found.extend(binding(config, &handle).await);
@@ -130,24 +123,19 @@ async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<TrialFolder>), Erro
 fn unusable(error: &Error) -> CheckFinding {
     let text = error.to_string();
     // The spool's messages say what, then what to do.
-    let (what, todo) = text
-        .rsplit_once(": ")
-        .unwrap_or((text.as_str(), "give another --state"));
+    let parts = text.rsplit_once(": ");
+    let (what, todo) = parts.unwrap_or((&text, "give another --state"));
     fault(error.exit_code(), "state", what, todo)
 }
 
 /// The state belongs to the address and the PBX that the flags name.
 async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    let read = spool
-        .read(|store| {
-            Ok((
-                tables::meta::binding(store)?,
-                tables::meta::meta(store, identity::META_KEY)?,
-            ))
-        })
-        .await;
-    let (binding, pbx) = match read {
+    let read = spool.read(|store| {
+        let pbx = tables::meta::meta(store, identity::META_KEY)?;
+        Ok((tables::meta::binding(store)?, pbx))
+    });
+    let (binding, pbx) = match read.await {
         Ok(read) => read,
         Err(error) => return vec![unusable(&error)],
     };
@@ -155,11 +143,11 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
         && binding.fits_address(crm.setup.address.as_str()) == Fit::Other
         && !config.rebind
     {
-        let bound = binding.address.unwrap_or_default();
-        let what = format!(
-            "the state is bound to {bound}, --crm-url is {}",
-            crm.setup.address.as_str()
+        let (bound, given) = (
+            binding.address.unwrap_or_default(),
+            crm.setup.address.as_str(),
         );
+        let what = format!("the state is bound to {bound}, --crm-url is {given}");
         let todo = "give the old --crm-url, another --state, or --rebind if the CRM has moved";
         found.push(fault(Code::Configuration, "binding", what, todo));
     }
@@ -180,9 +168,7 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
                 PbxIdConflict::Changed { stored, .. } => {
                     format!("give --pbx-id {stored}, or another --state")
                 }
-                PbxIdConflict::UnnamedPbx(_) => {
-                    "give --pbx-id NAME, and keep it for good".to_owned()
-                }
+                PbxIdConflict::UnnamedPbx(_) => "give --pbx-id NAME, and keep it for good".into(),
             };
             fault(error.exit_code(), "pbx-id", error.to_string(), todo)
         }
@@ -210,8 +196,7 @@ impl TrialFolder {
         let left = LeftSlots::of(state, place).map_err(wrong)?;
         // What a killed check has left must be in nobody's way: process ids come again.
         let name = format!(".callbridge-check-{}", uuid::Uuid::new_v4().simple());
-        let folder = place.join(name);
-        let folder = ScratchFolder::make(folder).map_err(wrong)?;
+        let folder = ScratchFolder::make(place.join(name)).map_err(wrong)?;
         Ok(Self { folder, left })
     }
 }
@@ -219,10 +204,8 @@ impl TrialFolder {
 /// The nearest folder above that is there, or the state itself.
 fn standing(state: &Path) -> io::Result<&Path> {
     for above in state.ancestors() {
-        let above = match above.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => above,
-        };
+        let is_here = above.as_os_str().is_empty();
+        let above = if is_here { Path::new(".") } else { above };
         match above.metadata() {
             Ok(found) if found.is_dir() => return Ok(above),
             Ok(_) => return Err(io::Error::from(io::ErrorKind::NotADirectory)),

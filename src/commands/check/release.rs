@@ -34,12 +34,14 @@ pub(crate) fn judge(
         return vec![well(name, what)];
     };
     let release = named(account);
-    let settings = settings(generation, reads_cel(config, flag), variables);
+    // Some source or catch-up of the same PBX is written by CEL.
+    let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
+    let cel = same.any(|it| matches!(it.url.format(), Format::CelCsv | Format::CelAmqp));
+    let settings = settings(generation, cel, variables);
     let mut found = well(name, format!("Asterisk {release}"));
     found.extra = Some(Box::new(extra(&release, generation, &settings)));
-    let mut found = vec![found];
-    found.extend(queues(flag, account, generation, conf));
-    found
+    let queues = queues(flag, account, generation, conf);
+    std::iter::once(found).chain(queues).collect()
 }
 
 /// As the PBX calls itself, else as its manager shows.
@@ -59,12 +61,6 @@ fn named(account: &Account) -> String {
         (major, _) => major.saturating_add(11).to_string(),
     };
     format!("{release}, by its manager {}", account.version)
-}
-
-/// Some source or catch-up of the same PBX is written by CEL.
-fn reads_cel(config: &Config, flag: &SourceConfig) -> bool {
-    let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
-    same.any(|it| matches!(it.url.format(), Format::CelCsv | Format::CelAmqp))
 }
 
 fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Setting> {
@@ -89,9 +85,8 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
     // A list with one name that the release does not know turns CEL off, from Asterisk 12 on.
     all.push(setting("cel.conf", "events = ALL", why));
     if generation.has_quiet_queues() {
-        let line = "eventwhencalled = yes";
         let why = "which telephones a queue rings, by AMI; in each queue";
-        all.push(setting("queues.conf", line, why));
+        all.push(setting("queues.conf", "eventwhencalled = yes", why));
     }
     all
 }
@@ -119,10 +114,8 @@ fn queues(
     generation: Generation,
     conf: Option<&ManagerConf>,
 ) -> Option<CheckFinding> {
-    let queues = account.queues.filter(|queues| *queues > 0)?;
-    if !generation.has_quiet_queues() {
-        return None;
-    }
+    let has_quiet = |queues: &_| *queues > 0 && generation.has_quiet_queues();
+    let queues = account.queues.filter(has_quiet)?;
     let name = format!("queues of {}", short(flag));
     let it_has = match queues {
         1 => "it has a queue".to_owned(),
@@ -165,14 +158,6 @@ pub(crate) enum Generation {
     Twelve,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReportingSource {
-    Ami,
-    /// The log of channel events.
-    Cel,
-    Cdr,
-}
-
 /// The facts of a call, in the order in which they are shown: how long the customer talked with
 /// somebody, whether anybody answered, who talked and in which order, who rang, the number, what
 /// happened in a queue, three and more in one talk, transfers with pickup and parking, the lead
@@ -198,15 +183,7 @@ const ESTIMATE: &str = "estimate";
 /// Nothing tells it: such calls are `incomplete`.
 const NOT_GIVEN: &str = "no";
 
-/// The quality of one fact from one source, with its exceptions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
-    pub how: &'static str,
-    /// The exception or the way of the estimate; may be empty.
-    pub but: &'static str,
-}
-
-/// A value, how it is told, and what is to be known of that.
+/// A value, its quality from one source, and what is to be known of that.
 type But = (&'static str, &'static str, &'static str);
 
 const fn partly(value: &'static str, but: &'static str) -> But {
@@ -286,88 +263,65 @@ impl Generation {
         !matches!(self, Self::Twelve)
     }
 
-    /// Returns the quality of all facts that are not listed, and the listed exceptions.
-    const fn reported(self, teller: ReportingSource) -> (&'static str, &'static [But]) {
-        match (teller, self) {
-            (ReportingSource::Ami, Self::Twelve) => (EXACT, &[]),
-            (ReportingSource::Ami, Self::Eleven) => {
-                (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED])
-            }
-            (ReportingSource::Ami, Self::UpToTen) => {
-                (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, CONFBRIDGE, MOVED])
-            }
-            (ReportingSource::Cel, Self::Twelve) => (EXACT, &[CALLED_FIRST, LISTED]),
-            (ReportingSource::Cel, Self::Eleven | Self::UpToTen) => {
-                (EXACT, &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED])
-            }
-            (ReportingSource::Cdr, Self::Twelve) => (ESTIMATE, &[BILLED, LINKED, LISTED]),
-            (ReportingSource::Cdr, Self::Eleven) => {
-                (ESTIMATE, &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED])
-            }
-            (ReportingSource::Cdr, Self::UpToTen) => {
-                (ESTIMATE, &[WAITED, FIRST_TWO, UNLINKED, MOVED_LISTED])
-            }
-        }
-    }
-
-    /// Returns the quality of this fact from this source.
-    pub(crate) fn cell(self, teller: ReportingSource, value: &str) -> Cell {
-        let (how, buts) = self.reported(teller);
-        let listed = buts.iter().find(|(of, ..)| *of == value);
-        listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell { how, but })
+    /// Returns the sources, the most exact one first, each with the quality of every fact and its
+    /// exception or the way of the estimate, which may be empty.
+    pub(crate) fn sources(self) -> [(&'static str, [But; VALUES.len()]); 3] {
+        let (ami, cel, cdr): (&[But], &[But], &[But]) = match self {
+            Self::Twelve => (&[], &[CALLED_FIRST, LISTED], &[BILLED, LINKED, LISTED]),
+            Self::Eleven => (
+                &[ANSWERED, CALLED_FIRST, QUEUE, MOVED],
+                &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED],
+                &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED],
+            ),
+            Self::UpToTen => (
+                &[ANSWERED, CALLED_FIRST, QUEUE, CONFBRIDGE, MOVED],
+                &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED],
+                &[WAITED, FIRST_TWO, UNLINKED, MOVED_LISTED],
+            ),
+        };
+        let sources = [
+            ("AMI", EXACT, ami),
+            ("CEL", EXACT, cel),
+            ("CDR", ESTIMATE, cdr),
+        ];
+        sources.map(|(source, how, listed)| {
+            let cell = |value| {
+                let listed = listed.iter().find(|(of, ..)| *of == value);
+                *listed.unwrap_or(&(value, how, ""))
+            };
+            (source, VALUES.map(cell))
+        })
     }
 
     /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
     pub(crate) fn to_json(self) -> Json {
-        let tellers = ReportingSource::ALL.map(|teller| {
-            let cells = VALUES.map(|value| {
-                let Cell { how, but } = self.cell(teller, value);
+        let sources = self.sources().map(|(source, cells)| {
+            let cells = cells.map(|(value, how, but)| {
                 let cell = match but {
                     "" => json!({"how": how}),
                     but => json!({"how": how, "but": but}),
                 };
                 (value.to_owned(), cell)
             });
-            (teller.word().to_lowercase(), Map::from_iter(cells).into())
+            (source.to_lowercase(), Map::from_iter(cells).into())
         });
-        Map::from_iter(tellers).into()
+        Map::from_iter(sources).into()
     }
 
     /// A table for people: a line a source, and a line for each value that is not simply so.
     pub(crate) fn to_text(self) -> String {
-        let mut text = String::from("source");
-        for value in VALUES {
-            text.push_str(&format!("  {:10}", value));
+        let line = |head: &str, cells: [&str; VALUES.len()]| {
+            let cells = cells.map(|cell| format!("  {cell:10}")).concat();
+            format!("{head:6}{cells}").trim_end().to_owned()
+        };
+        let mut lines = vec![line("source", VALUES)];
+        let sources = self.sources();
+        lines.extend(sources.map(|(source, cells)| line(source, cells.map(|(_, how, _)| how))));
+        for (source, cells) in sources {
+            let listed = cells.iter().filter(|(.., but)| !but.is_empty());
+            lines.extend(listed.map(|(value, _, but)| format!("{source} {value}: {but}")));
         }
-        for teller in ReportingSource::ALL {
-            text = format!("{}\n{:6}", text.trim_end(), teller.word());
-            for value in VALUES {
-                text.push_str(&format!("  {:10}", self.cell(teller, value).how));
-            }
-        }
-        text = text.trim_end().to_owned();
-        for teller in ReportingSource::ALL {
-            for value in VALUES {
-                let but = self.cell(teller, value).but;
-                if !but.is_empty() {
-                    text.push_str(&format!("\n{} {}: {but}", teller.word(), value));
-                }
-            }
-        }
-        text
-    }
-}
-
-impl ReportingSource {
-    /// The sources, the most exact one first.
-    pub(crate) const ALL: [Self; 3] = [Self::Ami, Self::Cel, Self::Cdr];
-
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Ami => "AMI",
-            Self::Cel => "CEL",
-            Self::Cdr => "CDR",
-        }
+        lines.join("\n")
     }
 }
 
@@ -423,19 +377,18 @@ mod tests {
              |---|---|---|---|---|\n",
         );
         for generation in Generation::ALL {
-            for teller in ReportingSource::ALL {
-                let cells = VALUES.map(|value| (value, generation.cell(teller, value)));
+            for (source, cells) in generation.sources() {
                 let all = |how: &str| {
-                    let of = cells.iter().filter(|(_, cell)| cell.how == how);
-                    let words: Vec<&str> = of.map(|(value, _)| *value).collect();
+                    let of = cells.iter().filter(|(_, it, _)| *it == how);
+                    let words: Vec<&str> = of.map(|(value, ..)| *value).collect();
                     words.join(", ")
                 };
-                let buts = cells.iter().filter(|(_, cell)| !cell.but.is_empty());
-                let buts = buts.map(|(value, cell)| format!("{}: {}", value, cell.but));
+                let buts = cells.iter().filter(|(.., but)| !but.is_empty());
+                let buts = buts.map(|(value, _, but)| format!("{value}: {but}"));
                 let buts: Vec<String> = buts.collect();
-                let (release, teller) = (generation.word(), teller.word());
+                let release = generation.word();
                 let (exact, estimate) = (all(EXACT), all(ESTIMATE));
-                let row = [release, teller, &exact, &estimate, &buts.join("; ")];
+                let row = [release, source, &exact, &estimate, &buts.join("; ")];
                 let row = row.map(|cell| match cell {
                     "" => " ".to_owned(),
                     cell => format!(" {cell} "),
@@ -456,13 +409,11 @@ mod tests {
     #[test]
     fn what_is_told_in_part_or_not_at_all_says_what() {
         for generation in Generation::ALL {
-            for (teller, value) in ReportingSource::ALL
-                .into_iter()
-                .flat_map(|teller| VALUES.into_iter().map(move |value| (teller, value)))
-            {
-                let cell = generation.cell(teller, value);
-                let plain = matches!(cell.how, EXACT | ESTIMATE);
-                assert!(plain || !cell.but.is_empty(), "{teller:?} {value}");
+            for (source, cells) in generation.sources() {
+                for (value, how, but) in cells {
+                    let plain = matches!(how, EXACT | ESTIMATE);
+                    assert!(plain || !but.is_empty(), "{source} {value}");
+                }
             }
         }
     }

@@ -42,12 +42,11 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
             drop(trial);
             found
         }
-        State::Unusable => vec![fault(
-            Code::Unreachable,
-            "crm",
-            "not asked: without the state folder the request could not be counted",
-            "repair the state folder first",
-        )],
+        State::Unusable => {
+            let what = "not asked: without the state folder the request could not be counted";
+            let todo = "repair the state folder first";
+            vec![fault(Code::Unreachable, "crm", what, todo)]
+        }
     }
 }
 
@@ -67,32 +66,27 @@ fn of_sender(sender: &FleetMember) -> CheckFinding {
         "not asked, for the budget is that of another sender of this stream: {} ({})",
         word.hostname, word.state
     );
-    match &sender.trouble {
-        None => well("crm", format!("{what}, which sends")),
-        Some(trouble) => fault(
-            Code::Unreachable,
-            "crm",
-            format!("{what}: {}", trouble.what),
-            match sender.speech {
-                Liveness::Stopped => "start one of them, and check it there".to_owned(),
-                Liveness::Speaking | Liveness::Silent => {
-                    format!("run `callbridge status` on {}", word.hostname)
-                }
-            },
-        ),
-    }
+    let Some(trouble) = &sender.trouble else {
+        return well("crm", format!("{what}, which sends"));
+    };
+    let todo = match sender.speech {
+        Liveness::Stopped => "start one of them, and check it there",
+        Liveness::Speaking | Liveness::Silent => {
+            &format!("run `callbridge status` on {}", word.hostname)
+        }
+    };
+    let what = format!("{what}: {}", trouble.what);
+    fault(Code::Unreachable, "crm", what, todo)
 }
 
 /// Judges the journal by what the state has stored of it; a state made for this check has nothing.
 async fn kept(spool: &Handle, dir: &Path) -> Vec<CheckFinding> {
-    let (at, state) = (
-        clock::now().wall.floor_seconds().get(),
-        dir.display().to_string(),
-    );
+    let (at, state) = (clock::now().wall, dir.display().to_string());
+    let at = at.floor_seconds().get();
     let kept = spool.read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE));
     // A state that cannot be read is found by its own check.
-    let kept = kept.await.map(callbridge_model::Status::judged);
-    kept.map_or_else(|_| Vec::new(), |status| of_journal(&status))
+    let kept = kept.await.map(|status| of_journal(&status.judged()));
+    kept.unwrap_or_default()
 }
 
 fn of_daemon(status: &Status) -> Vec<CheckFinding> {
@@ -109,10 +103,8 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
         return vec![fault(code, "crm", what, &pause.cure)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
-    let mut found = vec![well(
-        "crm",
-        format!("the daemon sends; token {}, company {company}", token.state),
-    )];
+    let what = format!("the daemon sends; token {}, company {company}", token.state);
+    let mut found = vec![well("crm", what)];
     found.extend(status.lead_fields.iter().flat_map(fields_of_daemon));
     found.extend(of_journal(status));
     found
@@ -139,12 +131,8 @@ async fn all(
 ) -> Result<Vec<CheckFinding>, Unasked> {
     let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
-    let mut found = judge(
-        &crm.setup.address,
-        answer,
-        probe.binding(),
-        &outward::token_place(crm.token.as_ref(), outward::directory_of),
-    );
+    let place = outward::token_place(crm.token.as_ref(), outward::directory_of);
+    let mut found = judge(&crm.setup.address, answer, probe.binding(), &place);
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();
         head.lead_requests.due.push(DueRequest {
@@ -153,10 +141,8 @@ async fn all(
         });
         match probe.ask(&head).await {
             Ok(answer) => {
-                let refused = spool
-                    .read(|store| tables::shows::refused_fields(store))
-                    .await;
-                let refused = refused.map_err(Unasked::Spool)?;
+                let refused = spool.read(|store| tables::shows::refused_fields(store));
+                let refused = refused.await.map_err(Unasked::Spool)?;
                 found.extend(judge_fields(&crm.lead_fields, &answer, &refused));
             }
             // The fields could not be asked for: no fault of theirs.
@@ -181,12 +167,11 @@ fn unasked(why: &Unasked) -> CheckFinding {
             let todo = "start `callbridge run` on it, which waits a minute first; then check again";
             fault(code, what, format!("not asked: {why}"), todo)
         }
-        Unasked::Full(wait) => fault(
-            code,
-            what,
-            "not asked: all requests of the running window are used",
-            format!("ask again in {} s", wait.as_secs() + 1),
-        ),
+        Unasked::Full(wait) => {
+            let todo = format!("ask again in {} s", wait.as_secs() + 1);
+            let used = "not asked: all requests of the running window are used";
+            fault(code, what, used, todo)
+        }
         Unasked::Not => fault(code, what, "not asked", "ask again in a minute"),
     }
 }
@@ -204,10 +189,13 @@ pub(crate) fn judge(
             "issue a new token in the CRM and put it into {place}; or see whether the company is \
              blocked"
         );
-        vec![
-            well("crm", address),
-            fault(Code::NoPermission, "token", what, todo),
-        ]
+        let refused = fault(Code::NoPermission, "token", what, todo);
+        vec![well("crm", address), refused]
+    };
+    let works_not = |said: &str| {
+        let todo = "ask again later; if it stays, ask the CRM's support";
+        let what = format!("{address} does not work: {}", said.trim());
+        fault(Code::Unreachable, "crm", what, todo)
     };
     let error = match answer {
         Ok(ApiReply::TokenInfo(info)) => {
@@ -215,57 +203,56 @@ pub(crate) fn judge(
             found.extend(of_token(&info, binding));
             return found;
         }
-        Ok(_) => return vec![works_not(address, "no record of a token")],
+        Ok(_) => return vec![works_not("no record of a token")],
         Err(error) => error,
     };
-    match error {
-        ApiError::TokenRefused { status, message } => match message.as_str() {
-            "" if status == 401 => refused("the CRM refuses it (401)"),
-            message => refused(&format!("the CRM refuses it ({status}): {message}")),
-        },
-        ApiError::TooMany { own: false } => vec![works_not(address, "429 of something in between")],
-        ApiError::TooMany { own: true } => vec![fault(
-            Code::Unreachable,
-            "token",
-            "its limit is used up (429): somebody else uses it",
-            "share the limit with --rate; another integration takes an application of its own",
-        )],
-        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![fault(
-            Code::Configuration,
-            "crm",
-            format!("{address} answers, and is not the Open API"),
-            "give --crm-url the host's address, without a path",
-        )],
-        ApiError::NotPermitted => vec![not_reached(error.to_string())],
-        ApiError::NotConnected { why } => vec![not_reached(why)],
-        ApiError::Lost { why } => vec![not_reached(format!("{address}: {why}"))],
+    vec![match error {
+        ApiError::TokenRefused { status, message } => {
+            return match message.as_str() {
+                "" if status == 401 => refused("the CRM refuses it (401)"),
+                message => refused(&format!("the CRM refuses it ({status}): {message}")),
+            };
+        }
+        ApiError::TooMany { own: false } => works_not("429 of something in between"),
+        ApiError::TooMany { own: true } => {
+            let what = "its limit is used up (429): somebody else uses it";
+            let todo =
+                "share the limit with --rate; another integration takes an application of its own";
+            fault(Code::Unreachable, "token", what, todo)
+        }
+        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
+            let what = format!("{address} answers, and is not the Open API");
+            let todo = "give --crm-url the host's address, without a path";
+            fault(Code::Configuration, "crm", what, todo)
+        }
+        ApiError::NotPermitted => not_reached(error.to_string()),
+        ApiError::NotConnected { why } => not_reached(why),
+        ApiError::Lost { why } => not_reached(format!("{address}: {why}")),
         ApiError::TlsRefused { why } => {
-            let (why, todo) = why
-                .split_once("; ")
-                .unwrap_or((&why, "look at the CRM's TLS settings"));
-            let what = format!("{address}: {why}");
-            vec![fault(Code::Unreachable, "crm", what, todo)]
+            let parts = why.split_once("; ");
+            let (why, todo) = parts.unwrap_or((&why, "look at the CRM's TLS settings"));
+            fault(Code::Unreachable, "crm", format!("{address}: {why}"), todo)
         }
         ApiError::Server {
             status: 200..=299,
             message,
             ..
-        } => vec![works_not(address, &format!("accept: false {message}"))],
+        } => works_not(&format!("accept: false {message}")),
         ApiError::Server {
             status, message, ..
         }
         | ApiError::Rejected {
             status, message, ..
-        } => vec![works_not(address, &format!("{status} {message}"))],
-        ApiError::Forbidden { message } => vec![works_not(address, &format!("403 {message}"))],
+        } => works_not(&format!("{status} {message}")),
+        ApiError::Forbidden { message } => works_not(&format!("403 {message}")),
         ApiError::Unreadable { .. } => {
             let todo = "see whether --crm-url is the address of the API, and not of a page; if it \
                         is, ask again later, then the CRM's support";
             let what = format!("{address} does not work: {error}");
-            vec![fault(Code::Unreachable, "crm", what, todo)]
+            fault(Code::Unreachable, "crm", what, todo)
         }
-        ApiError::TimedOut => vec![works_not(address, &error.to_string())],
-    }
+        ApiError::TimedOut => works_not(&error.to_string()),
+    }]
 }
 
 fn not_reached(why: String) -> CheckFinding {
@@ -277,63 +264,49 @@ fn not_reached(why: String) -> CheckFinding {
     fault(Code::Unreachable, "crm", why, todo)
 }
 
-fn works_not(address: &str, said: &str) -> CheckFinding {
-    let todo = "ask again later; if it stays, ask the CRM's support";
-    let what = format!("{address} does not work: {}", said.trim());
-    fault(Code::Unreachable, "crm", what, todo)
-}
-
 fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    let until = info
-        .expires_at
-        .and_then(|at| jiff::Timestamp::from_second(at.get()).ok());
-    let what = match until {
-        Some(at) => format!("{}, expires {at}", info.kind),
-        None => format!("{}, without an end", info.kind),
-    };
+    let until = info.expires_at.map(|at| at.get());
+    let until = until.and_then(|at| jiff::Timestamp::from_second(at).ok());
+    let until = until.map_or("without an end".to_owned(), |at| format!("expires {at}"));
     // an access token lives for an hour, and is renewed by itself
     let lasts = info.kind != "ACCESS" && info.expires_at.is_some();
-    let soon = lasts && info.expires_in_days.is_some_and(|days| days <= 7);
-    let todo = if soon {
-        "issue a new one in the CRM soon"
-    } else {
-        ""
+    let todo = match info.expires_in_days.filter(|_| lasts) {
+        Some(..=7) => "issue a new one in the CRM soon",
+        Some(_) | None => "",
     };
-    found.push(advice("token", what, todo));
+    found.push(advice("token", format!("{}, {until}", info.kind), todo));
     let company = info.company.to_string();
     let application = info.application.map(|id| id.to_string());
     let application = application.unwrap_or_default();
+    let what = format!(
+        "{} ({company}), application {application}",
+        info.company_name
+    );
     found.push(match binding.fits_company(&company, &application) {
-        Fit::Unbound | Fit::Same => well(
-            "company",
-            format!(
-                "{} ({company}), application {application}",
-                info.company_name
-            ),
-        ),
-        Fit::Other => fault(
-            Code::NoPermission,
-            "company",
-            format!(
-                "the token is of company {} ({company}), application {application}; the state is \
-                 bound to company {}, application {}",
-                info.company_name,
+        Fit::Unbound | Fit::Same => well("company", what),
+        Fit::Other => {
+            let what = format!(
+                "the token is of company {what}; the state is bound to company {}, application {}",
                 binding.company.as_deref().unwrap_or("none"),
                 binding.application.as_deref().unwrap_or("none")
-            ),
-            "give the right token, another --state, or --rebind",
-        ),
+            );
+            let todo = "give the right token, another --state, or --rebind";
+            fault(Code::NoPermission, "company", what, todo)
+        }
     });
     found.push(if info.may(SAVE) {
         well("grant", SAVE.word())
     } else {
-        let todo = format!("grant {SAVE} to the application in the CRM");
+        let (what, to) = (
+            format!("{SAVE} is missing"),
+            "to the application in the CRM",
+        );
         fault(
             Code::NoPermission,
             "grant",
-            format!("{SAVE} is missing"),
-            todo,
+            what,
+            format!("grant {SAVE} {to}"),
         )
     });
     found
@@ -355,9 +328,7 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
         Some(advice("journal", &todo.what, cure))
     });
     let found: Vec<CheckFinding> = found.collect();
-    let fields = status.journal_fields.iter();
-    let compared = fields.map(|it| it.compared).max();
-    match compared {
+    match status.journal_fields.iter().map(|it| it.compared).max() {
         Some(compared) if found.is_empty() => {
             let what = format!("it shows what was sent (calls compared: {compared})");
             vec![well("journal", what)]
@@ -374,16 +345,14 @@ const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType
 /// of it.
 fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) -> Vec<CheckFinding> {
     let at = EventTime::from_seconds(0);
-    let read = match answer {
-        Ok(ApiReply::Data(envelope)) => {
-            catalogue::rows(envelope).ok_or_else(|| "no fields in the answer".to_owned())
-        }
-        Ok(_) => Err("no fields in the answer".to_owned()),
-        Err(error) => Err(error.to_string()),
+    let rows = match answer {
+        Ok(ApiReply::Data(envelope)) => catalogue::rows(envelope),
+        Ok(_) | Err(_) => None,
     };
-    let catalogue = match read {
-        Ok((rows, whole)) => Catalogue::read(rows, whole, at),
-        Err(why) => Catalogue::unread(why, at),
+    let catalogue = match (rows, answer) {
+        (Some((rows, whole)), _) => Catalogue::read(rows, whole, at),
+        (None, Ok(_)) => Catalogue::unread("no fields in the answer".to_owned(), at),
+        (None, Err(error)) => Catalogue::unread(error.to_string(), at),
     };
     let each = fields.iter().map(|(name, field)| {
         let flag = format!("lead-field {name}={field}");

@@ -46,17 +46,14 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
         }
         Err(error) => {
             let text = error.to_string();
-            let (what, todo) = text
-                .split_once("; ")
-                .unwrap_or((&text, "run connect again"));
+            let parts = text.split_once("; ");
+            let (what, todo) = parts.unwrap_or((&text, "run connect again"));
             return (vec![fault(Code::Configuration, name, what, todo)], None);
         }
     };
     let mut found = Vec::new();
-    let mode = path
-        .symlink_metadata()
-        .map_or(0o600, |it| it.permissions().mode());
-    if mode & 0o077 != 0 {
+    let is_open = |it: std::fs::Metadata| it.permissions().mode() & 0o077 != 0;
+    if path.symlink_metadata().is_ok_and(is_open) {
         let what = format!("{} can be read by others than its owner", path.display());
         let todo = format!("chmod 600 {}", path.display());
         found.push(advice(name, what, todo));
@@ -68,10 +65,7 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     }
     let lacks = scope::compare(&stored.asked, &stored.granted).lacks;
     let what = format!("client {}, {}", stored.client.id, stored.client.auth_url);
-    found.push(match lacks.is_empty() {
-        true => well(name, what),
-        false => advice(name, what, lacks.join("; ")),
-    });
+    found.push(advice(name, what, lacks.join("; ")));
     if stored.expires_at <= clock::now().wall.floor_seconds() {
         let what = "its access token has ended; `run` refreshes it when it starts";
         found.push(well("token", what));

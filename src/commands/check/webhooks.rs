@@ -43,12 +43,13 @@ async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding
         return fault;
     }
     if is_open_to_readers(webhooks) {
+        let todo = "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen \
+                    on 127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is \
+                    another machine, let nobody else reach this port";
         return advice(
             name,
             format!("{addr} takes plain HTTP from other machines"),
-            "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen on \
-             127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is another machine, \
-             let nobody else reach this port",
+            todo,
         );
     }
     let how = match webhooks.tls {
@@ -67,7 +68,11 @@ pub(super) fn now() -> UnixTime {
 fn sent_to(name: &str, names: &[String], what: &str) -> Option<CheckFinding> {
     let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                 certificate for the public name in the webhook's targetUrl";
-    let inside = names.iter().all(|name| is_inside(name));
+    let ends = [".local", ".internal", ".localdomain", "localhost"];
+    let inside = names
+        .iter()
+        .map(|name| name.to_ascii_lowercase())
+        .all(|name| ends.iter().any(|end| name.ends_with(end)) || !name.contains('.'));
     inside.then(|| fault(Code::Configuration, name, what, todo))
 }
 
@@ -79,23 +84,23 @@ pub(super) fn certificate(
     now: UnixTime,
     unfit: impl FnOnce(&str, &[String], &str) -> Option<CheckFinding>,
 ) -> CheckFinding {
+    let code = Code::Configuration;
     let chain = match tls::check(files) {
         Ok(chain) => chain,
         Err(error) => {
             let todo = "give the certificate with its chain, and its key, as PEM files that \
                         callbridge's user can read";
-            return fault(Code::Configuration, name, error.to_string(), todo);
+            return fault(code, name, error, todo);
         }
     };
     let Some((own, above)) = chain.split_first() else {
-        return fault(Code::Configuration, name, "no certificate", "");
+        return fault(code, name, "no certificate", "");
     };
     let names = names(own);
-    let shown = match &names[..] {
-        [] => "no name".to_owned(),
-        names => names.join(", "),
+    let what = match &names[..] {
+        [] => "for no name".to_owned(),
+        names => format!("for {}", names.join(", ")),
     };
-    let (code, what) = (Code::Configuration, format!("for {shown}"));
     // A time that no chain outlives.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
     let end = |at: UnixTime| match refused_at(own, above, at) {
@@ -131,23 +136,13 @@ fn names(own: &CertificateDer<'_>) -> Vec<String> {
         Ok(Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext {
             presented,
             ..
-        }))) => presented.iter().map(|name| bare(name)).collect(),
+        }))) => {
+            // `DnsName("crm.example.com")` is `crm.example.com`.
+            let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
+            presented.iter().map(bare).collect()
+        }
         Ok(_) | Err(_) => Vec::new(),
     }
-}
-
-/// Returns the name within a presented identifier: `DnsName("crm.example.com")` →
-/// `crm.example.com`.
-fn bare(name: &str) -> String {
-    let inner = name.split('"').nth(1);
-    inner.unwrap_or(name).to_owned()
-}
-
-/// A name that the service never sends to.
-fn is_inside(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let ends = [".local", ".internal", ".localdomain", "localhost"];
-    ends.iter().any(|end| name.ends_with(end)) || !name.contains('.')
 }
 
 fn date(at: UnixTime) -> String {
@@ -165,29 +160,27 @@ fn refused_at(
 ) -> Option<CertificateError> {
     let read = ParsedCertificate::try_from(own).ok()?;
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
-    let roots = RootCertStore::empty();
-    let looked =
-        verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, algorithms.all);
-    match looked {
+    let (all, roots) = (algorithms.all, RootCertStore::empty());
+    match verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, all) {
         Err(Error::InvalidCertificate(error)) => Some(error),
         Ok(()) | Err(_) => None,
     }
 }
 
 fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
+    let name = "webhook-secret";
     let mut found = Vec::new();
     if let Some(place) = &webhooks.application {
-        found.push(secret("webhook-secret".to_owned(), place));
+        found.push(secret(name.to_owned(), place));
     }
     for (id, place) in &webhooks.installations {
         found.push(secret(format!("installation-secret {id}"), place));
     }
     let connection = state.and_then(|state| store::read(state).ok().flatten());
     if connection.is_some_and(|connection| connection.webhook_secret.is_some()) {
-        found.push(well("webhook-secret", "that of the stored connection"));
+        found.push(well(name, "that of the stored connection"));
     }
     if found.is_empty() {
-        let name = "webhook-secret";
         let what = "none is given: until there is one events are answered with 503";
         let todo = format!(
             "give --webhook-secret-file, the credential {} or --installation-secret, or let \
@@ -268,14 +261,14 @@ fn passwords(place: &SecretPlace) -> CheckFinding {
     let name = "page-password-file";
     let todo = "`callbridge page password NAME ROLE` prints a line of it";
     let fault = |what: String| fault(Code::Configuration, name, what, todo);
-    let text = match place.text() {
-        Ok(text) => text,
-        Err(error) => return fault(error.to_string()),
-    };
-    match Passwords::parse(text.expose_secret()) {
+    match place
+        .text()
+        .map(|text| Passwords::parse(text.expose_secret()))
+    {
         Err(error) => fault(error.to_string()),
-        Ok(people) if people.is_empty() => advice(name, "no person is in it", todo),
-        Ok(_) => well(name, "every line of it is valid"),
+        Ok(Err(error)) => fault(error.to_string()),
+        Ok(Ok(people)) if people.is_empty() => advice(name, "no person is in it", todo),
+        Ok(Ok(_)) => well(name, "every line of it is valid"),
     }
 }
 
