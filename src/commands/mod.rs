@@ -60,9 +60,9 @@ pub async fn dispatch(
         }
         Command::Explain(explain) => {
             let mut out = io::BufWriter::new(io::stdout().lock());
-            crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
+            explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
-        Command::Audit(audit) => crate::commands::audit::run(*audit, &mut io::stderr()).await,
+        Command::Audit(audit) => audit::run(*audit, &mut io::stderr()).await,
         Command::Fleet(options) => {
             callbridge_ops::log::set_up(Default::default(), environment);
             Ok(callbridge_fleet::run(*options, environment, shutdown).await?)

@@ -10,7 +10,7 @@ use callbridge_intake::owners::Owners;
 use callbridge_mapping::{Rules, people::files::Watched};
 use callbridge_model::status::{Pause, findings};
 use callbridge_model::{Code, Zone, clock, safe_cell, safe_json, safe_lines};
-use callbridge_ops::log::say;
+use callbridge_ops::{kept::kept, log::say};
 use callbridge_spool::{self as spool, Handle, LeadDirectory, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,15 +27,14 @@ type Conversation = (Replies, Option<JoinHandle<()>>);
 /// The daemon of this state folder; else its spool.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
-    let settings = spool::Settings {
-        create: false,
-        ..spool::Settings::default()
-    };
     let asked = async || match reach(at, &ask).await? {
         None if state.join(folder::FILE).symlink_metadata().is_err() => Err(nobody(state)),
         replies => Ok(replies),
     };
-    let opened = || spool::open(state, settings.clone());
+    let opened = || {
+        let (create, usual) = (false, spool::Settings::default());
+        spool::open(state, spool::Settings { create, ..usual })
+    };
     let (handle, guard) = match ask_or_open(asked, opened).await? {
         Access::Daemon(replies) => return Ok((replies, None)),
         Access::Spool(handle, guard) => (handle, guard),
@@ -70,15 +69,11 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
         Err(error) => say(&error.to_string()),
     }
     for news in lists.reload(clock::now().wall) {
-        match (&news.result, news.about()) {
-            (Err(error), _) => say(&error.to_string()),
-            (Ok(_), Some(about)) if about.bad > 0 => {
-                let (file, bad) = (news.file.display(), about.bad);
-                say(&format!(
-                    "{file}: rows that cannot be used: {bad}; `callbridge check` names them"
-                ));
-            }
-            (Ok(_), _) => {}
+        let (file, names) = (news.file.display(), "`callbridge check` names them");
+        match news.result.map(|change| change.about.bad) {
+            Err(error) => say(&error.to_string()),
+            Ok(0) => {}
+            Ok(bad) => say(&format!("{file}: rows that cannot be used: {bad}; {names}")),
         }
     }
     let (books, folder) = (spool.clone(), state.display().to_string());
@@ -95,9 +90,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
             let (spool, folder) = (books.clone(), folder.clone());
             Box::pin(async move {
                 let at = clock::now().wall.floor_seconds().get();
-                let kept = spool.read(move |store| {
-                    callbridge_ops::kept::kept(store, at, &folder, crate::RELEASE)
-                });
+                let kept = spool.read(move |store| kept(store, at, &folder, crate::RELEASE));
                 let mut status = kept.await?;
                 let books = &status.books;
                 status.backlog.calls = books.ready + books.sending + books.submitted;
@@ -302,9 +295,8 @@ pub(crate) fn json_line(item: &Value) -> Result<()> {
 /// One row as CSV, without formulas.
 pub(super) fn csv_line<T: AsRef<str>>(row: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer
-        .write_record(row.into_iter().map(|cell| safe_cell(cell.as_ref())))
-        .or_fail(Code::Failed)?;
+    let row = row.into_iter().map(|cell| safe_cell(cell.as_ref()));
+    writer.write_record(row).or_fail(Code::Failed)?;
     writer.into_inner().or_fail(Code::Failed)
 }
 

@@ -64,24 +64,18 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
 
 /// Returns the line for a letter's outcome.
 fn changed(item: &Value, result: &str) -> String {
-    let id = plain(item, "id");
-    let lead = match item["leadId"].as_i64() {
-        Some(lead) => format!(", lead {lead}"),
-        None => String::new(),
-    };
-    let said = match item["answered"].as_bool() {
-        Some(true) => format!(", {} s of talk, by hand", plain(item, "talkTimeSec")),
-        Some(false) => ", not answered, by hand".to_owned(),
-        None => String::new(),
-    };
+    let number = |name: &str| item.get(name).map(Value::to_string).unwrap_or_default();
+    let mut line = format!("{:>6}  {}", number("id"), result.replace('_', " "));
+    if let Some(lead) = item["leadId"].as_i64() {
+        line += &format!(", lead {lead}");
+    }
+    match item["answered"].as_bool() {
+        Some(true) => line += &format!(", {} s of talk, by hand", number("talkTimeSec")),
+        Some(false) => line += ", not answered, by hand",
+        None => {}
+    }
     let why = item["why"].as_str().filter(|why| !why.is_empty());
-    let why = why.map_or_else(String::new, |why| format!(": {}", safe(why)));
-    format!("{id:>6}  {}{lead}{said}{why}", result.replace('_', " "))
-}
-
-/// A number of an item.
-fn plain(item: &Value, name: &str) -> String {
-    item.get(name).map(Value::to_string).unwrap_or_default()
+    line + &why.map_or_else(String::new, |why| format!(": {}", safe(why)))
 }
 
 /// Runs `dead export` as CSV, without formulas in its cells.

@@ -27,21 +27,17 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
+        let shown = if csv { Zone::stamp } else { Zone::second };
         let at = field("lastCallAt").parse().ok();
-        let at = at.map_or_else(String::new, |at| {
-            if csv { zone.stamp(at) } else { zone.second(at) }
-        });
-        let row = [field("phone"), field("calls"), at, field("trunk")];
+        let at = at.map_or_else(String::new, |at| shown(zone, at));
+        let (phone, calls, trunk) = (field("phone"), field("calls"), field("trunk"));
         if csv {
-            return print(csv_line(row)?);
+            return print(csv_line([phone, calls, at, trunk])?);
         }
-        let calls = if row[1] == "1" { "call, " } else { "calls," };
+        let what = if calls == "1" { "call, " } else { "calls," };
+        let (phone, trunk) = (safe(&phone), safe(&trunk));
         line(&format!(
-            "{:<16}  {:>4} {calls} last {}  {}",
-            safe(&row[0]),
-            row[1],
-            row[2],
-            safe(&row[3])
+            "{phone:<16}  {calls:>4} {what} last {at}  {trunk}"
         ))
     };
     let none = (!csv).then_some("every number that called has a lead");
@@ -60,11 +56,8 @@ pub(crate) async fn list(at: &Asking) -> Result<()> {
         let learned = item["learnedAt"].as_i64();
         let learned = learned.map_or_else(String::new, |at| zone.second(at));
         let (phone, leads) = (safe(phone), leads.join(", "));
-        let since = format!("{phone:<16}  lead {leads:<12}  since {learned}");
-        match known_by(item) {
-            Some(words) => format!("{since}  {words}"),
-            None => since,
-        }
+        let known = known_by(item).map_or_else(String::new, |words| format!("  {words}"));
+        format!("{phone:<16}  lead {leads:<12}  since {learned}{known}")
     };
     let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
     print_items(at, ControlRequest::LeadList, Some(none), text).await
@@ -107,12 +100,8 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
         let (since, who) = (zone.second(number("at")), safe(text("who")));
         format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
     };
-    let none = match ask {
-        ControlRequest::LeadGiven => {
-            Some("no number was given a lead by hand: `callbridge lead give PHONE LEAD` does")
-        }
-        _ => None,
-    };
+    let none = "no number was given a lead by hand: `callbridge lead give PHONE LEAD` does";
+    let none = matches!(ask, ControlRequest::LeadGiven).then_some(none);
     print_items(at, ask, none, text).await
 }
 
@@ -162,13 +151,11 @@ pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Resul
             return json_line(item);
         }
         let text = |name: &str| item[name].as_str().unwrap_or_default();
-        if text("result") == "accepted" {
-            let notes = item["notes"].as_array();
-            for note in notes.into_iter().flatten().filter_map(Value::as_str) {
-                line(&format!("note: {}", safe(note)))?;
-            }
-        }
         let (result, request) = (text("result"), text("requestId"));
+        let notes = item["notes"].as_array().filter(|_| result == "accepted");
+        for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+            line(&format!("note: {}", safe(note)))?;
+        }
         line(&format!("lead {lead}: {result} (request {request})"))
     };
     let nobody = || {

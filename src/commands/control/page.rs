@@ -43,10 +43,9 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
 /// # Errors
 /// 64 for a password or name that will not do, 65 where none is given.
 pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
-    let password = match io::stdin().is_terminal() {
-        true => tokio::task::spawn_blocking(typed_twice).await,
-        false => tokio::task::spawn_blocking(piped).await,
-    };
+    let is_terminal = io::stdin().is_terminal();
+    let read = if is_terminal { typed_twice } else { piped };
+    let password = tokio::task::spawn_blocking(read).await;
     let password = password.or_fail(Code::Failed)??;
     let hashed = hash_password(name, role, password.expose_secret());
     let hashed = hashed.map_err(|unfit| {
@@ -60,22 +59,20 @@ pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
 }
 
 fn piped() -> Result<Secret> {
-    let mut text = String::new();
-    let mut pipe = io::stdin().lock().take(PIPE_BYTES_MAX);
-    let read = pipe.read_to_string(&mut text);
-    read.or_fail_at(Code::Input, "the password")?;
-    let first = text.lines().next().unwrap_or_default();
-    if first.is_empty() {
-        let words = "no password came on stdin: one line is expected";
-        return Err(Failure::new(Code::Input, words));
+    let text = io::read_to_string(io::stdin().lock().take(PIPE_BYTES_MAX));
+    let text = text.or_fail_at(Code::Input, "the password")?;
+    match text.lines().next() {
+        Some(first) if !first.is_empty() => Ok(Secret::from(first.to_owned())),
+        Some(_) | None => {
+            let words = "no password came on stdin: one line is expected";
+            Err(Failure::new(Code::Input, words))
+        }
     }
-    Ok(Secret::from(first.to_owned()))
 }
 
 fn typed_twice() -> Result<Secret> {
     let first = typed("password: ")?;
-    let again = typed("once more: ")?;
-    if first.expose_secret() != again.expose_secret() {
+    if first.expose_secret() != typed("once more: ")?.expose_secret() {
         let words = "the two are not the same: nothing was printed, try again";
         return Err(Failure::new(Code::Usage, words));
     }

@@ -123,13 +123,10 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
     let mut screen = Screen::open()?;
     loop {
         screen.draw(&last)?;
-        let over = tokio::select! {
-            () = &mut shutdown => true,
-            () = screen.left() => true,
-            () = tokio::time::sleep(CHECK_EVERY) => false,
-        };
-        if over {
-            break;
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = screen.left() => break,
+            () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         last = match ask(at).await {
             Ok(answer) => answer.text,
@@ -158,16 +155,13 @@ pub(super) struct Screen {
 impl Screen {
     /// Takes stdout's terminal; keys come at once and are not shown.
     pub(super) fn open() -> Result<Self> {
-        let keyboard =
-            Keyboard::without(LocalModes::ICANON | LocalModes::ECHO).or_fail(Code::Failed)?;
+        let keyboard = Keyboard::without(LocalModes::ICANON | LocalModes::ECHO);
+        let _keyboard = keyboard.or_fail(Code::Failed)?;
         let (leave, left) = watch::channel(false);
-        if keyboard.is_some() {
+        if _keyboard.is_some() {
             tokio::spawn(read_keys(leave));
         }
-        let screen = Self {
-            _keyboard: keyboard,
-            left,
-        };
+        let screen = Self { _keyboard, left };
         print(OPEN)?;
         Ok(screen)
     }
@@ -198,21 +192,15 @@ impl Drop for Screen {
 
 /// The lines from the upper left on, each cleared to its end, and nothing below them.
 fn drawn(text: &str, rows: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
     let mut drawn = "\x1b[H".to_owned();
-    let shown = match lines.len() < rows {
-        true => lines.len(),
-        // The last row says that there is more.
-        false => rows.saturating_sub(1),
-    };
-    for line in &lines[..shown] {
+    for line in text.lines().take(rows.saturating_sub(1)) {
         let _ = write!(drawn, "{line}\x1b[K\r\n");
     }
-    drawn.push_str(match lines.len() < rows {
-        true => "\x1b[K",
-        false => "… (the terminal is too low for the rest)\x1b[K",
-    });
-    drawn + "\x1b[J"
+    // The last row says that there is more.
+    if text.lines().count() >= rows {
+        drawn.push_str("… (the terminal is too low for the rest)");
+    }
+    drawn + "\x1b[K\x1b[J"
 }
 
 async fn read_keys(leave: watch::Sender<bool>) {

@@ -41,13 +41,9 @@ pub(crate) struct Choice {
     fitting: usize,
 }
 
-/// The calls that are meant, and those that share the number of the one.
-#[derive(Debug)]
-pub(crate) struct Chosen {
-    /// Several only where all of them have the very id.
-    pub calls: Vec<(ReportedCall, Judged)>,
-    pub others: Vec<Other>,
-}
+/// The calls that are meant, several only where all of them have the very id; and those that share
+/// the number of the one.
+type Chosen = (Vec<(ReportedCall, Judged)>, Vec<Other>);
 
 impl Choice {
     /// Of this id, or of this number as it is typed; of the only call there is, for `None`.
@@ -67,9 +63,10 @@ impl Choice {
             Some(id) => fit(id, &reported.call, &judged).max(self.fits_number(&judged)),
             None => Some(IdMatch::Any),
         };
-        let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
+        let Some(fit) = fit else { return };
+        if Some(fit) < self.best {
             return;
-        };
+        }
         if Some(fit) > self.best {
             self.best = Some(fit);
             self.kept.clear();
@@ -91,10 +88,8 @@ impl Choice {
     fn fits_number(&self, judged: &Judged) -> Option<IdMatch> {
         let typed = self.number.as_ref()?;
         let phone = judged.record.client_phone.as_ref()?;
-        let fit = match typed.is_plain() {
-            true => IdMatch::Number,
-            false => IdMatch::Ending,
-        };
+        let (number, ending) = (IdMatch::Number, IdMatch::Ending);
+        let fit = if typed.is_plain() { number } else { ending };
         typed.is(phone).then_some(fit)
     }
 
@@ -114,29 +109,22 @@ impl Choice {
             // Of a number the newest call is meant, the others are named.
             Some(IdMatch::Ending | IdMatch::Number) => {
                 let others = self.kept.drain(1..).take(NAMED_MAX);
-                others
-                    .map(|(_, judged)| Other::of(&judged.record))
-                    .collect()
+                others.map(|(_, it)| Other::of(&it.record)).collect()
             }
             Some(IdMatch::Any | IdMatch::Beginning) if self.fitting > 1 => {
                 return failed(self.several(place));
             }
             Some(IdMatch::Any | IdMatch::Beginning | IdMatch::Channel | IdMatch::Own) => Vec::new(),
         };
-        Ok(Chosen {
-            calls: self.kept,
-            others,
-        })
+        Ok((self.kept, others))
     }
 
     /// Each of them by name, as far as they are kept.
     fn several(&self, place: &str) -> String {
+        let fitting = self.fitting;
         let mut words = match &self.wanted {
-            Some(id) => format!("{place}: {} uuids begin with {id}:", self.fitting),
-            None => format!(
-                "{place}: {} calls are in it; choose one with --call:",
-                self.fitting
-            ),
+            Some(id) => format!("{place}: {fitting} uuids begin with {id}:"),
+            None => format!("{place}: {fitting} calls are in it; choose one with --call:"),
         };
         for (_, judged) in self.kept.iter().take(NAMED_MAX) {
             words.push_str(&format!("\n  {}", name(judged)));
@@ -168,14 +156,10 @@ fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();
     let mut words = vec![direction, callbridge_admin::explain::text::outcome(judged)];
-    let phone = record.client_phone.as_ref();
-    words.extend(phone.map(|phone| phone.as_str().to_owned()));
-    let linkedid = safe(&record.linkedid);
-    let mut name = format!("{linkedid}  {}", words.join(", "));
-    if let Some(uuid) = record.uuid {
-        name.push_str(&format!("  {uuid}"));
-    }
-    name
+    words.extend(record.client_phone.iter().map(|it| it.as_str().to_owned()));
+    let uuid = record.uuid.map(|uuid| format!("  {uuid}"));
+    let (linkedid, uuid) = (safe(&record.linkedid), uuid.unwrap_or_default());
+    format!("{linkedid}  {}{uuid}", words.join(", "))
 }
 
 #[cfg(test)]
@@ -210,10 +194,8 @@ mod tests {
         let made = choice
             .made("a.raw")
             .map_err(|failure| failure.to_string())?;
-        let ids = made
-            .calls
-            .into_iter()
-            .map(|(reported, _)| reported.call.linkedid.to_string());
+        let ids = made.0.into_iter();
+        let ids = ids.map(|(reported, _)| reported.call.linkedid.to_string());
         Ok(ids.collect())
     }
 
@@ -285,14 +267,10 @@ mod tests {
             callbridge_model::Phone::from_e164("+998901110001")
         );
         choice.offer(other, judged);
-        let made = choice.made("a.raw").expect("a call");
-        let meant: Vec<&str> = made
-            .calls
-            .iter()
-            .map(|(it, _)| it.call.linkedid.as_str())
-            .collect();
-        assert_eq!(meant, ["1795151317.2"]);
-        let others: Vec<&str> = made.others.iter().map(|it| it.linkedid.as_str()).collect();
+        let (calls, others) = choice.made("a.raw").expect("a call");
+        let meant = calls.iter().map(|(it, _)| it.call.linkedid.as_str());
+        assert_eq!(meant.collect::<Vec<_>>(), ["1795151317.2"]);
+        let others: Vec<&str> = others.iter().map(|it| it.linkedid.as_str()).collect();
         assert_eq!(others, ["1795151317.3", "1795151317.1"]);
     }
 }

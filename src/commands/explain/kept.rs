@@ -38,15 +38,10 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
         people: &People::default(),
     };
     if let Some(file) = &explain.picture {
-        super::draw(&of, zone, file, &explain.config.held)?;
+        super::draw(&of, zone, file, &config.held)?;
     }
-    let mut text = super::render(
-        &of,
-        explain.json,
-        zone,
-        paint,
-        kept.others.as_deref().unwrap_or_default(),
-    );
+    let others = kept.others.as_deref().unwrap_or_default();
+    let mut text = super::render(&of, explain.json, zone, paint, others);
     let acts = kept.acts.iter().flatten();
     for Act { at, who, what } in acts.filter(|_| !explain.json) {
         let (at, who, what) = (zone.moment(*at), safe(who), safe(what));

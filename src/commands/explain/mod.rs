@@ -11,7 +11,7 @@ pub(crate) mod kept;
 use crate::config::{Config, Explain};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _, Result};
-use callbridge_admin::explain::reading::{MessageCounts, ReadCall, Reading};
+use callbridge_admin::explain::reading::{ReadCall, Reading};
 use callbridge_admin::explain::story::{Paint, Times};
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
 use callbridge_admin::{audit::records, explain::shape::Other, explain::text::Depth};
@@ -22,7 +22,7 @@ use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
 use callbridge_mapping::{People, Rules, journal, people::files::Watched};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
-use choice::{Choice, Chosen};
+use choice::Choice;
 use std::{collections::BTreeMap, fs::File, io, io::IsTerminal as _, io::Write, path::Path};
 
 /// A file is read in pieces of so many bytes.
@@ -40,8 +40,7 @@ pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
         Failure::new(Code::Input, words.join("\n"))
     })?;
     for news in &news {
-        let named = news.about().map_or(&[][..], |about| &about.named[..]);
-        for row in named {
+        for row in news.about().into_iter().flat_map(|it| &it.named) {
             let _ = writeln!(notes, "callbridge: {}: {row}", news.file.display());
         }
     }
@@ -86,41 +85,41 @@ pub fn run(
         closed: false,
     };
     let mut reading = Reading::new(rules(config, *format));
-    let beginning = read(
-        file,
-        (path, *format),
-        &mut reading,
-        |reading, calls, is_last| {
-            printing.calls(calls, reading.now())?;
-            if is_last {
-                printing.end(reading.now())?;
-            }
-            Ok(!printing.closed)
-        },
-    )?;
+    let of_file = (&**path, *format);
+    let beginning = read(file, of_file, &mut reading, |reading, calls, is_last| {
+        printing.calls(calls, is_last, reading.now())?;
+        Ok(!printing.closed)
+    })?;
     if printing.closed {
         return Ok(());
     }
     // Wrong messages that name a call have been told, each by itself.
     let partly = reading.counts().is_readable() || printing.names_calls;
     if reading.counts().is_doubtful()
-        && let Some(words) = unreadable((path, *format), &beginning, partly)
+        && let Some(words) = unreadable(of_file, &beginning, partly)
     {
-        let first = printing.nameless.first();
-        let first = first.map(|wrong| format!("; of its first message: {wrong}"));
         // Where it looks like another format, that is all there is to say.
-        let first = first.filter(|_| !words.contains("--format"));
-        let words = words + &first.unwrap_or_default();
-        return Err(Failure::new(Code::Input, words));
+        let first = printing
+            .nameless
+            .first()
+            .filter(|_| !words.contains("--format"));
+        let first = first.map(|wrong| format!("; of its first message: {wrong}"));
+        return Err(Failure::new(
+            Code::Input,
+            words + &first.unwrap_or_default(),
+        ));
     }
-    printing.print_nameless()?;
+    for wrong in std::mem::take(&mut printing.nameless) {
+        printing.print(&shape::wrong_message(&wrong, printing.json))?;
+    }
+    printing.flushed()?;
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
     let summary = summary(&reading, &printing.endpoints, config);
     let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
-    let chosen = choice.made(&path.display().to_string())?;
-    printing.chosen(&chosen, explain)
+    let (chosen, others) = choice.made(&path.display().to_string())?;
+    printing.chosen(&chosen, &others, explain)
 }
 
 /// `--call` as a number, where it can be one.
@@ -133,20 +132,21 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
 /// The recording: a file, what comes in at stdin, or a folder with a file a record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
     let unread = |error: io::Error| Failure::unread(path.display(), &error);
-    let from = match path.as_os_str() == "-" {
-        true => Path::new("/dev/stdin"),
-        false => path,
+    let is_stdin = path.as_os_str() == "-";
+    let from = if is_stdin {
+        Path::new("/dev/stdin")
+    } else {
+        path
     };
     let file = File::open(from).map_err(unread)?;
-    if file.metadata().map_err(unread)?.is_dir() {
-        let lines = match format {
-            Format::FreeswitchCdr => records::open(path, None).map_err(unread)?,
-            _ => None,
-        };
-        let lines = lines.ok_or_else(|| unread(io::Error::from(io::ErrorKind::IsADirectory)))?;
-        return Ok(Box::new(lines));
+    if !file.metadata().map_err(unread)?.is_dir() {
+        return Ok(Box::new(file));
     }
-    Ok(Box::new(file))
+    let is_of_records = format == Format::FreeswitchCdr;
+    let lines = is_of_records.then(|| records::open(path, None)).transpose();
+    let lines = lines.map_err(unread)?.flatten();
+    let lines = lines.ok_or_else(|| unread(io::ErrorKind::IsADirectory.into()))?;
+    Ok(Box::new(lines))
 }
 
 /// Returns the rules by which these flags read a recording.
@@ -154,13 +154,11 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     let trunks = &config.rules.trunks;
     let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
     // Without --pbx-id, the one PBX that all trunks name is meant.
-    let only = named
-        .next()
-        .filter(|first| named.all(|other| other == *first));
-    let pbx = config.pbx_id.as_deref().or(only).unwrap_or(PBX).to_owned();
+    let first = named.next();
+    let only = first.filter(|first| named.all(|other| other == *first));
     reading::Rules {
         format,
-        pbx,
+        pbx: config.pbx_id.as_deref().or(only).unwrap_or(PBX).to_owned(),
         trunks: trunks.clone(),
         settings: config.calls.clone(),
         zone: config.pbx_timezone.clone(),
@@ -188,7 +186,13 @@ pub(crate) fn read(
         if beginning.len() < PIECE_BYTES {
             let is_first = beginning.is_empty();
             beginning.extend_from_slice(&reading.space(PIECE_BYTES)[..read]);
-            if let Some(like) = is_of_bus(format, &beginning).filter(|_| is_first) {
+            // Wazo's messages are AMI as JSON in another envelope, and in no order that could be
+            // relied on.
+            if is_first
+                && format == Format::AmiJson
+                && let Some(like) = Likeness::of(&beginning)
+                && like.format == Some(Format::Wazo)
+            {
                 return Err(Failure::new(Code::Input, instead(path, format, &like)));
             }
         }
@@ -231,19 +235,10 @@ impl Printing<'_> {
             self.nameless.push(wrong);
             return Ok(());
         }
-        let text = shape::wrong_message(&wrong, self.json);
-        self.print(&text)
+        self.print(&shape::wrong_message(&wrong, self.json))
     }
 
-    fn print_nameless(&mut self) -> Result<()> {
-        for wrong in std::mem::take(&mut self.nameless) {
-            let text = shape::wrong_message(&wrong, self.json);
-            self.print(&text)?;
-        }
-        self.flushed()
-    }
-
-    fn calls(&mut self, calls: Vec<ReadCall>, now: EventTime) -> Result<()> {
+    fn calls(&mut self, calls: Vec<ReadCall>, is_last: bool, now: EventTime) -> Result<()> {
         for call in calls {
             let reported = match call {
                 Ok(reported) => reported,
@@ -264,12 +259,10 @@ impl Printing<'_> {
                 self.call(reported, now)?;
             }
         }
-        self.flushed()
-    }
-
-    fn end(&mut self, now: EventTime) -> Result<()> {
-        for reported in std::mem::take(&mut self.waiting) {
-            self.call(reported, now)?;
+        if is_last {
+            for reported in std::mem::take(&mut self.waiting) {
+                self.call(reported, now)?;
+            }
         }
         self.flushed()
     }
@@ -307,26 +300,31 @@ impl Printing<'_> {
     }
 
     /// The calls that were asked for: told with all that happened in them, and one of them drawn.
-    fn chosen(&mut self, chosen: &Chosen, explain: &Explain) -> Result<()> {
-        for (reported, judged) in &chosen.calls {
+    fn chosen(
+        &mut self,
+        chosen: &[(ReportedCall, Judged)],
+        others: &[Other],
+        explain: &Explain,
+    ) -> Result<()> {
+        for (reported, judged) in chosen {
             let of = self.explained(reported, judged);
-            let text = render(&of, self.json, &self.zone, self.paint, &chosen.others);
+            let text = render(&of, self.json, &self.zone, self.paint, others);
             self.print(&text)?;
         }
-        let Some(file) = &explain.picture else {
-            return Ok(());
-        };
-        match &chosen.calls[..] {
-            [(reported, judged)] => {
+        match (&explain.picture, chosen) {
+            (None, _) => Ok(()),
+            (Some(file), [(reported, judged)]) => {
                 let held = &explain.config.held;
                 draw(&self.explained(reported, judged), &self.zone, file, held)
             }
-            several => {
+            (Some(_), several) => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
-                let uuids: Vec<String> = uuids.map(|uuid| format!("\n  {uuid}")).collect();
+                let uuids: String = uuids.map(|uuid| format!("\n  {uuid}")).collect();
                 let words = "several calls have this id; draw one of them by its uuid:";
-                let words = format!("--picture: {words}{}", uuids.concat());
-                Err(Failure::new(Code::Failed, words))
+                Err(Failure::new(
+                    Code::Failed,
+                    format!("--picture: {words}{uuids}"),
+                ))
             }
         }
     }
@@ -395,9 +393,10 @@ pub(crate) fn unreadable(
         None if partly => None,
         None => {
             let columns = (format == Format::CelCsv).then(|| columns_seen(beginning));
-            Some(columns.flatten().map_or_else(
-                || format!("{shown}: nothing in it is {format}, nor any other format known here"),
-                |seen| format!("{shown}: {seen}"),
+            let other = || format!("nothing in it is {format}, nor any other format known here");
+            Some(format!(
+                "{shown}: {}",
+                columns.flatten().unwrap_or_else(other)
             ))
         }
     }
@@ -408,13 +407,6 @@ fn instead(path: &Path, format: Format, like: &Likeness) -> String {
     let shown = path.display();
     let like = like.with_advice("--format ");
     format!("{shown}: nothing in it is {format}; this looks like {like}")
-}
-
-/// Wazo's messages are AMI as JSON in another envelope, and in no order that could be relied on.
-fn is_of_bus(format: Format, beginning: &[u8]) -> Option<Likeness> {
-    let like = (format == Format::AmiJson).then(|| Likeness::of(beginning));
-    like.flatten()
-        .filter(|like| like.format == Some(Format::Wazo))
 }
 
 /// Endpoints that are named at most.
@@ -432,12 +424,11 @@ impl Endpoints {
     fn of(&mut self, call: &FinishedCall) {
         let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
         let real = channels.filter(|channel| channel.party != Role::Plumbing);
-        for name in real.map(|channel| channel.name.as_str()) {
+        let endpoint = |name: &str| {
             let technology = name.split('/').next().unwrap_or_default();
-            let Some(device) = extension(name) else {
-                continue;
-            };
-            let endpoint = format!("{technology}/{device}");
+            Some(format!("{technology}/{}", extension(name)?))
+        };
+        for endpoint in real.filter_map(|channel| endpoint(&channel.name)) {
             if self.0.len() < KNOWN_MAX || self.0.contains_key(&endpoint) {
                 *self.0.entry(endpoint).or_default() += 1;
             }
@@ -449,41 +440,32 @@ impl Endpoints {
         let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
         all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
         let more = if all.len() > NAMED_MAX { ", …" } else { "" };
-        let named = all.iter().take(NAMED_MAX);
-        let named = named.map(|(endpoint, _)| safe(endpoint));
+        let named = all.iter().take(NAMED_MAX).map(|(it, _)| safe(it));
         named.collect::<Vec<_>>().join(", ") + more
     }
 }
 
 /// Returns what was read of a recording, for stderr.
 fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
-    let MessageCounts {
-        read,
-        skipped,
-        repaired,
-        unreadable,
-        timeless,
-    } = reading.counts();
-    let mut lines = vec![format!(
-        "{read} events read ({repaired} repaired), {skipped} not needed, {unreadable} unreadable"
-    )];
+    let counts = reading.counts();
+    let mut text = format!(
+        "{} events read ({} repaired), {} not needed, {} unreadable\n",
+        counts.read, counts.repaired, counts.skipped, counts.unreadable
+    );
     match reading.open_calls() {
         0 => {}
-        1 => lines.push("1 call has no end in it and is not shown".to_owned()),
-        open => lines.push(format!("{open} calls have no end in it and are not shown")),
+        1 => text += "1 call has no end in it and is not shown\n",
+        open => text += &format!("{open} calls have no end in it and are not shown\n"),
     }
-    if timeless > 0 {
-        lines.push(format!(
-            "seconds are not exact, for events carry no time ({timeless}): set timestampevents=yes"
-        ));
+    if counts.timeless > 0 {
+        let of = format!("for events carry no time ({})", counts.timeless);
+        text += &format!("seconds are not exact, {of}: set timestampevents=yes\n");
     }
     if !reading.is_of_messages() && config.rules.trunks.is_empty() {
-        lines.push("no --trunk is given, so every call looks internal".to_owned());
+        text += "no --trunk is given, so every call looks internal\n";
         if !endpoints.0.is_empty() {
-            let named = endpoints.named();
-            lines.push(format!("which of its endpoints are trunks? {named}"));
+            text += &format!("which of its endpoints are trunks? {}\n", endpoints.named());
         }
     }
-    lines.push(String::new());
-    lines.join("\n")
+    text
 }
