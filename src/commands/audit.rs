@@ -4,17 +4,16 @@
 use super::control::conversation::{all_items, converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::{Asking, Audit};
-use crate::{Failure, Result, print};
+use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening};
 use callbridge_admin::audit::{account, journal::progress, records};
 use callbridge_admin::{ControlRequest, explain::reading::Reading, state_access};
 use callbridge_call::{FinishedCall, ReportedCall};
-use callbridge_crm::FilterPage;
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::{People, journal};
 use callbridge_model::{CallUuid, Code, clock, plain_file, status::BudgetStatus};
-use callbridge_spool::{AuditedCall, CallFate, JournaledCall};
+use callbridge_spool::{CallFate, JournaledCall};
 use serde_json::Value;
 use std::{collections::BTreeMap, collections::BTreeSet, io::IsTerminal as _, io::Write};
 
@@ -38,18 +37,14 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let (fates, listening) = fates(&at, &calls).await?;
     let found = search_journal(audit, &at, &calls, notes).await?;
     let lost = found.missing.iter();
-    let lost: BTreeMap<&str, CallUuid> = lost
-        .filter_map(|(place, lost)| Some((calls.get(*place)?.linkedid.as_str(), lost.uuid)))
-        .collect();
+    let lost = lost.filter_map(|(at, lost)| Some((calls.get(*at)?.linkedid.as_str(), lost.uuid)));
+    let lost: BTreeMap<&str, CallUuid> = lost.collect();
     let zone = zone_of(&at, None);
     let report = account(&calls, &fates, &listening, found, &zone);
-    let missing: BTreeSet<&str> = (report.unexplained.iter())
-        .map(|call| call.linkedid.as_str())
-        .collect();
-    let asked = ControlRequest::Audited {
-        unexplained: missing.len() as u64,
-    };
-    converse(&at, asked, |_, _| Ok(())).await?;
+    let missing = report.unexplained.iter().map(|it| it.linkedid.as_str());
+    let missing: BTreeSet<&str> = missing.collect();
+    let unexplained = missing.len() as u64;
+    converse(&at, ControlRequest::Audited { unexplained }, |_, _| Ok(())).await?;
     match at.json {
         true => json_line(&serde_json::json!(report))?,
         false => print(report.to_text(&zone))?,
@@ -64,10 +59,8 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
         })?;
         take_in(&at, wanted).await?;
     }
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::silent(Code::Failed)),
-    }
+    let is_explained = missing.is_empty().then_some(());
+    is_explained.ok_or_else(|| Failure::silent(Code::Failed))
 }
 
 /// The PBX of the state, under whose name the ids of its calls are known.
@@ -104,9 +97,6 @@ fn read(
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
 ) -> Result<()> {
     let rules = &audit.config.rules;
-    let wrong = |error: std::io::Error| {
-        Failure::new(Code::Input, format!("{}: {error}", audit.file.display()))
-    };
     // The PBX writes there: what stands in its place is waited on by nobody.
     let opened = || {
         let file = plain_file::open_named(&audit.file);
@@ -114,27 +104,24 @@ fn read(
     };
     let is_cdr = audit.format == Format::CdrCsv;
     let lines = is_cdr.then(|| records::open(&audit.file, audit.from));
-    let (file, format): (Box<dyn std::io::Read>, _) =
-        match lines.transpose().map_err(wrong)?.flatten() {
-            Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
-            None if is_cdr => {
-                let format = records::format_of(&audit.file, audit.format);
-                (Box::new(opened()?), format)
-            }
-            None => (Box::new(opened()?), audit.format),
-        };
+    let lines = lines.transpose();
+    let lines = lines.or_fail_at(Code::Input, audit.file.display())?;
+    let (file, format): (Box<dyn std::io::Read>, _) = match lines.flatten() {
+        Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
+        None if is_cdr => {
+            let format = records::format_of(&audit.file, audit.format);
+            (Box::new(opened()?), format)
+        }
+        None => (Box::new(opened()?), audit.format),
+    };
     let mut reading = Reading::new(explain::rules(&audit.config, format));
     let of_file = (&*audit.file, format);
     let beginning = explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
-        let ended = calls.into_iter().flatten();
+        let ended = calls.into_iter().flatten().map(|call| (call, false));
         // Calls that go on at the end of the file are compared, too: their beginning was read.
-        let open = if is_last {
-            reading.under_way()
-        } else {
-            Vec::new()
-        };
+        let open = if is_last { reading.under_way() } else { vec![] };
         let open = open.into_iter().map(|call| (call, true));
-        for (ReportedCall { pbx, call }, is_open) in ended.map(|call| (call, false)).chain(open) {
+        for (ReportedCall { pbx, call }, is_open) in ended.chain(open) {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
             if early || late {
@@ -152,10 +139,8 @@ fn read(
         Ok(true)
     })?;
     let counts = reading.counts();
-    let unreadable = counts
-        .is_doubtful()
-        .then(|| explain::unreadable(of_file, &beginning, counts.is_readable()));
-    match unreadable.flatten() {
+    let unreadable = || explain::unreadable(of_file, &beginning, counts.is_readable());
+    match counts.is_doubtful().then(unreadable).flatten() {
         Some(words) => Err(Failure::new(Code::Input, words)),
         None => Ok(()),
     }
@@ -166,8 +151,8 @@ fn read(
 async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listening)> {
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
     for some in calls.chunks(ASKED_MAX) {
-        let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
-        let items: Vec<Value> = all_items(at, ControlRequest::Audit { calls: asked }).await?;
+        let calls = some.iter().map(|call| call.asked.clone()).collect();
+        let items: Vec<Value> = all_items(at, ControlRequest::Audit { calls }).await?;
         let mut items = items.iter();
         if let Some(first) = items.next() {
             listening.add(typed(first)?);
@@ -185,19 +170,15 @@ async fn take_in(
 ) -> Result<()> {
     let (mut taken, mut left_out) = (0_u64, 0_u64);
     for ((pbx, call), lost) in calls {
-        let ask = ControlRequest::TakeIn {
-            pbx,
-            call: Box::new(call),
-            lost,
-        };
+        let call = Box::new(call);
         let show = |item: &Value, _: &_| {
-            match item.get("result").and_then(Value::as_str) {
+            match item["result"].as_str() {
                 Some("taken_in") => taken += 1,
                 _ => left_out += 1,
             }
             if at.json { json_line(item) } else { Ok(()) }
         };
-        converse(at, ask, show).await?;
+        converse(at, ControlRequest::TakeIn { pbx, call, lost }, show).await?;
     }
     if at.json {
         return Ok(());
@@ -229,14 +210,17 @@ pub(super) async fn search_journal(
         if !search.rest().is_zero() {
             tokio::time::sleep(search.rest()).await;
         }
-        match journal_page(at, query).await {
-            Ok(answer) => search.on_answer(answer),
+        match all_items(at, ControlRequest::JournalPage(query)).await {
+            Ok(mut answers) => {
+                let why = "the daemon gave no answer".to_owned();
+                search.on_answer(answers.pop().unwrap_or(JournalAnswer::Failed { why }));
+            }
             Err(failure) => search.unread(failure.to_string()),
         }
-        let pages = search
-            .pages()
-            .filter(|(_, all)| watched && *all > PAGES_FEW);
-        if let Some((left, all)) = pages {
+        if let Some((left, all)) = search.pages()
+            && watched
+            && all > PAGES_FEW
+        {
             if pace.is_none() {
                 pace = Some(budget(at).await);
             }
@@ -262,12 +246,6 @@ async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, Journa
     let placed = journaled.into_iter().enumerate();
     let journaled = placed.filter_map(|(place, call)| Some((place, call?)));
     Ok(journaled.collect())
-}
-
-async fn journal_page(at: &Asking, query: FilterPage) -> Result<JournalAnswer> {
-    let mut answers = all_items(at, ControlRequest::JournalPage(query)).await?;
-    let why = "the daemon gave no answer".to_owned();
-    Ok(answers.pop().unwrap_or(JournalAnswer::Failed { why }))
 }
 
 /// The daemon's budget, of which pages take half.

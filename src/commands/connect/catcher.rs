@@ -112,8 +112,7 @@ struct RedirectPage {
 impl AnswerHttp for RedirectPage {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let _answering = place.answer();
-        let judged = judge(request.method(), request.uri(), &self.path, &self.state);
-        let (status, words, back) = judged;
+        let (status, words, back) = judge(request.method(), request.uri(), &self.path, &self.state);
         if let Some(back) = back {
             // nobody waits any more: it came too late
             let _ = self.backs.send(back).await;
@@ -158,10 +157,8 @@ fn judge(
              that the terminal shows."
         }
     };
-    let status = match back.is_final() {
-        true => StatusCode::OK,
-        false => StatusCode::BAD_REQUEST,
-    };
+    let (good, bad) = (StatusCode::OK, StatusCode::BAD_REQUEST);
+    let status = if back.is_final() { good } else { bad };
     (status, words, Some(back))
 }
 

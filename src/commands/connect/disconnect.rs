@@ -40,12 +40,11 @@ pub(crate) async fn run(dir: &Path) -> Result<()> {
     }
     shown_once::keep(dir, &stored)?;
     lock.remove()?;
-    let rest = books(dir).await.map(|books| remains(&books));
-    let rest = rest.unwrap_or_default();
     let client = &stored.client.id;
     print(format!(
-        "disconnected: client {client}, its tokens are revoked\n{rest}"
-    ))
+        "disconnected: client {client}, its tokens are revoked\n"
+    ))?;
+    print(books(dir).await.as_ref().map_or_else(String::new, remains))
 }
 
 /// The exit code of a token that could not be revoked.
@@ -66,11 +65,8 @@ async fn books(dir: &Path) -> Option<Books> {
     if let Ok(Some(status)) = status(dir).await {
         return Some(status.books);
     }
-    let settings = spool::Settings {
-        create: false,
-        ..spool::Settings::default()
-    };
-    let (handle, guard) = spool::open(dir, settings).ok()?;
+    let (create, usual) = (false, spool::Settings::default());
+    let (handle, guard) = spool::open(dir, spool::Settings { create, ..usual }).ok()?;
     let books = handle.read(|store| Ok(store.books())).await.ok();
     close(handle, guard).await;
     books

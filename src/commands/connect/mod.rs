@@ -113,13 +113,10 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     for lack in &given.lacks {
         say(lack);
     }
-    match given.enough {
-        true => Ok(()),
-        false => Err(refused(
-            "the consent is narrower than what is needed. The connection is stored all the same: \
-             `run` waits, and goes on by itself once the company grants it; or connect again",
-        )),
-    }
+    let narrower = "the consent is narrower than what is needed. The connection is stored all the \
+                    same: `run` waits, and goes on by itself once the company grants it; or \
+                    connect again";
+    given.enough.then_some(()).ok_or_else(|| refused(narrower))
 }
 
 impl Connect {
@@ -156,36 +153,31 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = state.expose_secret();
-    let catcher = Catcher::listen(&connect.redirect, &connect.held).await?;
-    let open = address(
-        &connect.consent,
-        &connect.client_id,
-        &connect.redirect,
-        &connect.scope,
-        bare,
-    );
+    let (redirect, scope) = (&connect.redirect, &connect.scope);
+    let catcher = Catcher::listen(redirect, &connect.held).await?;
+    let open = address(&connect.consent, &connect.client_id, redirect, scope, bare);
     print(format!("open: {open}\n"))?;
-    let caught = catcher.is_some();
-    match caught {
-        true => say(
-            "waiting for the browser to come back; the address it ends at can be pasted here, too",
-        ),
-        false => say("open it in a browser, and paste the address it ends at here, as a line"),
-    }
+    say(match &catcher {
+        Some(_) => {
+            "waiting for the browser to come back; the address it ends at can be pasted here, too"
+        }
+        None => "open it in a browser, and paste the address it ends at here, as a line",
+    });
     let (backs, mut hears) = mpsc::channel(8);
     let (stop, stopped) = watch::channel(false);
     let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
-    let pasting = paste(typed, &connect.redirect, state, backs);
+    let pasting = paste(typed, redirect, state, backs);
     let until = Instant::now() + connect.within;
     let answer = async {
         loop {
-            match hears.recv().await {
-                Some(ConsentReply::Wrong(why)) => say(&format!(
-                    "refused: a redirect that does not answer the question ({why}); nothing is \
-                     done with it, still waiting"
-                )),
-                back => return back,
-            }
+            let back = hears.recv().await;
+            let Some(ConsentReply::Wrong(why)) = &back else {
+                return back;
+            };
+            say(&format!(
+                "refused: a redirect that does not answer the question ({why}); nothing is done \
+                 with it, still waiting"
+            ));
         }
     };
     let back = tokio::select! {
@@ -197,21 +189,19 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
         // the page that the browser is shown goes out whole
         drop(serving.await);
     }
-    let back = back.map_err(|_| {
-        let words = format!("no consent came within {} s", connect.within.as_secs());
-        refused(format!("{words}; run connect again"))
-    })?;
-    match back {
-        Some(ConsentReply::Code(code)) => Ok(code),
-        Some(ConsentReply::Declined) => {
-            Err(refused("declined: the company did not give its consent"))
-        }
-        Some(ConsentReply::Failed(words)) => Err(refused(format!(
+    Err(refused(match back {
+        Ok(Some(ConsentReply::Code(code))) => return Ok(code),
+        Ok(Some(ConsentReply::Declined)) => "declined: the company did not give its consent".into(),
+        Ok(Some(ConsentReply::Failed(words))) => format!(
             "the consent page refused to ask ({words}): see whether --client-id, --redirect-uri \
              and --scope are as they were registered"
-        ))),
-        Some(ConsentReply::Wrong(_)) | None => Err(refused("no consent came: stdin has ended")),
-    }
+        ),
+        Ok(Some(ConsentReply::Wrong(_)) | None) => "no consent came: stdin has ended".into(),
+        Err(_) => {
+            let seconds = connect.within.as_secs();
+            format!("no consent came within {seconds} s; run connect again")
+        }
+    }))
 }
 
 /// Reads pasted addresses until stdin ends; then there is nothing more to come from here.
@@ -222,10 +212,8 @@ async fn paste(
     backs: mpsc::Sender<ConsentReply>,
 ) -> Infallible {
     while let Some(line) = typed.line().await {
-        if line.trim().is_empty() {
-            continue;
-        }
-        if backs.send(pasted(&line, redirect, &state)).await.is_err() {
+        let is_empty = line.trim().is_empty();
+        if !is_empty && backs.send(pasted(&line, redirect, &state)).await.is_err() {
             break;
         }
     }
@@ -261,13 +249,12 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
             TokenReply::Unsure(why) | TokenReply::NotSent(why) => why,
             TokenReply::TooMany | TokenReply::Revoked => "429: too many requests".to_owned(),
         };
+        let words = format!("the code could not be exchanged ({words})");
         let Some(seconds) = tries.next() else {
-            let words = format!("the code could not be exchanged ({words}); run connect again");
+            let words = format!("{words}; run connect again");
             return Err(Failure::new(Code::Unreachable, words));
         };
-        say(&format!(
-            "the code could not be exchanged ({words}); trying again in {seconds} s"
-        ));
+        say(&format!("{words}; trying again in {seconds} s"));
         let wait = Duration::from_secs(*seconds) + jitter.up_to(JITTER_MAX);
         tokio::time::sleep(wait).await;
     }
@@ -303,9 +290,7 @@ fn connection(
     let issued_at = sent.floor_seconds();
     let same = before.filter(|it| it.client.id == client.id && it.client.crm_url == client.crm_url);
     let alive = same.filter(|it| it.over.is_none());
-    let previous = alive.map(|it| (it.access.clone(), it.expires_at));
-    let (previous_token, previous_expires_at) =
-        previous.filter(|(_, end)| *end > issued_at).unzip();
+    let previous = alive.filter(|it| it.expires_at > issued_at);
     Ok(Connection {
         client,
         asked: asked.to_owned(),
@@ -315,8 +300,8 @@ fn connection(
         expires_at: end_of(sent, pair.life),
         access: pair.access,
         refresh,
-        previous_token,
-        previous_expires_at,
+        previous_token: previous.map(|it| it.access.clone()),
+        previous_expires_at: previous.map(|it| it.expires_at),
         webhook_secret: pair.webhook_secret.or(shown.webhook),
         embedded_secret: pair.embedded_secret.or(shown.embedded),
         company: None,
@@ -354,13 +339,9 @@ async fn taken_back(
     let stored = store::read(&connect.state).ok().flatten();
     let mut stored = stored.unwrap_or_else(|| new.clone());
     // the token before it is that of the connection that stands there again
-    let theirs = |token: &Secret| {
-        let token = token.expose_secret();
-        before
-            .as_ref()
-            .is_some_and(|it| it.access.expose_secret() == token)
-    };
-    stored.previous_token.take_if(|token| theirs(token));
+    let theirs = before.as_ref().map(|it| it.access.expose_secret());
+    let previous = &mut stored.previous_token;
+    previous.take_if(|token| Some(token.expose_secret()) == theirs);
     let restored = match &before {
         Some(before) => lock.write(before).await,
         None => lock.remove(),
@@ -369,16 +350,13 @@ async fn taken_back(
         return error.into();
     }
     let left = revoke::all(&connect.auth(), &stored).await;
+    let by_hand = "disconnect the application in the CRM (Connected apps)";
     let end = match &left[..] {
         [] => "it was revoked".to_owned(),
-        left => format!(
-            "but its {}: disconnect the application in the CRM (Connected apps)",
-            revoke::words(left)
-        ),
+        left => format!("but its {}: {by_hand}", revoke::words(left)),
     };
-    refused(format!(
-        "{why}: not connected, {end}. Give another --state for another company"
-    ))
+    let words = format!("{why}: not connected, {end}");
+    refused(format!("{words}. Give another --state for another company"))
 }
 
 /// The tokens of the connection before are nobody's any more.

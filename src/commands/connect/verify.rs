@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout_at};
 const DAEMON_WITHIN: Duration = Duration::from_secs(100);
 /// Between two looks at it.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
+const REFUSED: &str = "the CRM refuses the new token (401)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenOwner {
@@ -40,17 +41,12 @@ pub(super) enum TokenOwner {
 pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<()> {
     spool::refuse_shared(dir)?;
     if let Some((spool, guard)) = open(dir).await? {
-        let address = crm.as_str().to_owned();
-        let bind = Op::BindAddress {
-            address,
-            rebind: false,
-        };
-        let bound = spool.write(vec![bind]).await;
+        let (address, rebind) = (crm.as_str().to_owned(), false);
+        let bound = spool.write(vec![Op::BindAddress { address, rebind }]).await;
         close(spool, guard).await;
         bound?;
     }
-    let lock = Lock::take(dir).await?;
-    drop(lock);
+    drop(Lock::take(dir).await?);
     match store::read(dir) {
         // a damaged one is put beside by the new one
         Ok(_) | Err(store::Error::Damaged { .. }) => Ok(()),
@@ -103,7 +99,7 @@ async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
 
 fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {
     if matches!(answer, Err(ApiError::TokenRefused { .. })) {
-        return TokenOwner::Unknown("the CRM refuses the new token (401)".to_owned());
+        return TokenOwner::Unknown(REFUSED.to_owned());
     }
     let findings = judge(address, answer, binding, &TokenPlace::default());
     let fault = findings.into_iter().find(|it| it.fault.is_some());
@@ -120,8 +116,9 @@ async fn bound(
 ) -> Result<TokenOwner> {
     let (company, whose) = (info.company.to_string(), named(info));
     let application = info.application.map(|id| id.to_string());
-    let application = application.or_else(|| binding.application.clone());
-    let application = application.unwrap_or_default();
+    let application = application
+        .or(binding.application.clone())
+        .unwrap_or_default();
     let fit = binding.fits_company(&company, &application);
     let agreed = match fit {
         Fit::Unbound => consent.binds(info, &whose).await,
@@ -136,11 +133,12 @@ async fn bound(
         return Ok(TokenOwner::Another(why));
     }
     if fit == Fit::Unbound {
-        let bind = Op::BindCompany {
-            company,
-            application,
-        };
-        spool.write(vec![bind]).await?;
+        spool
+            .write(vec![Op::BindCompany {
+                company,
+                application,
+            }])
+            .await?;
     }
     let grants = info.grants.as_ref().map(|all| all.join(" "));
     Ok(TokenOwner::Ours(whose, grants))
@@ -148,19 +146,19 @@ async fn bound(
 
 fn named(info: &TokenInfo) -> String {
     let (company, id, application) = (&info.company_name, info.company, &info.application_name);
-    let of = info.application.map(|id| format!(" ({id})"));
-    let of = of.unwrap_or_default();
+    let of = info
+        .application
+        .map_or(String::new(), |id| format!(" ({id})"));
     format!("company {company} ({id}), application {application}{of}")
 }
 
 /// Waits until the daemon has asked with the new token.
 async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
-    let print = new.print().to_string();
+    let print = Some(new.print().to_string());
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
-        let status = status(dir).await;
-        if let Ok(Some(status)) = status
-            && status.token.print.as_deref() == Some(print.as_str())
+        if let Ok(Some(status)) = status(dir).await
+            && status.token.print == print
             && let Some(found) = shown(&status)
         {
             return found;
@@ -173,7 +171,6 @@ async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
 /// Returns the owner by the daemon's status; `None` before the daemon knows.
 fn shown(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
-    let cure = || status.pause.as_ref().map(|it| it.cure.clone());
     match token.state.as_str() {
         "ok" | "no_grant" => {
             let company = token.company.as_deref().unwrap_or("unknown");
@@ -182,10 +179,11 @@ fn shown(status: &Status) -> Option<TokenOwner> {
             let whose = format!("company {company}, application {application}");
             Some(TokenOwner::Ours(whose, grants))
         }
-        "wrong_company" => Some(TokenOwner::Another(cure().unwrap_or_default())),
-        "refused" => Some(TokenOwner::Unknown(
-            "the CRM refuses the new token (401)".to_owned(),
-        )),
+        "wrong_company" => {
+            let cure = status.pause.as_ref().map(|it| it.cure.clone());
+            Some(TokenOwner::Another(cure.unwrap_or_default()))
+        }
+        "refused" => Some(TokenOwner::Unknown(REFUSED.to_owned())),
         _ => None,
     }
 }
@@ -207,12 +205,9 @@ impl Consent<'_> {
     /// # Errors
     /// In words that it is another.
     pub(crate) fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
-        match self.wanted.company.filter(|it| *it != info.company) {
-            Some(other) => Err(format!(
-                "the consent is of {named}, and --company is {other}"
-            )),
-            None => Ok(()),
-        }
+        let other = self.wanted.company.filter(|it| *it != info.company);
+        let other = other.map(|it| format!("the consent is of {named}, and --company is {it}"));
+        other.map_or(Ok(()), Err)
     }
 
     /// The state may be bound to it, for the first time. Where nobody can be asked it is, and said.

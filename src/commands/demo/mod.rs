@@ -88,15 +88,14 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
 }
 
 fn form(json: bool) -> Form {
-    if json {
-        return Form::Json;
-    }
     // A terminal without a name is as good as a dumb one.
-    if !has_colour() || std::env::var_os("TERM").is_none() {
-        return Form::Plain;
-    }
+    let is_plain = !has_colour() || std::env::var_os("TERM").is_none();
     let width = width().filter(|width| *width >= 40).unwrap_or(80);
-    Form::Live { width }
+    match (json, is_plain) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Plain,
+        (false, false) => Form::Live { width },
+    }
 }
 
 async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
@@ -144,16 +143,12 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status>
         ticks.tick().await;
         // The books first: what they call settled is settled in the rows shown with them.
         let status = daemon.observer.status().await?;
-        let rows: Vec<Row> = spool
-            .read(|store| tables::calls::oldest(store, SHOWN_MAX))
-            .await?;
+        let rows = spool.read(|store| tables::calls::oldest(store, SHOWN_MAX));
+        let rows: Vec<Row> = rows.await?;
         let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
         view.update(&rows, &status, ends - passed)?;
         let all = status.books.finished >= CALLS && status.books.internal >= 1;
-        if all && status.books.settled() {
-            return Ok(status);
-        }
-        if begin.elapsed() > ENDS_WITHIN {
+        if (all && status.books.settled()) || begin.elapsed() > ENDS_WITHIN {
             return Ok(status);
         }
     }
@@ -169,38 +164,31 @@ async fn finish(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
+    let count = journal.len() as u64;
     view.say(&format!(
-        "the CRM's journal has {} calls; callbridge's books say",
-        journal.len()
+        "the CRM's journal has {count} calls; callbridge's books say"
     ))?;
     view.say(&format!(
         "{} journaled, {} dead, {} parked; not among them: {} internal",
         books.journaled, books.dead, books.parked, books.internal
     ))?;
-    let faults = [
-        (!books.balance(), "the books do not balance".to_owned()),
-        (
-            !books.settled() || books.finished < CALLS,
-            "not every call settled in time".to_owned(),
-        ),
-        (
-            journal.len() as u64 != books.journaled,
-            "the CRM's journal and the books differ".to_owned(),
-        ),
-        (
-            !violations.is_empty(),
-            format!("the CRM counted breaches: {violations:?}"),
-        ),
-    ];
-    let fault = faults.into_iter().find(|(wrong, _)| *wrong);
-    let fault = fault.map(|(_, words)| words);
+    let fault = if !books.balance() {
+        Some("the books do not balance".to_owned())
+    } else if !books.settled() || books.finished < CALLS {
+        Some("not every call settled in time".to_owned())
+    } else if count != books.journaled {
+        Some("the CRM's journal and the books differ".to_owned())
+    } else {
+        let breaches = format!("the CRM counted breaches: {violations:?}");
+        (!violations.is_empty()).then_some(breaches)
+    };
     if fault.is_none() {
         view.say("every call is in one place: the books balance")?;
     }
     if demo.stay && fault.is_none() {
+        let journal = format!("{}/sandbox/journal", crm.url());
         view.say(&format!(
-            "staying until interrupted; the CRM's journal: {}/sandbox/journal",
-            crm.url()
+            "staying until interrupted; the CRM's journal: {journal}"
         ))?;
         tokio::select! {
             () = shutdown => {}
@@ -211,10 +199,7 @@ async fn finish(
         let line = serde_json::to_string(status).or_fail(Code::Failed)?;
         print(format!("{line}\n"))?;
     }
-    match fault {
-        None => Ok(()),
-        Some(words) => Err(Failure::new(Code::Failed, words)),
-    }
+    fault.map_or(Ok(()), |words| Err(Failure::new(Code::Failed, words)))
 }
 
 /// The form in which the demo is shown.
@@ -302,31 +287,22 @@ impl View {
         };
         for row in rows {
             let call = line_of(row);
-            line(
-                format!("  {} {}", call.columns(), call.stand()),
-                call.colour(),
-            );
+            let words = format!("  {} {}", call.columns(), call.stand());
+            line(words, call.colour());
         }
-        let playing = if left_sec > 0 {
-            format!("  calls are being played, {left_sec} s to go")
-        } else {
-            "  all calls have been played".to_owned()
+        let playing = match left_sec {
+            ..=0 => "  all calls have been played".to_owned(),
+            left => format!("  calls are being played, {left} s to go"),
         };
         line(playing, "2");
         let (books, budget) = (&status.books, &status.budget);
-        line(
-            format!(
-                "  books: {} = {} waiting + {} journaled + {} dead + {} parked; {} of {} requests",
-                books.finished,
-                books.ready + books.sending + books.submitted,
-                books.journaled,
-                books.dead,
-                books.parked,
-                budget.used,
-                budget.limit
-            ),
-            "1",
+        let waiting = books.ready + books.sending + books.submitted;
+        let words = format!(
+            "  books: {} = {waiting} waiting + {} journaled + {} dead + {} parked; {} of {} \
+             requests",
+            books.finished, books.journaled, books.dead, books.parked, budget.used, budget.limit
         );
+        line(words, "1");
         self.lines_drawn = lines;
         print(text)
     }

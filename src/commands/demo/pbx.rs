@@ -5,8 +5,7 @@ use super::recording::TimedFrame;
 use futures_util::{SinkExt, StreamExt};
 use std::{io, time::Duration};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::{net::tcp::OwnedWriteHalf, time::Instant};
+use tokio::{net::TcpListener, net::tcp::OwnedWriteHalf, time::Instant};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// Serves the first client that comes: all recordings, each frame at its time. Then the line
@@ -16,10 +15,6 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 /// When the client breaks the line.
 pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let (stream, _) = listener.accept().await?;
-    play(stream, frames).await
-}
-
-async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let socket = tokio_tungstenite::accept_async(stream).await?;
     let (mut write, mut read) = socket.split();
     let begin = Instant::now();
@@ -95,9 +90,7 @@ async fn answer(write: &mut OwnedWriteHalf, command: &str) -> io::Result<()> {
     let reply = match command {
         // Commands end with an empty line.
         "" => return Ok(()),
-        LIST => {
-            return framed(write, "api/response", "{\"row_count\":0}").await;
-        }
+        LIST => return framed(write, "api/response", "{\"row_count\":0}").await,
         "api uptime ms" => return framed(write, "api/response", "86400000\n").await,
         _ if command.starts_with("api ") => {
             return framed(write, "api/response", "-ERR not in the demo\n").await;
@@ -112,7 +105,5 @@ async fn answer(write: &mut OwnedWriteHalf, command: &str) -> io::Result<()> {
 
 async fn framed(write: &mut OwnedWriteHalf, kind: &str, body: &str) -> io::Result<()> {
     let head = format!("Content-Length: {}\nContent-Type: {kind}\n\n", body.len());
-    write
-        .write_all(&[head.as_bytes(), body.as_bytes()].concat())
-        .await
+    write.write_all((head + body).as_bytes()).await
 }

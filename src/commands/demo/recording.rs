@@ -97,15 +97,14 @@ impl Recording {
     /// since the epoch).
     pub(crate) fn moved_to(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
         let Some(first) = self.times(pbx).next() else {
-            return Vec::new();
+            return vec![];
         };
         let by = begin - first.div_euclid(1_000_000);
         // A heart-beat counts the channels of its own recording, and not of those beside it.
         let lines = self.frames(pbx).lines();
         let lines = lines.filter(|line| !line.contains("\"Event-Name\":\"HEARTBEAT\""));
         let frame = |line: &str| {
-            let after_micros = timestamp(pbx, line)? - first;
-            let text = shift(line, by);
+            let (after_micros, text) = (timestamp(pbx, line)? - first, shift(line, by));
             Some(TimedFrame { after_micros, text })
         };
         lines.filter_map(frame).collect()
@@ -128,21 +127,13 @@ pub(crate) fn longest(pbx: DemoPbx) -> i64 {
 /// Unique ids stay apart: each recording keeps its own counters and moves by its own span.
 pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
     let longest = longest(pbx);
-    let mut all: Vec<TimedFrame> = RECORDINGS
-        .iter()
-        .enumerate()
-        .flat_map(|(at, recording)| {
-            // Not all in the same instant: a quarter of a second apart reads better.
-            let late = 250_000 * i64::try_from(at).unwrap_or(0);
-            recording
-                .moved_to(pbx, end - longest)
-                .into_iter()
-                .map(move |frame| TimedFrame {
-                    after_micros: frame.after_micros + late,
-                    ..frame
-                })
-        })
-        .collect();
+    let mut all = Vec::new();
+    // Not all in the same instant: a quarter of a second apart reads better.
+    for (late, recording) in (0..).step_by(250_000).zip(RECORDINGS) {
+        let mut frames = recording.moved_to(pbx, end - longest);
+        frames.iter_mut().for_each(|it| it.after_micros += late);
+        all.extend(frames);
+    }
     all.sort_by_key(|frame| frame.after_micros);
     all
 }

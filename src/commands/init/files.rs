@@ -84,12 +84,9 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
              --redirect-uri … --state {state}"
         )
     });
-    let notes = match flags.trunks.employees {
-        Some(_) => Vec::new(),
-        None => notes(shown),
-    };
-    let text = flags_file::text(name, &written(&flags), &notes);
-    let text = text.or_fail(Code::Usage)?;
+    let is_listed = flags.trunks.employees.is_some();
+    let notes = if is_listed { vec![] } else { notes(shown) };
+    let text = flags_file::text(name, &written(&flags), &notes).or_fail(Code::Usage)?;
     let path = etc.join(format!("{name}.flags"));
     files.push(PlannedFile {
         path: path.clone(),
@@ -109,22 +106,17 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let all = [shown.switch.clone(), propose(&shown.endpoints)].concat();
     let telephones = all.iter().filter(|it| it.kind == EndpointKind::Telephone);
     // What would begin another entry of the list is no extension.
-    let plain = |it: &&str| {
-        it.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b))
-    };
-    let names = telephones.map(|it| extension(&it.endpoint)).filter(plain);
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b);
+    let names = telephones.map(|it| extension(&it.endpoint));
+    let names = names
+        .filter(|it| it.bytes().all(is_plain))
+        .take(TELEPHONES_MAX);
+    let list: Vec<String> = names.map(|it| format!("{it}:ID")).collect();
+    if list.is_empty() {
         return Vec::new();
     }
-    let shown = &names[..names.len().min(TELEPHONES_MAX)];
-    let list: Vec<String> = shown.iter().map(|it| format!("{it}:ID")).collect();
-    vec![
-        "Employees: put the CRM's id of the employee for each ID, and remove the # below:"
-            .to_owned(),
-        format!("--employees={}", list.join(";")),
-    ]
+    let words = "Employees: put the CRM's id of the employee for each ID, and remove the # below:";
+    vec![words.to_owned(), format!("--employees={}", list.join(";"))]
 }
 
 /// The URL without the file of its secret, which is a credential from now on.
@@ -132,14 +124,10 @@ fn without_secret_file(url: &str) -> String {
     let Some((address, keys)) = url.split_once('?') else {
         return url.to_owned();
     };
-    let kept = keys
-        .split('&')
-        .filter(|key| !key.starts_with("secret-file="));
-    let kept: Vec<&str> = kept.collect();
-    match kept.is_empty() {
-        true => address.to_owned(),
-        false => format!("{address}?{}", kept.join("&")),
-    }
+    let is_kept = |key: &&str| !key.starts_with("secret-file=");
+    let kept: Vec<&str> = keys.split('&').filter(is_kept).collect();
+    let mark = if kept.is_empty() { "" } else { "?" };
+    format!("{address}{mark}{}", kept.join("&"))
 }
 
 impl Planned {
@@ -177,13 +165,10 @@ impl Planned {
                 continue;
             }
             others.push(file.path.display().to_string());
+            let (path, old) = (file.path.display(), String::from_utf8_lossy(&old));
             shown.push_str(&match file.secret {
-                true => format!("\n{} holds another secret\n", file.path.display()),
-                false => format!(
-                    "\n{}:\n{}",
-                    file.path.display(),
-                    difference(&String::from_utf8_lossy(&old), text)
-                ),
+                true => format!("\n{path} holds another secret\n"),
+                false => format!("\n{path}:\n{}", difference(&old, text)),
             });
         }
         person.say(&shown)?;
@@ -253,15 +238,10 @@ impl PlannedFile {
     /// again unless it comes into its place.
     fn write_beside(&self) -> io::Result<TempPath> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        let (of_folder, of_file) = if self.secret {
-            (0o700, 0o600)
-        } else {
-            (0o755, 0o644)
-        };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(of_folder)
-            .create(folder)?;
+        let of_folder = if self.secret { 0o700 } else { 0o755 };
+        let of_file = if self.secret { 0o600 } else { 0o644 };
+        let mut making = DirBuilder::new();
+        making.recursive(true).mode(of_folder).create(folder)?;
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();

@@ -23,10 +23,11 @@ use crate::{Failure, Result, print};
 use callbridge_call::EventTime;
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, clock, safe_lines};
-use callbridge_setup::{question::SetupQuestion, zone};
+use callbridge_setup::{flags_file::WrittenFlag, question::SetupQuestion, zone};
 use files::Planned;
 use jiff::tz::TimeZone;
 use rustix::termios::LocalModes;
+use serde_json::{Map, Value};
 use std::{path::Path, path::PathBuf, process::Stdio};
 
 const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.conf, then \
@@ -166,8 +167,8 @@ async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
 /// that name them already are not asked for again.
 async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
     let flags = &answers.init.flags.trunks;
-    let known =
-        flags.employees.is_some() || flags.trunk.iter().any(|it| it.contains(",employees="));
+    let named = flags.trunk.iter().any(|it| it.contains(",employees="));
+    let known = flags.employees.is_some() || named;
     while person.asks() && !known {
         let typed = person.line(EMPLOYEES).await?;
         if typed.is_empty() {
@@ -198,10 +199,7 @@ async fn lookup(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
 
 /// The PBX's name, zone and state, where no flag gives them.
 fn place(answers: &mut Answers<'_>, shown: &pbx::ShownPbx) {
-    let local = shown.local;
-    let Init {
-        name, etc, flags, ..
-    } = &mut answers.init;
+    let (name, flags) = (&answers.init.name, &mut answers.init.flags);
     let named = flags.sources.source.iter().any(|url| url.contains("pbx="));
     if flags.sources.pbx_id.is_none() && !named {
         flags.sources.pbx_id = Some(name.clone());
@@ -209,17 +207,18 @@ fn place(answers: &mut Answers<'_>, shown: &pbx::ShownPbx) {
     if flags.sources.pbx_timezone.is_none() {
         let here = TimeZone::system();
         let country = flags.trunks.country.as_deref();
-        let (zone, why) = zone::propose(here.iana_name(), local, country);
-        let words = format!("zone: {zone} ({why}; --pbx-timezone gives another)\n");
+        let (zone, why) = zone::propose(here.iana_name(), shown.local, country);
+        let _ = print(format!(
+            "zone: {zone} ({why}; --pbx-timezone gives another)\n"
+        ));
         flags.sources.pbx_timezone = Some(zone);
-        let _ = print(words);
     }
-    if flags.operation.state.is_none() && etc == Path::new(ETC) {
+    if flags.operation.state.is_none() && answers.init.etc == Path::new(ETC) {
         flags.operation.state = Some(format!("{STATES}/{name}"));
     }
-    let ours = clock::now().wall.floor_seconds().get();
     if let Some(account) = shown.accounts.first() {
-        let theirs = account.clock.map(|at: EventTime| at.floor_seconds().get());
+        let seconds = |at: EventTime| at.floor_seconds().get();
+        let (theirs, ours) = (account.clock.map(seconds), seconds(clock::now().wall));
         let _ = print(format!("clock: {}\n", zone::clock(theirs, ours)));
     }
 }
@@ -239,8 +238,7 @@ async fn afterwards(
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
         let mut check = tokio::process::Command::new(program);
         let check = check.args(["check", &at]).stdin(Stdio::null());
-        let ended = check.status().await;
-        if !ended.is_ok_and(|status| status.success()) {
+        if !check.status().await.is_ok_and(|status| status.success()) {
             person.say("the faults found there remain to be corrected; the files are written")?;
         }
     }
@@ -249,14 +247,13 @@ async fn afterwards(
     }
     let service = format!("callbridge@{}", planned.name);
     let here = planned.is_of_service() && Path::new("/run/systemd/system").is_dir();
-    if here && planned.connect.is_none() && person.asks() {
-        let question = format!("Enable and start {service} now?");
-        if person.agrees(&question, true).await? {
-            let mut enable = tokio::process::Command::new("systemctl");
-            let ended = enable.args(["enable", "--now", &service]).status().await;
-            if ended.is_ok_and(|status| status.success()) {
-                return person.say(&format!("{service} runs"));
-            }
+    let asks = here && planned.connect.is_none() && person.asks();
+    let question = format!("Enable and start {service} now?");
+    if asks && person.agrees(&question, true).await? {
+        let mut enable = tokio::process::Command::new("systemctl");
+        let ended = enable.args(["enable", "--now", &service]).status().await;
+        if ended.is_ok_and(|status| status.success()) {
+            return person.say(&format!("{service} runs"));
         }
     }
     let next = match planned.is_of_service() {
@@ -267,27 +264,23 @@ async fn afterwards(
 }
 
 /// The flags of `run` as lines of a file.
-pub(crate) fn written(flags: &Flags) -> Vec<callbridge_setup::flags_file::WrittenFlag> {
+pub(crate) fn written(flags: &Flags) -> Vec<WrittenFlag> {
     let mut all = Vec::new();
     let groups = serde_json::to_value(flags).unwrap_or_default();
-    let groups = groups.as_object().cloned().unwrap_or_default();
-    for group in groups.values().filter_map(serde_json::Value::as_object) {
-        for (name, value) in group {
-            let mut add = |value: Option<&str>| {
-                all.push(callbridge_setup::flags_file::WrittenFlag {
-                    long: name.replace('_', "-"),
-                    value: value.map(str::to_owned),
-                });
-            };
-            match value {
-                serde_json::Value::Bool(true) => add(None),
-                serde_json::Value::String(text) if !text.is_empty() => add(Some(text)),
-                serde_json::Value::Array(texts) => {
-                    let texts = texts.iter().filter_map(serde_json::Value::as_str);
-                    texts.for_each(|text| add(Some(text)));
-                }
-                _ => {}
+    let groups = groups.as_object().into_iter().flat_map(Map::values);
+    for (name, value) in groups.filter_map(Value::as_object).flatten() {
+        let mut add = |value: Option<&str>| {
+            let (long, value) = (name.replace('_', "-"), value.map(str::to_owned));
+            all.push(WrittenFlag { long, value });
+        };
+        match value {
+            Value::Bool(true) => add(None),
+            Value::String(text) if !text.is_empty() => add(Some(text)),
+            Value::Array(texts) => {
+                let texts = texts.iter().filter_map(Value::as_str);
+                texts.for_each(|text| add(Some(text)));
             }
+            _ => {}
         }
     }
     all

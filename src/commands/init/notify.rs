@@ -46,15 +46,17 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
             path: credstore(etc).join(format!("callbridge.{instance}.notify")),
             script: scripts.join(name),
         };
-        let given = match etc == Path::new(ETC) {
-            // systemd hands it to the service's user there.
-            true => PathBuf::from(format!(
-                "/run/credentials/callbridge@{instance}.service/notify"
-            )),
-            false => messenger.path.clone(),
+        // systemd hands it to the service's user there.
+        let handed = format!("/run/credentials/callbridge@{instance}.service/notify");
+        let is_of_service = etc == Path::new(ETC);
+        let given = if is_of_service {
+            Path::new(&handed)
+        } else {
+            &messenger.path
         };
+        let command = messenger.command(given);
         let flags = &mut answers.init.flags.operation;
-        flags.notify_command = Some(messenger.command(&given));
+        flags.notify_command = Some(command);
         flags.notify_missed = Some(WAITS.to_owned());
         answers.messenger = Some(messenger);
     }
@@ -71,12 +73,10 @@ fn scripts() -> Option<PathBuf> {
 }
 
 async fn telegram(person: &mut Person) -> Result<Option<String>> {
-    let token = person
-        .secret("Token of the bot, from @BotFather (not shown): ")
-        .await?;
-    let chat = person
-        .line("Number of the chat, as -1001234567890, or @name of a channel: ")
-        .await?;
+    let token = person.secret("Token of the bot, from @BotFather (not shown): ");
+    let token = token.await?;
+    let chat = person.line("Number of the chat, as -1001234567890, or @name of a channel: ");
+    let chat = chat.await?;
     let plain = |text: &str| {
         let good = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         !text.is_empty() && text.chars().all(good)
@@ -90,17 +90,16 @@ async fn telegram(person: &mut Person) -> Result<Option<String>> {
         return wrong("that is not a chat: give its number or its @name");
     }
     let url = format!("https://api.telegram.org/bot{token}/sendMessage");
-    let chat = format!("chat_id={chat}");
-    Ok(Some(setting("url", &url) + &setting("data", &chat)))
+    Ok(Some(
+        setting("url", &url) + &setting("data", &format!("chat_id={chat}")),
+    ))
 }
 
 async fn mail(person: &mut Person) -> Result<Option<String>> {
-    let url = person
-        .line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ")
-        .await?;
-    let user = person
-        .line("User at that server; empty where it asks for none: ")
-        .await?;
+    let url = person.line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ");
+    let url = url.await?;
+    let user = person.line("User at that server; empty where it asks for none: ");
+    let user = user.await?;
     let password = match user.is_empty() {
         true => String::new(),
         false => person.secret("Its password (not shown): ").await?,
@@ -120,10 +119,8 @@ async fn mail(person: &mut Person) -> Result<Option<String>> {
     if !address(&from) || !address(&to) {
         return wrong("that is not the address of a mailbox: give NAME@HOST");
     }
-    if [&url, &user, &password, &from, &to]
-        .iter()
-        .any(|text| text.contains(char::is_control))
-    {
+    let typed = [&url, &user, &password, &from, &to];
+    if typed.iter().any(|text| text.contains(char::is_control)) {
         return wrong("a control character is not allowed there");
     }
     let mut curl = setting("url", &url);
@@ -132,9 +129,8 @@ async fn mail(person: &mut Person) -> Result<Option<String>> {
         // The password goes over TLS, or not at all.
         curl += "ssl-reqd\n";
     }
-    Ok(Some(
-        curl + &setting("mail-from", &from) + &setting("mail-rcpt", &to),
-    ))
+    curl += &setting("mail-from", &from);
+    Ok(Some(curl + &setting("mail-rcpt", &to)))
 }
 
 impl Messenger {

@@ -59,11 +59,8 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
         }
         if fault.fault == Some(Code::NoPermission) && !shown.user.is_empty() {
             person.say("What the account needs in manager.conf of the PBX:")?;
-            person.say(&snippet::whole(
-                &shown.user,
-                "127.0.0.1",
-                &config.rules.trunks.variables(),
-            ))?;
+            let variables = config.rules.trunks.variables();
+            person.say(&snippet::whole(&shown.user, "127.0.0.1", &variables))?;
         }
         let words = "Correct it; type s to give the secret alone, or press Enter to try again \
                      (Ctrl-C leaves): ";
@@ -118,10 +115,8 @@ async fn try_sources(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<
                 shown.user.clone_from(user);
             }
         }
-        if let Ok(Some(facts)) = source_of(0, flag, None, &StreamReading::default())
-            .survey_switch()
-            .await
-        {
+        let source = source_of(0, flag, None, &StreamReading::default());
+        if let Ok(Some(facts)) = source.survey_switch().await {
             shown.switch.extend(propose_switch(&facts));
         }
         if let Some(account) = account {
@@ -136,11 +131,9 @@ async fn try_sources(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<
             faults.extend(finding.fault.is_some().then_some(finding));
         }
     }
-    if shown.local {
-        for (file, read) in FILES {
-            if let Some(lines) = manager_conf::lines_of(file) {
-                read(&lines, &mut shown.endpoints);
-            }
+    for (file, read) in FILES.iter().filter(|_| shown.local) {
+        if let Some(lines) = manager_conf::lines_of(file) {
+            read(&lines, &mut shown.endpoints);
         }
     }
     Ok((shown, faults))
@@ -168,12 +161,13 @@ pub(crate) async fn refresh_endpoints(answers: &Answers<'_>, shown: &mut Endpoin
 
 /// The lines that the PBX lacks for the lead rules that were chosen.
 pub(crate) fn snippet(answers: &Answers<'_>, shown: &ShownPbx) -> String {
-    let Some(account) = shown.accounts.first() else {
-        return String::new();
-    };
     let config = answers.config();
     let variables = config.map(|config| config.rules.trunks.variables());
-    snippet::missing(&shown.user, account, &variables.unwrap_or_default())
+    let variables = variables.unwrap_or_default();
+    let account = shown.accounts.first();
+    account.map_or_else(String::new, |it| {
+        snippet::missing(&shown.user, it, &variables)
+    })
 }
 
 /// Returns the failure of a fault: its place, and the remedy.

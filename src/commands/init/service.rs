@@ -66,24 +66,21 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool> {
 async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>> {
     let mut config = pbx::config(answers)?;
     let Some(crm) = &mut config.crm else {
-        return Ok(Vec::new());
+        return Ok(vec![]);
     };
     if let Some(token) = &answers.token {
         let place = SecretPlace::Variable(token.clone());
         crm.token = Some(TokenFrom::Place(place));
     }
-    if crm.token.is_none() || matches!(crm.token, Some(TokenFrom::Connection)) {
+    if matches!(crm.token, None | Some(TokenFrom::Connection)) {
         return Ok(Vec::new());
     }
     let own = answers.init.flags.operation.state.as_deref();
     let own = own.map_or_else(|| Path::new(STATES).join(&answers.init.name), PathBuf::from);
     // Whose budget it is: the daemon's, which `check` asks afterwards.
     if own.join(folder::FILE).exists() {
-        let words = format!(
-            "{} is in use: `check` asks the CRM afterwards",
-            own.display()
-        );
-        person.say(&words)?;
+        let words = "is in use: `check` asks the CRM afterwards";
+        person.say(&format!("{} {words}", own.display()))?;
         return Ok(Vec::new());
     }
     person.say("\nasking the CRM …")?;

@@ -96,10 +96,8 @@ fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<()> {
                 "telephone"
             }
         };
-        person.say(&format!(
-            "  {word:9}  {:width$}  {}",
-            it.endpoint, it.reason
-        ))?;
+        let (endpoint, reason) = (&it.endpoint, &it.reason);
+        person.say(&format!("  {word:9}  {endpoint:width$}  {reason}"))?;
     }
     match telephones.checked_sub(TELEPHONES_MAX) {
         Some(more @ 1..) => person.say(&format!("  telephones: {more} more")),
@@ -132,8 +130,9 @@ async fn agree(
 ) -> Result<()> {
     loop {
         let prompt = match proposed.is_empty() {
-            true => "Trunks as NAME=ENDPOINT, for example city=PJSIP/city, separated by spaces: "
-                .to_owned(),
+            true => {
+                "Trunks as NAME=ENDPOINT, for example city=PJSIP/city, separated by spaces: ".into()
+            }
             false => format!("Trunks, separated by spaces [{}]: ", proposed.join(" ")),
         };
         let typed = person.line(&prompt).await?;
@@ -141,10 +140,8 @@ async fn agree(
             true => proposed.clone(),
             false => typed.split_whitespace().map(str::to_owned).collect(),
         };
-        if chosen.is_empty() {
-            continue;
-        }
-        if answers.take(person, |flags| flags.trunks.trunk = chosen)? {
+        let is_empty = chosen.is_empty();
+        if !is_empty && answers.take(person, |flags| flags.trunks.trunk = chosen)? {
             return Ok(());
         }
     }
@@ -153,9 +150,9 @@ async fn agree(
 /// No trunk is clear, and nobody can be asked.
 fn none(all: &[ProposedEndpoint]) -> Failure {
     let names: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
-    let has = match names.is_empty() {
-        true => "the account may see no endpoint".to_owned(),
-        false => format!("the PBX shows {}", names.join(", ")),
+    let has = match names.join(", ").as_str() {
+        "" => "the account may see no endpoint".to_owned(),
+        names => format!("the PBX shows {names}"),
     };
     let words = format!(
         "no trunk could be recognised: {has}\n  to do: name each line to the outside with \
