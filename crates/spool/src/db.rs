@@ -5,6 +5,7 @@ use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, Reason};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row, RowIndex};
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
@@ -187,24 +188,28 @@ impl Db {
         self.query_all(text, values, |row| row.get(0))
     }
 
+    /// Returns `true` where there is such a row.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn exists(&self, text: &str, values: impl Params) -> Result<bool, Error> {
+        let mut statement = self.prepare(text)?;
+        self.sql(statement.exists(values))
+    }
+
     pub(crate) fn damaged(&self, why: String) -> Error {
         let path = self.path.clone();
         Error::Damaged { path, why }
     }
 
-    pub(crate) fn read_errors(
-        &self,
-        id: RowId,
-        text: Option<&str>,
-    ) -> Result<serde_json::Value, Error> {
-        text.map_or(Ok(serde_json::Value::Null), |text| self.read_json(id, text))
+    pub(crate) fn read_json<T: DeserializeOwned>(&self, id: RowId, text: &str) -> Result<T, Error> {
+        serde_json::from_str(text).map_err(|error| self.damaged(format!("{id}: {error}")))
     }
 
-    pub(crate) fn read_json<T>(&self, id: RowId, text: &str) -> Result<T, Error>
+    /// Reads a column that may be NULL, which stands for the default.
+    pub(crate) fn read_maybe<T>(&self, id: RowId, text: Option<String>) -> Result<T, Error>
     where
-        T: serde::de::DeserializeOwned,
+        T: DeserializeOwned + Default,
     {
-        serde_json::from_str(text).map_err(|error| self.damaged(format!("{id}: {error}")))
+        text.map_or_else(|| Ok(T::default()), |text| self.read_json(id, &text))
     }
 }
 

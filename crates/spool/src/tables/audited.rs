@@ -95,9 +95,8 @@ pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
 /// Returns `true` when the snapshot of an open call, which is JSON, holds one of its ids.
 fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
     let text = String::from_utf8_lossy(snapshot);
-    call.ids
-        .iter()
-        .any(|id| text.contains(&format!("\"{id}\"")))
+    let mut ids = call.ids.iter();
+    ids.any(|id| text.contains(&format!("\"{id}\"")))
 }
 
 /// Finds the fate of a call, but for calls that go on; and the uuid that it stands under where it
@@ -106,35 +105,28 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));
     }
-    let mut gone = false;
-    let mut counted = false;
+    let mut fate = CallFate::Unknown;
     for id in &call.ids {
         let Some(seen) = seen_calls::tombstone(db, &call.pbx, id)? else {
             continue;
         };
-        let Some(uuid) = seen.uuid else {
-            counted = true;
-            continue;
-        };
-        match state_of(db, uuid)? {
-            Some(state) => return Ok((CallFate::Stands(state), Some(uuid))),
-            None => gone = true,
+        match (
+            seen.uuid,
+            seen.uuid.map_or(Ok(None), |uuid| state_of(db, uuid))?,
+        ) {
+            (uuid, Some(state)) => return Ok((CallFate::Stands(state), uuid)),
+            (None, None) => fate = CallFate::Counted,
+            (Some(_), None) if fate == CallFate::Unknown => fate = CallFate::RowGone,
+            (Some(_), None) => {}
         }
     }
     for id in &call.ids {
-        let Some(it) = summary(db, &call.pbx, id)? else {
-            continue;
-        };
-        match it.state {
-            Some(state) => return Ok((CallFate::Stands(state), it.uuid)),
-            None => counted = true,
+        match summary(db, &call.pbx, id)? {
+            Some((Some(state), uuid, _)) => return Ok((CallFate::Stands(state), uuid)),
+            Some((None, ..)) => fate = CallFate::Counted,
+            None => {}
         }
     }
-    let fate = match (counted, gone) {
-        (true, _) => CallFate::Counted,
-        (false, true) => CallFate::RowGone,
-        (false, false) => CallFate::Unknown,
-    };
     Ok((fate, None))
 }
 
@@ -161,10 +153,9 @@ fn journaled_call(
     let Some((since, started, record)) = stored else {
         return purged_call(db, uuid, call);
     };
-    let survivor = match record.lead_id {
-        Some(lead) => directory::survivor(db, lead)?,
-        None => None,
-    };
+    let survivor = record
+        .lead_id
+        .map_or(Ok(None), |lead| directory::survivor(db, lead))?;
     Ok(Some(JournaledCall {
         uuid,
         started: EpochSeconds::new(started),
@@ -186,10 +177,10 @@ fn purged_call(
 ) -> Result<Option<JournaledCall>, Error> {
     for id in &call.ids {
         let kept = summary(db, &call.pbx, id)?;
-        if let Some(it) = kept.filter(|it| it.uuid == Some(uuid)) {
+        if let Some((_, _, started)) = kept.filter(|it| it.1 == Some(uuid)) {
             return Ok(Some(JournaledCall {
                 uuid,
-                started: EpochSeconds::new(it.started),
+                started: EpochSeconds::new(started),
                 since: None,
                 sent: None,
             }));
@@ -249,24 +240,16 @@ pub(crate) fn summarize_counted(
     db.run(text, (COUNTED, before.micros(), from.0, from.1, to.0, to.1))
 }
 
-/// Row that outlives a purged call.
-struct SummaryRow {
-    /// State in which it ended; `None`: it was counted only.
-    state: Option<State>,
-    uuid: Option<CallUuid>,
-    /// Start of the call, in epoch seconds.
-    started: i64,
-}
+/// Row that outlives a purged call: the state in which it ended, `None` where it was counted only;
+/// its uuid, and its start in epoch seconds.
+type SummaryRow = (Option<State>, Option<CallUuid>, i64);
 
 /// Reads the summary of a call by its own id.
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
     let text = "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2";
     db.query_first(text, (pbx, id), |row| {
-        Ok(SummaryRow {
-            state: State::from_word(&row.get::<_, String>(0)?),
-            uuid: row.maybe_uuid(1)?,
-            started: row.get(2)?,
-        })
+        let state = State::from_word(&row.get::<_, String>(0)?);
+        Ok((state, row.maybe_uuid(1)?, row.get(2)?))
     })
 }
 

@@ -70,8 +70,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
     let text = "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO NOTHING";
-    let new = store.execute(text, values)?;
-    if new == 0 {
+    if store.execute(text, values)? == 0 {
         return Ok(Delivered::Repeat);
     }
     match &delivery.news {
@@ -175,23 +174,17 @@ fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Err
     );
     let text = "INSERT INTO waiting_deliveries (installation, event, at, message)
          VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-    let new = store.execute(text, values)?;
-    if new == 0 {
+    if store.execute(text, values)? == 0 {
         return Ok(Delivered::Repeat);
     }
     store.tally.count(WAITED, 1);
-    while gives_way(store)? {
+    // The oldest are forgotten, where there are too many.
+    let text = "DELETE FROM waiting_deliveries WHERE id = (SELECT min(id) FROM waiting_deliveries)
+         AND (SELECT events > ?1 OR bytes > ?2 FROM waiting_deliveries_size WHERE one = 1)";
+    while store.execute(text, [WAITING_MAX, WAITING_BYTES_MAX])? > 0 {
         store.tally.count(GAVE_WAY, 1);
     }
     Ok(Delivered::Waits)
-}
-
-/// Forgets the oldest, where there are too many.
-fn gives_way(db: &Db) -> Result<bool, Error> {
-    let text = "DELETE FROM waiting_deliveries WHERE id = (SELECT min(id) FROM waiting_deliveries)
-         AND (SELECT events > ?1 OR bytes > ?2 FROM waiting_deliveries_size WHERE one = 1)";
-    let gone = db.execute(text, [WAITING_MAX, WAITING_BYTES_MAX])?;
-    Ok(gone > 0)
 }
 
 /// Counts the events that are kept.
@@ -242,9 +235,8 @@ pub(crate) fn take_waiting(store: &mut Store) -> Result<(), Error> {
 }
 
 fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
-    let before = hooked(db)?;
-    let last = before.map_or(Duration::ZERO, |before| before.after);
-    let usual = before.map_or(Duration::ZERO, |before| before.usual);
+    let before = hooked(db)?.map(|before| (before.after, before.usual));
+    let (last, usual) = before.unwrap_or_default();
     let (after, usual) = match after {
         Some(after) => (after, after.max(usual - usual / 8)),
         None => (last, usual),
@@ -261,11 +253,8 @@ pub fn foreknown(db: &Db, delivery: &Delivery) -> Result<(Fit, bool), Error> {
     let text = "SELECT 1 FROM deliveries WHERE event = ?2 AND installation = ?1 OR signature = ?3
          UNION ALL
          SELECT 1 FROM waiting_deliveries WHERE event = ?2 AND installation = ?1 LIMIT 1";
-    let taken: Option<i64> = db.first_value(
-        text,
-        (&delivery.installation, &delivery.event, &delivery.signature),
-    )?;
-    Ok((fit, taken.is_some()))
+    let values = (&delivery.installation, &delivery.event, &delivery.signature);
+    Ok((fit, db.exists(text, values)?))
 }
 
 /// Reads the pace at which webhooks confirm calls; `None` before the first.
@@ -279,12 +268,7 @@ pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
     let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
     let text = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
          AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)";
-    let values = (
-        FORGOTTEN_MAX,
-        before.micros(),
-        ahead.micros(),
-        DELIVERIES_MAX,
-    );
-    let gone = db.execute(text, values)?;
+    let (before, ahead) = (before.micros(), ahead.micros());
+    let gone = db.execute(text, (FORGOTTEN_MAX, before, ahead, DELIVERIES_MAX))?;
     Ok(gone == FORGOTTEN_MAX as usize)
 }

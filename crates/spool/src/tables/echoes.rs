@@ -52,16 +52,10 @@ pub(crate) fn foreign(
     let apart = APART_SECONDS.cast_signed();
     let text = "SELECT 1 FROM calls WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1
            AND started BETWEEN ?2 AND ?3 LIMIT 1";
-    let ours: Option<i64> = store.first_value(
-        text,
-        (
-            phone,
-            started.saturating_sub(apart),
-            started.saturating_add(apart),
-        ),
-    )?;
+    let (from, to) = (started.saturating_sub(apart), started.saturating_add(apart));
+    let ours = store.exists(text, (phone, from, to))?;
     let mut log = log(store)?;
-    log.foreign(call.clone(), ours.is_some(), at);
+    log.foreign(call.clone(), ours, at);
     meta::remember(store, FOREIGN, &log)
 }
 

@@ -29,14 +29,9 @@ struct DuplicateCandidate {
 impl DuplicateCandidate {
     fn is(&self, new: &Finished) -> bool {
         let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
-        let numbers = (
-            same(&self.phone, new.phone()),
-            same(&self.raw, new.raw_number()),
-        );
-        let number = match numbers {
-            (None, None) => true,
-            (phone, raw) => phone == Some(true) || raw == Some(true),
-        };
+        let phone = same(&self.phone, new.phone());
+        let raw = same(&self.raw, new.raw_number());
+        let number = phone == raw && raw.is_none() || [phone, raw].contains(&Some(true));
         number && new.same_start(self.started)
     }
 }
@@ -89,14 +84,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         };
     }
     give_up_parts(store, new)?;
-    if let Some(row) = insert(
-        store,
-        new,
-        new.state(),
-        new.judged.reason,
-        &new.judged.message,
-        false,
-    )? {
+    if let Some(row) = insert(store, new, None)? {
         return Ok(Done::New(row));
     }
     // Its tombstone is gone, its row is not.
@@ -114,32 +102,41 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 /// Makes a letter of another call under a known uuid. If it came before, it is a repeat of that
 /// letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    for candidate in known(store, new, "twin")? {
-        if candidate.is(new) {
-            return repeated(store, Some(candidate.row));
-        }
+    if let Some(known) = known(store, new, "twin")?.iter().find(|it| it.is(new)) {
+        return repeated(store, Some(known.row));
     }
     let message = format!(
         "another call from {} came under the same id {} with another start or number",
         new.judged.record.pbx, new.judged.record.linkedid
     );
-    let reason = Some(Reason::UuidConflict);
-    let row = insert(store, new, State::Dead, reason, &message, true)?;
-    row.map(Done::Conflict)
-        .ok_or_else(|| store.damaged("a letter without a uuid met another's".into()))
+    let row = insert(store, new, Some(&message))?.map(Done::Conflict);
+    row.ok_or_else(|| store.damaged("a letter without a uuid met another's".into()))
 }
 
-/// Inserts the call's row; `None` when the uuid is taken.
+/// Inserts the call's row, or a letter of another call under its uuid, with the words of this
+/// conflict; `None` when the uuid is taken.
 fn insert(
     store: &mut Store,
     new: &Finished,
-    state: State,
-    reason: Option<Reason>,
-    message: &str,
-    is_duplicate: bool,
+    conflict: Option<&str>,
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
-    let uuid = new.uuid();
+    let (uuid, twin, state, reason, message) = match conflict {
+        Some(message) => (
+            None,
+            new.uuid(),
+            State::Dead,
+            Some(Reason::UuidConflict),
+            message,
+        ),
+        None => (
+            new.uuid(),
+            None,
+            new.state(),
+            new.judged.reason,
+            &*new.judged.message,
+        ),
+    };
     let letter = state.is_letter();
     let text =
         "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
@@ -148,8 +145,8 @@ fn insert(
          ON CONFLICT (uuid) DO NOTHING";
     let values = (
         id.0,
-        if is_duplicate { None } else { uuid },
-        if is_duplicate { uuid } else { None },
+        uuid,
+        twin,
         state.word(),
         new.judged.live,
         new.judged.judged_at.micros(),
@@ -162,8 +159,7 @@ fn insert(
         reason.filter(|_| letter).map(Reason::word),
         if letter { message } else { "" },
     );
-    let added = store.execute(text, values)?;
-    if added == 0 {
+    if store.execute(text, values)? == 0 {
         return Ok(None);
     }
     store.tally.add(Book::Finished, 1);
@@ -237,9 +233,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
 
 /// Weighs anew who waits for a call back: the call had another number, or has other facts now.
 fn weigh(store: &Store, new: &Finished, before: Option<String>) -> Result<(), Error> {
-    let other = before
-        .as_deref()
-        .filter(|_| before.as_deref() != new.phone());
+    let other = before.as_deref().filter(|it| Some(*it) != new.phone());
     for phone in other.into_iter().chain(new.phone()) {
         missed::anew(store, phone, new.judged.judged_at)?;
     }

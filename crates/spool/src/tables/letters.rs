@@ -28,9 +28,9 @@ fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
         since: row.moment("since")?,
         message: row.get("message")?,
         finding: maybe("finding")?.and_then(|word| Finding::from_word(&word)),
-        errors: db.read_errors(id, maybe("errors")?.as_deref())?,
+        errors: db.read_maybe(id, maybe("errors")?)?,
         attempts: db.read_json(id, &text("attempts")?)?,
-        acts: read_acts(db, id, maybe("acts")?.as_deref())?,
+        acts: db.read_maybe(id, maybe("acts")?)?,
         deaths: row.get("deaths")?,
         call: Some(call),
         bytes: None,
@@ -98,14 +98,11 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
         0 => LETTERS_PAGE,
         limit => limit,
     };
-    let mut letters = match filter.reason {
-        Some(Reason::Unreadable) => Vec::new(),
-        _ => call_letters(db, filter, limit)?,
-    };
-    if filter
-        .reason
-        .is_none_or(|reason| reason == Reason::Unreadable)
-    {
+    let mut letters = Vec::new();
+    if filter.reason != Some(Reason::Unreadable) {
+        letters = call_letters(db, filter, limit)?;
+    }
+    if matches!(filter.reason, None | Some(Reason::Unreadable)) {
         letters.extend(unread_letters(db, filter, limit, LISTED_BYTES_MAX)?);
     }
     letters.sort_by_key(|letter| letter.id);
@@ -174,14 +171,8 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
 
 /// Reads the acts on a call while it was a letter, oldest first.
 pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
-    let text: Option<Option<String>> =
-        db.first_value("SELECT acts FROM calls WHERE id = ?1", [row.0])?;
-    read_acts(db, row, text.flatten().as_deref())
-}
-
-/// Reads the column as it is stored.
-fn read_acts(db: &Db, row: RowId, text: Option<&str>) -> Result<Vec<Act>, Error> {
-    text.map_or_else(|| Ok(Vec::new()), |text| db.read_json(row, text))
+    let text = db.first_value("SELECT acts FROM calls WHERE id = ?1", [row.0])?;
+    db.read_maybe(row, text.flatten())
 }
 
 /// Letters that came to be after the first `seen`, at most `limit`, and how many are seen

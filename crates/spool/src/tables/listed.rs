@@ -63,14 +63,10 @@ impl CallFilter {
         let phone = call.record.client_phone.as_ref();
         self.from.is_none_or(|from| started >= from)
             && self.until.is_none_or(|until| started < until)
-            && self.takes_state(call.state)
+            && (self.state.is_none() || self.state == call.state)
             && (self.phone.as_ref()).is_none_or(|typed| phone.is_some_and(|it| typed.is(it)))
             && self.takes_trunk(&call.record)
             && self.takes_extension(&call.record)
-    }
-
-    fn takes_state(&self, state: Option<State>) -> bool {
-        self.state.is_none() || self.state == state
     }
 
     fn takes_trunk(&self, record: &CallRecord) -> bool {
@@ -78,11 +74,8 @@ impl CallFilter {
     }
 
     fn takes_extension(&self, record: &CallRecord) -> bool {
-        let Some(wanted) = &self.extension else {
-            return true;
-        };
         let mut met = record.employees_in_order.iter().chain(&record.employee);
-        met.any(|extension| extension == wanted)
+        (self.extension.as_ref()).is_none_or(|wanted| met.any(|it| it == wanted))
     }
 
     /// Returns the place before the first of them.
@@ -174,13 +167,6 @@ pub fn listed_back(
     page(db, filter, order, before.min(end), from, most)
 }
 
-/// One call as it stands in a list; `None` for an id that is none.
-fn listed_call(db: &Db, row: RowId) -> Result<Option<Listed>, Error> {
-    let text = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
-    let found = db.query_first(&text, [row.0], raw)?;
-    found.map(|raw| listed_of(db, &raw)).transpose()
-}
-
 /// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
 /// moves are seen then. `None` when they are forgotten: there were more than 16,384 meanwhile.
 pub fn moved_since(
@@ -188,7 +174,11 @@ pub fn moved_since(
     seen: u64,
     limit: usize,
 ) -> Result<Option<(Vec<Listed>, u64)>, Error> {
-    (store.moved).read_since(seen, limit, |id| listed_call(store, id))
+    let text = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
+    (store.moved).read_since(seen, limit, |id| {
+        let found = store.query_first(&text, [id.0], raw)?;
+        found.map(|raw| listed_of(store, &raw)).transpose()
+    })
 }
 
 fn page(
@@ -200,19 +190,17 @@ fn page(
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let rows: Vec<ListedColumns> = match &filter.phone {
-        None => db.query_all(
-            &format!("SELECT {COLUMNS} FROM calls WHERE {order} LIMIT {WALKED}"),
-            (started, id, bound),
-            raw,
-        )?,
-        Some(typed) => db.query_all(
-            &format!(
+        None => {
+            let text = format!("SELECT {COLUMNS} FROM calls WHERE {order} LIMIT {WALKED}");
+            db.query_all(&text, (started, id, bound), raw)?
+        }
+        Some(typed) => {
+            let text = format!(
                 "SELECT {COLUMNS} FROM calls
                  WHERE substr(phone, -4) = ?4 AND phone IS NOT NULL AND {order} LIMIT {WALKED}"
-            ),
-            (started, id, bound, typed.last_four()),
-            raw,
-        )?,
+            );
+            db.query_all(&text, (started, id, bound, typed.last_four()), raw)?
+        }
     };
     let next = next_page(rows.last().map(|raw| raw.place), rows.len());
     let mut calls = Vec::new();

@@ -28,7 +28,7 @@ const TRIES_MAX: u32 = 4;
 /// A call that was sent and FAILED, as it is now; `None` where it is over meanwhile.
 fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
-    if store.first_value::<i64>(sent, [row.0])?.is_none() {
+    if !store.exists(sent, [row.0])? {
         return Ok(None);
     }
     let (record, history) = been(store, row)?;
@@ -94,8 +94,7 @@ fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
     let text = "SELECT record, been FROM calls WHERE id = ?1";
     let (record, been): (String, Option<String>) =
         db.query_one(text, [row.0], |row| row.try_into())?;
-    let been = been.map(|text| db.read_json(row, &text)).transpose()?;
-    Ok((db.read_json(row, &record)?, been.unwrap_or_default()))
+    Ok((db.read_json(row, &record)?, db.read_maybe(row, been)?))
 }
 
 /// A ready call whose lead is known as merged goes to the survivor straight.
@@ -111,15 +110,12 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
 /// Takes in news of a lead, and what it means for failed calls; returns whether anything was new.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let new = directory::take_in(store, news)?;
-    if let (true, ChangeKind::Merged { from }) = (new, &news.what) {
-        follow_merge(store, from, EventTime::from_seconds(news.at.get()))?;
-    }
-    Ok(new)
-}
-
-/// Sends letters `failed` of these leads on, for the lead that they are merged into.
-fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) -> Result<(), Error> {
-    for lead in from {
+    let ChangeKind::Merged { from } = &news.what else {
+        return Ok(new);
+    };
+    // Letters `failed` of these leads go on, to the lead that they are merged into.
+    let at = EventTime::from_seconds(news.at.get());
+    for lead in from.iter().filter(|_| new) {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = onward(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
@@ -128,7 +124,7 @@ fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) -> Result<(),
             }
         }
     }
-    Ok(())
+    Ok(new)
 }
 
 fn failed_letters(
@@ -203,8 +199,11 @@ pub(crate) fn looked_up(
     let text = "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked";
     let asked = store.query_first(text, values, |row| row.moment(0))?;
-    if found == Finding::LeadMissing {
-        learn_missing(store, lead, at)?;
+    // A lead that the directory holds is there no more: its numbers lead nowhere.
+    if found == Finding::LeadMissing && store.life(lead)?.living.is_some() {
+        let (deleted, at) = (ChangeKind::Deleted, at.floor_seconds());
+        let news = LeadNews::new(lead, at, deleted, FirstPhone::Unchanged);
+        directory::take_in(store, &news)?;
     }
     let (mut updated, mut left) = (0, 0);
     // letters from before were there for somebody to decide about
@@ -222,16 +221,6 @@ pub(crate) fn looked_up(
         }
     }
     Ok(Done::LookupDone { updated, left })
-}
-
-/// A lead that the directory holds is there no more: its numbers lead nowhere.
-fn learn_missing(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    if store.life(lead)?.living.is_some() {
-        let at = at.floor_seconds();
-        let news = LeadNews::new(lead, at, ChangeKind::Deleted, FirstPhone::Unchanged);
-        directory::take_in(store, &news)?;
-    }
-    Ok(())
 }
 
 fn explain(

@@ -114,8 +114,7 @@ fn was_talked_to(db: &Db, phone: &str, since: i64) -> Result<bool, Error> {
            AND started + json_extract(record, '$.durationSec') > ?2
            AND NOT (state = 'discarded' AND reason IS 'incomplete')
          LIMIT 1";
-    let found: Option<i64> = db.first_value(text, (phone, since, since - CALL_SECONDS_MAX))?;
-    Ok(found.is_some())
+    db.exists(text, (phone, since, since - CALL_SECONDS_MAX))
 }
 
 fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
@@ -162,41 +161,37 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
                     AND (state = 'discarded' OR NOT json_extract(record, '$.answered')))
            AND reason IS NOT 'invalid_epoch'
          ORDER BY started DESC LIMIT ?3";
-    let calls: Vec<CountedCall> =
-        db.query_all(text, (phone, oldest, count(WEIGHED_MAX)), |row| {
-            let (started, duration): (i64, i64) = (row.get(0)?, row.get(2)?);
-            let answered: bool = row.get(1)?;
-            Ok(CountedCall {
-                started,
-                talked_until: answered.then_some(started + duration),
-                pbx: row.get(3)?,
-                trunk: row.get(4)?,
-                lead: row.get(5)?,
-            })
-        })?;
+    let values = (phone, oldest, count(WEIGHED_MAX));
+    let mut calls: Vec<CountedCall> = db.query_all(text, values, |row| {
+        let (started, duration): (i64, i64) = (row.get(0)?, row.get(2)?);
+        let answered: bool = row.get(1)?;
+        Ok(CountedCall {
+            started,
+            talked_until: answered.then_some(started + duration),
+            pbx: row.get(3)?,
+            trunk: row.get(4)?,
+            lead: row.get(5)?,
+        })
+    })?;
     let text = "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
          ORDER BY started DESC LIMIT ?3";
-    let kept_out: Vec<CountedCall> =
-        db.query_all(text, (phone, oldest, count(WEIGHED_MAX)), |row| {
-            Ok(CountedCall {
-                started: row.get(0)?,
-                talked_until: None,
-                pbx: row.get(1)?,
-                trunk: row.get(2)?,
-                lead: None,
-            })
-        })?;
+    let kept_out: Vec<CountedCall> = db.query_all(text, values, |row| {
+        Ok(CountedCall {
+            started: row.get(0)?,
+            talked_until: None,
+            pbx: row.get(1)?,
+            trunk: row.get(2)?,
+            lead: None,
+        })
+    })?;
     gone(db, phone)?;
+    calls.extend(kept_out);
     let talked_until = calls.iter().filter_map(|call| call.talked_until).max();
-    let all = calls.iter().chain(&kept_out);
-    let tries: Vec<&CountedCall> = all
-        .filter(|call| call.talked_until.is_none())
-        .filter(|call| talked_until.is_none_or(|until| call.started >= until))
-        .collect();
-    let Some(last) = tries.iter().max_by_key(|call| call.started) else {
+    calls.retain(|call| call.talked_until.is_none() && Some(call.started) >= talked_until);
+    let Some(last) = calls.iter().max_by_key(|call| call.started) else {
         return Ok(());
     };
-    let first_at = tries.iter().map(|call| call.started).min();
+    let first_at = calls.iter().map(|call| call.started).min();
     let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let values = (
@@ -206,7 +201,7 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
         last.lead,
         first_at,
         last.started,
-        count(tries.len()),
+        count(calls.len()),
     );
     db.run(text, values)
 }

@@ -17,6 +17,7 @@ use crate::{
     Settlement, State, Step, Store,
 };
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_formats::message::Outcomes;
 use callbridge_model::CallUuid;
 use uuid::Uuid;
 
@@ -81,15 +82,9 @@ fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<(), Error> {
          WHERE uuid = ?1 AND state = 'ready' AND not_before = 0 AND first_sent IS NULL
              AND attempts = '[]'";
     let held = store.execute(text, (uuid, HELD))?;
-    let kept: Option<i64> = match held {
-        0 => store.first_value(
-            "SELECT id FROM calls WHERE uuid = ?1 AND state IN ('dead', 'parked')
-                 AND first_sent IS NULL AND attempts = '[]'",
-            [uuid],
-        )?,
-        _ => None,
-    };
-    if held > 0 || kept.is_some() {
+    let kept = "SELECT id FROM calls WHERE uuid = ?1 AND state IN ('dead', 'parked')
+                 AND first_sent IS NULL AND attempts = '[]'";
+    if held > 0 || store.exists(kept, [uuid])? {
         hold_for_search(store, uuid)?;
     }
     Ok(())
@@ -128,17 +123,19 @@ fn searched_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error>
 
 fn settle(store: &mut Store, settlement: &Settlement) -> Result<(), Error> {
     let mut settled = 0;
-    for uuid in &settlement.outcomes.journaled {
-        settled += settle_one(
-            store,
-            *uuid,
-            &Step::Journaled(settlement.source),
-            settlement,
-        )?;
-    }
-    for uuid in &settlement.outcomes.discarded {
-        let step = Step::Discard { by_peer: true };
-        settled += settle_one(store, *uuid, &step, settlement)?;
+    let Outcomes {
+        journaled,
+        discarded,
+        ..
+    } = &settlement.outcomes;
+    let (found, given_up) = (
+        Step::Journaled(settlement.source),
+        Step::Discard { by_peer: true },
+    );
+    for (uuids, step) in [(journaled, found), (discarded, given_up)] {
+        for uuid in uuids {
+            settled += u64::from(settle_one(store, *uuid, &step, settlement)?);
+        }
     }
     for (uuid, generation) in &settlement.outcomes.again {
         taken_in_again(store, *uuid, *generation, settlement.at)?;
@@ -151,23 +148,20 @@ fn settle(store: &mut Store, settlement: &Settlement) -> Result<(), Error> {
     Ok(())
 }
 
-/// Settles one call; returns 1 where that was news, else 0.
+/// Settles one call; returns whether that was news.
 fn settle_one(
     store: &mut Store,
     uuid: Uuid,
     step: &Step,
     settlement: &Settlement,
-) -> Result<u64, Error> {
+) -> Result<bool, Error> {
     let text = "SELECT id, state, first_sent IS NULL, generation, fate
          FROM calls WHERE uuid = ?1";
-    let found = store.query_first(text, [uuid.into_bytes()], |row| {
-        let (id, state, unsent) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok((id, state, unsent, row.get(3)?, row.get(4)?))
-    })?;
-    let Some((row, state, unsent, here, fate)): Option<(_, _, _, _, Option<IfAbsent>)> = found
-    else {
-        return Ok(0);
+    let found = store.query_first(text, [uuid.into_bytes()], |row| row.try_into())?;
+    let Some(found): Option<(_, _, bool, u32, Option<IfAbsent>)> = found else {
+        return Ok(false);
     };
+    let (row, state, unsent, here, fate) = found;
     let by_stream = settlement.source == OutcomeSource::Stream;
     let waits = match state {
         State::Ready | State::Dead | State::Parked => true,
@@ -177,24 +171,17 @@ fn settle_one(
         State::Sending | State::Journaled | State::Discarded | State::Forwarded => false,
     };
     // A page shows what is. What the stream tells may be of the time before it was taken in again.
-    let generation = settlement
-        .outcomes
-        .generations
-        .get(&uuid)
-        .copied()
-        .unwrap_or(0);
-    if by_stream && generation < here {
-        return Ok(0);
-    }
+    let generation = settlement.outcomes.generations.get(&uuid);
+    let generation = generation.copied().unwrap_or(0);
     // What was sent from here is for its own answer, unless who settled it says so.
-    if !waits || !(unsent || by_stream) {
-        return Ok(0);
+    if by_stream && generation < here || !waits || !(unsent || by_stream) {
+        return Ok(false);
     }
     if generation > here {
         set_generation(store, row, generation)?;
     }
     step::step(store, row, step, settlement.at)?;
-    Ok(1)
+    Ok(true)
 }
 
 /// Another has found that the journal lost a call. What waits here, or is under way, goes on: it is
@@ -253,17 +240,17 @@ pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
     if calls.waiting > 0 {
         let progress = SearchProgress::read(store)?;
         calls.released = released(store, progress)?;
-        calls.is_searching = is_searching(store, progress)?;
+        let later = "SELECT row FROM remade WHERE round > ?1 LIMIT 1";
+        let later = store.exists(later, [progress.round])?;
+        calls.is_searching = is_searching(store, progress.round, progress.since)? || later;
     }
     Ok(calls)
 }
 
-fn is_searching(db: &Db, progress: SearchProgress) -> Result<bool, Error> {
-    let older = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
-    let later = "SELECT row FROM remade WHERE round > ?1 LIMIT 1";
-    let older: Option<i64> = db.first_value(older, (progress.round, progress.since))?;
-    let later: Option<i64> = db.first_value(later, [progress.round])?;
-    Ok(older.or(later).is_some())
+/// Some calls of this round, that began before this second, are to be looked for.
+fn is_searching(db: &Db, round: i64, before: i64) -> Result<bool, Error> {
+    let text = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
+    db.exists(text, (round, before))
 }
 
 /// The newest that may be sent: of this round, or else of the last one before it.
@@ -287,19 +274,15 @@ pub fn segment(db: &Db, calls: u32) -> Result<Option<Segment>, Error> {
     let text = "SELECT count(*), min(started) FROM (
              SELECT started FROM remade WHERE round = ?1 AND started < ?2
              ORDER BY started DESC LIMIT ?3)";
-    let (found, oldest): (u32, Option<i64>) =
-        db.query_one(text, (progress.round, progress.since, calls), |row| {
-            row.try_into()
-        })?;
+    let values = (progress.round, progress.since, calls);
+    let (calls, oldest) = db.query_one(text, values, |row| row.try_into())?;
     let Some(oldest) = oldest else {
         return Ok(None);
     };
-    let older = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
-    let more: Option<i64> = db.first_value(older, (progress.round, oldest))?;
     Ok(Some(Segment {
-        calls: found,
+        calls,
         since: EpochSeconds::new(oldest),
-        more: more.is_some(),
+        more: is_searching(db, progress.round, oldest)?,
     }))
 }
 

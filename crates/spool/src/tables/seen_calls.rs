@@ -66,9 +66,7 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
 
 /// A call of this PBX finished in the last 30 days.
 pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
-    let any: Option<i64> =
-        db.first_value("SELECT 1 FROM tombstones WHERE pbx = ?1 LIMIT 1", [pbx])?;
-    Ok(any.is_some())
+    db.exists("SELECT 1 FROM tombstones WHERE pbx = ?1 LIMIT 1", [pbx])
 }
 
 /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.

@@ -58,8 +58,13 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
     };
     let mut shows = match shows(store, lead)? {
         Some(shows) => shows,
-        None if call.started_at.get() <= shown_floor(store, at)? => return Ok(()),
-        None => LeadFieldState::default(),
+        None => {
+            let kept = at.minus(KEPT).floor_seconds().get();
+            if call.started_at.get() <= floor(store)?.map_or(kept, |floor| floor.max(kept)) {
+                return Ok(());
+            }
+            LeadFieldState::default()
+        }
     };
     let of = Order {
         started: call.started_at,
@@ -81,18 +86,17 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
     Ok(())
 }
 
-fn shown_floor(db: &Db, at: EventTime) -> Result<i64, Error> {
-    let floor = meta::meta(db, FLOOR)?.and_then(|text| text.parse().ok());
-    let kept = at.minus(KEPT).floor_seconds().get();
-    Ok(floor.unwrap_or(i64::MIN).max(kept))
+fn floor(db: &Db) -> Result<Option<i64>, Error> {
+    Ok(meta::meta(db, FLOOR)?.and_then(|text| text.parse().ok()))
 }
 
 /// Reads what a lead is to show; `None` where nothing is remembered of it.
 pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
-    let text =
-        db.first_value::<String>("SELECT shows FROM lead_shows WHERE lead = ?1", [lead.get()])?;
-    text.map(|text| db.read_json(RowId(lead.get()), &text))
-        .transpose()
+    let text = "SELECT shows FROM lead_shows WHERE lead = ?1";
+    db.query_first(text, [lead.get()], |row| {
+        let text: String = row.get(0)?;
+        Ok(db.read_json(RowId(lead.get()), &text)?)
+    })
 }
 
 pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
@@ -120,13 +124,11 @@ pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, Ev
 /// Reads the accepted write of a lead; `None` without one.
 pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
     let write = shows(db, lead)?.and_then(|shows| shows.request);
-    Ok(write.and_then(|write| {
-        let (request_id, token) = write.accepted?;
-        Some(FieldPoll {
-            lead,
-            request_id,
-            token,
-        })
+    let accepted = write.and_then(|write| write.accepted);
+    Ok(accepted.map(|(request_id, token)| FieldPoll {
+        lead,
+        request_id,
+        token,
     }))
 }
 
@@ -136,11 +138,9 @@ pub fn field_write(
     lead: LeadId,
     now: EventTime,
 ) -> Result<Option<FieldWrite>, Error> {
-    let Some(settings) = &store.settings.shows else {
-        return Ok(None);
-    };
     let (shows, catalogue) = (shows(store, lead)?, catalogue(store)?);
-    let (Some(shows), Some(catalogue)) = (shows, catalogue) else {
+    let (Some(settings), Some(shows), Some(catalogue)) = (&store.settings.shows, shows, catalogue)
+    else {
         return Ok(None);
     };
     let refused = refused_fields(store)?;
@@ -194,11 +194,8 @@ fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
     let fits = fields.map(|(name, field)| {
         let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(field.id));
-        (
-            *name,
-            *field,
-            fit.map(|fit| refused.fit(*name, *field, fit)),
-        )
+        let fit = fit.map(|fit| refused.fit(*name, *field, fit));
+        (*name, *field, fit)
     });
     Ok(fits.collect())
 }
@@ -214,12 +211,10 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
         return Ok(None);
     }
     let fits = fits(store)?.into_iter();
-    let fields = fits
-        .map(|(name, field, fit)| (name, field.id, fit))
-        .collect();
+    let fields = fits.map(|(name, field, fit)| (name, field.id, fit));
     let memory = meta::memory(store)?;
     Ok(Some(LeadFields {
-        fields,
+        fields: fields.collect(),
         waiting: leads_to_show(store)?,
         rests: memory.resting(RequestKind::Fields, now).cloned(),
     }))
@@ -252,12 +247,11 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
         store.tally.count(GIVEN_UP, old.len() as u64);
         gone.extend(old);
     }
-    let highest = gone.into_iter().max();
-    let floor = meta::meta(store, FLOOR)?.and_then(|text| text.parse::<i64>().ok());
-    if let Some(highest) = highest.filter(|it| floor.is_none_or(|floor| *it > floor)) {
-        meta::set_meta(store, FLOOR, &highest.to_string())?;
+    let (highest, floor) = (gone.into_iter().max(), floor(store)?);
+    match highest.filter(|_| highest > floor) {
+        Some(highest) => meta::set_meta(store, FLOOR, &highest.to_string()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The oldest with this state: those from before `kept`, and as many more as are too many.

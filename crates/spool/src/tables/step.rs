@@ -39,10 +39,8 @@ pub(crate) fn step(
     }
     let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
     let leaves = from.is_letter() && !to.is_letter();
-    let letter = match leaves {
-        true => outbox::before_it_leaves(store, row)?,
-        false => None,
-    };
+    let before = leaves.then(|| outbox::before_it_leaves(store, row));
+    let letter = before.transpose()?.flatten();
     progress.take(step, to, at);
     set_progress(store, row, &progress)?;
     match step {
@@ -87,6 +85,7 @@ pub(crate) fn step(
 
 pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {
     let been = progress.been.as_ref();
+    let been = been.map(|been| json("where a call has been", been));
     let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5, hooked = ?6,
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
                 polls = ?12, absent = ?13, absent_at = ?14, resubmits = ?15, failures = ?16,
@@ -111,8 +110,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
         progress.resubmits,
         progress.failures,
         progress.fate.map(IfAbsent::word),
-        been.map(|been| json("where a call has been", been))
-            .transpose()?,
+        been.transpose()?,
         progress.generation,
         progress.reason.map(Reason::word),
         progress.message,
@@ -149,8 +147,9 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
 /// A letter goes out again, as the record says now. Its uuid must be the row's own: a
 /// `uuid_conflict` letter has none.
 fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
+    let linkedid = || record.linkedid.clone();
     let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
-        linkedid: record.linkedid.clone(),
+        linkedid: linkedid(),
     })?;
     let text = "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1";
     let (own, answered): (Option<[u8; 16]>, Option<bool>) =

@@ -54,14 +54,13 @@ pub(crate) fn note_unknown_employee(
     if all.len() >= KEPT && !all.contains_key(&employee.get()) {
         return Ok(());
     }
-    let stranger = all
-        .entry(employee.get())
-        .or_insert_with(|| UnknownEmployee {
-            extension: call.employee.clone(),
-            calls: 0,
-            since: at.floor_seconds().get(),
-        });
-    stranger.calls += 1;
+    let unknown = all.entry(employee.get());
+    let unknown = unknown.or_insert_with(|| UnknownEmployee {
+        extension: call.employee.clone(),
+        calls: 0,
+        since: at.floor_seconds().get(),
+    });
+    unknown.calls += 1;
     meta::remember(db, KEY, &all)
 }
 
@@ -91,14 +90,13 @@ pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     db.query_known(text, [CALLS], |row| {
         let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
         let (pbx, started) = (row.get(0)?, row.get(3)?);
-        Ok(trunk
-            .zip(extension)
-            .map(|(trunk, extension)| UsedExtension {
-                pbx,
-                trunk,
-                extension: Extension::new(extension),
-                started,
-            }))
+        let both = trunk.zip(extension);
+        Ok(both.map(|(trunk, extension)| UsedExtension {
+            pbx,
+            trunk,
+            extension: Extension::new(extension),
+            started,
+        }))
     })
 }
 

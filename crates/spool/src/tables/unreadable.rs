@@ -87,14 +87,12 @@ pub(crate) fn step_unreadable(
         _ => None,
     };
     let Some((left, to)) = left else {
-        let mut found = store.prepare("SELECT 1 FROM unreadable WHERE id = ?1")?;
-        if store.sql(found.exists([row.0]))? {
-            let state = State::Dead;
-            let step = step.name();
-            let refused = Refused { state, step };
-            return Err(Error::Refused { row, refused });
+        if !store.exists("SELECT 1 FROM unreadable WHERE id = ?1", [row.0])? {
+            return Err(Error::NoRow { row });
         }
-        return Err(Error::NoRow { row });
+        let (state, step) = (State::Dead, step.name());
+        let refused = Refused { state, step };
+        return Err(Error::Refused { row, refused });
     };
     let letter = outbox::before_it_leaves(store, row)?;
     if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {

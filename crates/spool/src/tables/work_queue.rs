@@ -55,13 +55,11 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         let backlog = next_ready(store, false, &had_turn, ask)?;
         let released = head.possibly_sent.released;
         // One PBX that calls without end lets the backlog of the others pass, too.
-        let passes = |it: &&ReadyCall| it.pbx != had_turn;
-        let other = backlog.as_ref().filter(passes).map(|it| it.due);
-        head.live = live.map(|it| match it.pbx == had_turn {
-            true => other.unwrap_or(it.due),
-            false => it.due,
-        });
-        head.backlog = backlog.map(|it| it.due).or(released);
+        let passes = |it: &&ReadyCall| it.1 != had_turn;
+        let other = backlog.as_ref().filter(passes).map(|(due, _)| *due);
+        let waits = live.as_ref().is_some_and(|(_, pbx)| *pbx == had_turn);
+        head.live = other.filter(|_| waits).or(live.map(|(due, _)| due));
+        head.backlog = backlog.map(|(due, _)| due).or(released);
         head.next_not_before = next_held(store, ask.now)?;
     }
     head.lead_requests = lead_requests::lead_requests(store, ask)?;
@@ -95,17 +93,11 @@ fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirm
     db.query_all(text, values, read_unconfirmed)
 }
 
-/// A call that may be sent.
-struct ReadyCall {
-    due: Due,
-    pbx: String,
-}
+/// A call that may be sent, and its PBX.
+type ReadyCall = (Due, String);
 
 fn ready_call(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReadyCall> {
-    Ok(ReadyCall {
-        due: due(row)?,
-        pbx: row.get(3)?,
-    })
+    Ok((due(row)?, row.get(3)?))
 }
 
 /// Returns the first of the PBX whose turn it is, of calls that were never held back; or the first
@@ -140,7 +132,7 @@ fn next_ready(
     );
     let beyond = db.query_first(&beyond, (live, latest(now)), ready_call)?;
     let all = turn.into_iter().chain(held).chain(beyond);
-    Ok(all.min_by_key(|it| it.due.row))
+    Ok(all.min_by_key(|(due, _)| due.row))
 }
 
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
@@ -176,10 +168,8 @@ fn due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
 
 fn first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
-    let each = ask.tokens.iter().map(|token| {
-        let first = unconfirmed(db, &text, [token.as_str()])?;
-        Ok(first.into_iter().next())
-    });
+    let each = ask.tokens.iter();
+    let each = each.map(|token| Ok(unconfirmed(db, &text, [token.as_str()])?.pop()));
     each.filter_map(Result::transpose).collect()
 }
 
