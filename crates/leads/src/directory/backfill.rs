@@ -110,28 +110,23 @@ impl Backfill {
         if begun && now < not_before {
             return Next::At(not_before);
         }
-        Next::Read(self.to_read())
-    }
-
-    fn to_read(&self) -> LeadsPage {
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
         let since = match (self.by_page, self.reading) {
             (true, _) => None,
             (false, true) => self.newest,
             (false, false) => self.known_to().map(|at| at.saturating_sub(back).max(0)),
         };
-        LeadsPage {
+        Next::Read(LeadsPage {
             page: self.page.filter(|_| self.reading).unwrap_or(1),
             size: SIZE,
             since: since.map(EpochSeconds::new),
-        }
+        })
     }
 
     /// Second before which no change need be read again; `None` until a whole round has read names
     /// too.
     fn known_to(&self) -> Option<i64> {
-        self.read_to
-            .filter(|_| self.profiles == ProfilesRead::Whole)
+        (self.read_to).filter(|_| self.profiles == ProfilesRead::Whole)
     }
 
     /// Takes in the answer for the page `asked`: moves on to the next page, and returns the news of
@@ -146,6 +141,7 @@ impl Backfill {
         let wait = |time| now.plus(time).micros();
         (self.left, self.no_grant) = (None, false);
         let mut learned = Vec::new();
+        let mut not_before = None;
         match answer {
             Ok(ApiReply::Data(body)) => match page(body, how.country) {
                 None => self.leave("the answer has no list of leads in it"),
@@ -156,14 +152,12 @@ impl Backfill {
             },
             Err(ApiError::Forbidden { .. }) => {
                 self.no_grant = true;
-                self.not_before = wait(NO_GRANT);
-                return Vec::new();
+                not_before = Some(wait(NO_GRANT));
             }
             Err(ApiError::Rejected { status: 400, .. }) if asked.since.is_some() => {
                 self.by_page = true;
                 self.begin_anew();
-                self.not_before = 0;
-                return Vec::new();
+                not_before = Some(0);
             }
             Err(
                 error @ ApiError::Rejected {
@@ -193,11 +187,11 @@ impl Backfill {
             ) => {
                 let times = 1_u32 << self.failures.min(6);
                 self.failures = self.failures.saturating_add(1);
-                self.not_before = wait((FAILED * times).min(NO_GRANT));
-                return Vec::new();
+                not_before = Some(wait((FAILED * times).min(NO_GRANT)));
             }
         }
-        self.not_before = if self.reading { 0 } else { wait(how.every) };
+        let next = if self.reading { 0 } else { wait(how.every) };
+        self.not_before = not_before.unwrap_or(next);
         learned
     }
 
@@ -208,9 +202,8 @@ impl Backfill {
     }
 
     fn leave(&mut self, why: &str) {
-        let mut words: String = why.chars().take(300).collect();
-        words.push_str("; tried again at the next start");
-        self.left = Some(words);
+        let why: String = why.chars().take(300).collect();
+        self.left = Some(format!("{why}; tried again at the next start"));
         self.begin_anew();
     }
 
@@ -229,14 +222,10 @@ impl Backfill {
             self.profiles = ProfilesRead::Begun;
         }
         self.rows += rows.len() as u64;
-        let seconds = || {
-            rows.iter()
-                .filter_map(|row| row.updated.map(EpochSeconds::get))
-        };
+        let seconds = || (rows.iter()).filter_map(|row| row.updated.map(EpochSeconds::get));
         let (oldest, newest) = (seconds().min(), seconds().max());
-        let ignored = asked
-            .since
-            .is_some_and(|since| oldest.is_some_and(|it| it < since.get()));
+        let range = asked.since.map(EpochSeconds::get).zip(oldest);
+        let ignored = range.is_some_and(|(since, oldest)| oldest < since);
         if ignored && !self.by_page {
             self.by_page = true;
             self.begin_anew();

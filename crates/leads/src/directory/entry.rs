@@ -54,9 +54,7 @@ impl Slot {
     }
 
     fn of(phones: &ContactPhones) -> Self {
-        phones
-            .contact
-            .map_or(Self::NAMELESS, |contact| Self(contact.get()))
+        (phones.contact).map_or(Self::NAMELESS, |contact| Self(contact.get()))
     }
 }
 
@@ -112,8 +110,7 @@ pub struct Life {
 impl Life {
     /// Returns `true` when it was deleted, and no report of a later second shows it living.
     pub fn is_deleted(&self) -> bool {
-        self.deleted
-            .is_some_and(|deleted| self.living.is_none_or(|living| living <= deleted))
+        self.deleted.is_some() && self.living <= self.deleted
     }
 }
 
@@ -140,43 +137,32 @@ impl Entry {
             FactUpdate::None => Some(BTreeSet::new()),
             FactUpdate::Is(phone) => Some([phone.clone()].into()),
         };
+        let fact = |phones, name| Fact {
+            at: news.at,
+            source,
+            phones,
+            name,
+        };
         if let Some(phones) = first {
-            let at = news.at;
-            let name = None;
-            self.set(
-                Slot::SNAPSHOT,
-                Fact {
-                    at,
-                    source,
-                    phones,
-                    name,
-                },
-            );
+            self.set(Slot::SNAPSHOT, fact(phones, None));
         }
         for contact in &news.contacts {
             let slot = Slot::of(contact);
             let phones: BTreeSet<Phone> = contact.now.iter().cloned().collect();
-            for phone in contact
-                .before
-                .iter()
-                .filter(|phone| !phones.contains(*phone))
-            {
+            for phone in (contact.before.iter()).filter(|phone| !phones.contains(*phone)) {
                 self.take_from(slot, phone, news.at);
             }
-            let at = news.at;
-            let name = Known::updated(&contact.name, at, source, FactSource::PropertiesUpdated);
-            self.set(
-                slot,
-                Fact {
-                    at,
-                    source,
-                    phones,
-                    name,
-                },
-            );
+            let own = FactSource::PropertiesUpdated;
+            let name = Known::updated(&contact.name, news.at, source, own);
+            self.set(slot, fact(phones, name));
         }
         self.profile.learn(&news.profile, news.at, source);
-        self.forget_before_the_whole();
+        if let Some(whole) = self.life.whole {
+            self.slots.retain(|_, fact| {
+                fact.name.take_if(|it| it.at < whole);
+                fact.at >= whole
+            });
+        }
         self.forget_names();
     }
 
@@ -197,12 +183,9 @@ impl Entry {
     fn main_contact(&self) -> Option<&Name> {
         let first = self.slots.get(&Slot::SNAPSHOT);
         let first = first.and_then(|fact| fact.phones.first());
-        let contacts = self
-            .slots
-            .iter()
-            .filter(|(slot, _)| **slot != Slot::SNAPSHOT);
-        let mut named = contacts.filter_map(|(_, fact)| {
+        let mut named = self.slots.iter().filter_map(|(slot, fact)| {
             let is_main = first.is_none_or(|phone| fact.phones.contains(phone));
+            let is_main = is_main && *slot != Slot::SNAPSHOT;
             fact.name.as_ref()?.fact.as_ref().filter(|_| is_main)
         });
         let name = named.next();
@@ -259,15 +242,6 @@ impl Entry {
             for fact in self.slots.values_mut() {
                 fact.name.take_if(|it| it.at <= end);
             }
-        }
-    }
-
-    fn forget_before_the_whole(&mut self) {
-        if let Some(whole) = self.life.whole {
-            self.slots.retain(|_, fact| {
-                fact.name.take_if(|it| it.at < whole);
-                fact.at >= whole
-            });
         }
     }
 }

@@ -48,11 +48,7 @@ pub struct Finding {
 impl Finding {
     /// The living leads that have it, each once.
     pub fn leads(&self) -> Vec<LeadId> {
-        let has = self
-            .holders
-            .iter()
-            .filter(|holder| holder.standing == Standing::Has);
-        let mut leads: Vec<LeadId> = has.map(|holder| holder.now).collect();
+        let mut leads: Vec<LeadId> = self.has().map(|holder| holder.now).collect();
         leads.sort_unstable();
         leads.dedup();
         leads
@@ -62,7 +58,10 @@ impl Finding {
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
             [] => LeadAnswer::None(self.nobody()),
-            [lead] => LeadAnswer::One(lead, self.because()),
+            [lead] => {
+                let words = self.has().next().map(Holder::words).unwrap_or_default();
+                LeadAnswer::One(lead, format!("the directory: {words}"))
+            }
             [a, b, ..] => {
                 let words = format!("the directory has leads {a} and {b} for the number");
                 LeadAnswer::Two(a, b, words)
@@ -70,25 +69,21 @@ impl Finding {
         }
     }
 
-    fn nobody(&self) -> String {
-        let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
-        let had: Vec<String> = had.collect();
-        match had.len() {
-            0 => "the directory knows no lead with the number".to_owned(),
-            _ => format!(
-                "the directory has no lead in force for the number: {}",
-                had.join(", ")
-            ),
-        }
+    fn has(&self) -> impl Iterator<Item = &Holder> {
+        (self.holders.iter()).filter(|holder| holder.standing == Standing::Has)
     }
 
-    fn because(&self) -> String {
-        let mut has = self
+    fn nobody(&self) -> String {
+        let had: Vec<_> = self
             .holders
             .iter()
-            .filter(|it| it.standing == Standing::Has);
-        let words = has.next().map(Holder::words).unwrap_or_default();
-        format!("the directory: {words}")
+            .take(NAMED_MAX)
+            .map(Holder::words)
+            .collect();
+        match had.join(", ").as_str() {
+            "" => "the directory knows no lead with the number".to_owned(),
+            had => format!("the directory has no lead in force for the number: {had}"),
+        }
     }
 }
 

@@ -81,17 +81,11 @@ pub enum Learned {
 /// The ledger's.
 pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error> {
     let mut changed = Changed::default();
-    let old = ledger.entry(news.lead)?;
-    let mut new = old.clone();
-    new.learn(news);
-    changed.put(ledger, news.lead, &old, &new)?;
+    changed.put(ledger, news.lead, |entry| entry.learn(news))?;
     if let ChangeKind::Merged { from } = &news.what {
         let gone = from.iter().filter(|lead| **lead != news.lead);
         for lead in gone.take(LEADS_MAX) {
-            let old = ledger.entry(*lead)?;
-            let mut new = old.clone();
-            new.merge(news.lead, news.at);
-            changed.put(ledger, *lead, &old, &new)?;
+            changed.put(ledger, *lead, |entry| entry.merge(news.lead, news.at))?;
         }
     }
     changed.finish(ledger)
@@ -106,25 +100,28 @@ struct Changed {
 }
 
 impl Changed {
+    /// Changes what the ledger has of a lead.
     fn put<L: Ledger>(
         &mut self,
         ledger: &L,
         lead: LeadId,
-        old: &Entry,
-        new: &Entry,
+        change: impl FnOnce(&mut Entry),
     ) -> Result<(), L::Error> {
+        let old = ledger.entry(lead)?;
+        let mut new = old.clone();
+        change(&mut new);
         if old == new {
             return Ok(());
         }
         self.any = true;
-        ledger.put(lead, old, new)?;
+        ledger.put(lead, &old, &new)?;
         self.phones.extend(old.named());
         self.phones.extend(new.named());
         let stands = |entry: &Entry| {
             let life = &entry.life;
             (life.is_deleted(), life.merged, life.whole)
         };
-        if stands(old) != stands(new) {
+        if stands(&old) != stands(&new) {
             self.roots.push(lead);
         }
         Ok(())

@@ -35,12 +35,11 @@ pub fn root<E>(
         let Some(begins) = path.iter().position(|(lead, _)| *lead == here) else {
             continue;
         };
-        let oldest = path[begins..].iter().min_by_key(|(lead, at)| (*at, *lead));
-        if let Some((cut, _)) = oldest {
-            here = *cut;
+        let oldest = (begins..path.len()).min_by_key(|at| (path[*at].1, path[*at].0));
+        if let Some(cut) = oldest {
+            here = path[cut].0;
             // What leads on from the cut is not gone.
-            let ends = path.iter().position(|(lead, _)| lead == cut);
-            path.truncate(ends.unwrap_or(path.len()));
+            path.truncate(cut);
         }
         break;
     }

@@ -50,8 +50,7 @@ pub type FirstPhone = FactUpdate<Phone>;
 impl FirstPhone {
     /// Reads the `phone` of a snapshot, which is null or left out where there is none (§2.5, §6.5).
     pub fn of(text: Option<&str>, country: Option<Country>) -> Self {
-        let phone = text.and_then(|text| e164(text, country));
-        Self::from(phone)
+        Self::from(text.and_then(|text| e164(text, country)))
     }
 }
 
@@ -93,20 +92,15 @@ impl ContactPhones {
         to: Option<&str>,
         country: Option<Country>,
     ) -> Self {
+        let phones = |text| phones_in(text, country);
+        let name = |text: &str| Name::new(text.rfind('[').map_or(text, |at| &text[..at]));
         Self {
             contact,
-            name: FactUpdate::from(to.and_then(name_in)),
-            now: to.map(|text| phones_in(text, country)).unwrap_or_default(),
-            before: from
-                .map(|text| phones_in(text, country))
-                .unwrap_or_default(),
+            name: FactUpdate::from(to.and_then(name)),
+            now: to.map(phones).unwrap_or_default(),
+            before: from.map(phones).unwrap_or_default(),
         }
     }
-}
-
-/// The name of `<name> [<phone>, <phone>]`.
-fn name_in(text: &str) -> Option<Name> {
-    Name::new(text.rfind('[').map_or(text, |at| &text[..at]))
 }
 
 /// The phones of `<name> [<phone>, <phone>]`, each once, in their order. Names may hold brackets

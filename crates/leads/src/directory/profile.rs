@@ -203,15 +203,14 @@ impl ProfileFacts {
     /// Returns the profile as it is shown, with the main contact's name, where it has one.
     pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
         let text = |known: Option<Known<Name>>| known.and_then(|it| it.fact).map(String::from);
-        let own = || text(self.name);
-        let (responsible, responsible_name) = match self.responsible.and_then(|it| it.fact) {
-            Some(it) => (Some(it.id), it.name.map(String::from)),
-            None => (None, None),
-        };
+        let responsible = self.responsible.and_then(|it| it.fact);
         LeadProfile {
-            name: contact.map(|name| name.as_str().to_owned()).or_else(own),
-            responsible,
-            responsible_name,
+            name: contact
+                .cloned()
+                .map(String::from)
+                .or_else(|| text(self.name)),
+            responsible: responsible.as_ref().map(|it| it.id),
+            responsible_name: responsible.and_then(|it| it.name).map(String::from),
             stage: text(self.stage),
         }
     }

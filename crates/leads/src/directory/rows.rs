@@ -52,11 +52,11 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     let data = body.get("data").unwrap_or(body);
     let rows = list(data).or_else(|| list(body))?;
     let total = [data, body].into_iter().find_map(|it| it.get("totalPages"));
+    let rows = rows
+        .iter()
+        .map(|row| read(row, ChangeKind::Filter, country));
     Some(RowsPage {
-        rows: rows
-            .iter()
-            .map(|row| read(row, ChangeKind::Filter, country))
-            .collect(),
+        rows: rows.collect(),
         total: total.and_then(whole).and_then(|n| u32::try_from(n).ok()),
     })
 }
@@ -74,14 +74,9 @@ fn list(value: &Value) -> Option<&Vec<Value>> {
 
 /// Reads one lead of a row of `lead/filter`, or of the answer to `GET lead/{id}`.
 pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow {
-    let row = row
-        .get("lead")
-        .filter(|lead| lead.is_object())
-        .unwrap_or(row);
-    let lead = ["id", "leadId"]
-        .into_iter()
-        .find_map(|key| whole(row.get(key)?))
-        .and_then(LeadId::new);
+    let wrapped = row.get("lead").filter(|lead| lead.is_object());
+    let row = wrapped.unwrap_or(row);
+    let lead = first_whole(row, ["id", "leadId"]).and_then(LeadId::new);
     let seconds = |key| whole(row.get(key)?).map(EpochSeconds::new);
     let updated = seconds("updatedTimestamp");
     let at = updated.or_else(|| seconds("createdTimestamp"));
@@ -120,12 +115,10 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     }
     let mut is_whole = false;
     if let Some(Value::Array(all)) = row.get("contacts") {
+        let before = contacts.len();
         let read = all.iter().take(CONTACTS_MAX);
-        let read: Vec<Option<ContactPhones>> = read
-            .map(|contact| of_contact(contact, id_of(contact), country))
-            .collect();
-        is_whole = all.len() <= CONTACTS_MAX && read.iter().all(Option::is_some);
-        contacts.extend(read.into_iter().flatten());
+        contacts.extend(read.filter_map(|it| of_contact(it, id_of(it), country)));
+        is_whole = all.len() <= CONTACTS_MAX && contacts.len() - before == all.len();
     }
     for key in ["mainContact", "contact"] {
         if let Some(contact) = row.get(key).filter(|contact| contact.is_object()) {
@@ -135,11 +128,13 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     (phone, one_each(contacts), is_whole)
 }
 
+/// The number of the first of these keys that has one.
+fn first_whole(row: &Value, keys: [&str; 2]) -> Option<i64> {
+    keys.into_iter().find_map(|key| whole(row.get(key)?))
+}
+
 fn id_of(contact: &Value) -> Option<ContactId> {
-    let id = ["id", "contactId"]
-        .into_iter()
-        .find_map(|key| whole(contact.get(key)?));
-    id.and_then(ContactId::new)
+    first_whole(contact, ["id", "contactId"]).and_then(ContactId::new)
 }
 
 /// Reads the phones of a contact; `None` where there is no place for them.
@@ -149,18 +144,12 @@ fn of_contact(
     country: Option<Country>,
 ) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
-    let one = contact
-        .get("phone")
-        .filter(|_| id.is_some() || many.is_none());
+    let one = (contact.get("phone")).filter(|_| id.is_some() || many.is_none());
     if many.is_none() && one.is_none() {
         return None;
     }
-    let texts: Vec<String> = many
-        .into_iter()
-        .flatten()
-        .chain(one)
-        .filter_map(text)
-        .collect();
+    let places = many.into_iter().flatten().chain(one);
+    let texts: Vec<String> = places.filter_map(text).collect();
     Some(ContactPhones {
         contact: id,
         name: match contact.get("name").and_then(Value::as_str) {
@@ -176,10 +165,8 @@ fn of_contact(
 fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     let mut each: Vec<ContactPhones> = Vec::new();
     for contact in contacts {
-        match each
-            .iter_mut()
-            .find(|known| known.contact == contact.contact)
-        {
+        let mut known = each.iter_mut();
+        match known.find(|known| known.contact == contact.contact) {
             Some(known) => {
                 known.now.extend(contact.now);
                 // nobody says whose the name would be
@@ -200,20 +187,16 @@ fn text(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Object(object) => ["phone", "number", "phoneNumber", "value"]
             .into_iter()
-            .find_map(|key| {
-                object
-                    .get(key)
-                    .filter(|it| it.is_string() || it.is_number())
-            })
+            .filter_map(|key| object.get(key))
+            .find(|it| it.is_string() || it.is_number())
             .and_then(text),
         Value::Null | Value::Bool(_) | Value::Array(_) => None,
     }
 }
 
 fn whole(value: &Value) -> Option<i64> {
-    value
-        .as_i64()
-        .or_else(|| value.as_str()?.trim().parse().ok())
+    let number = value.as_i64();
+    number.or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 #[cfg(test)]

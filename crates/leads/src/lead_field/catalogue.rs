@@ -88,20 +88,15 @@ impl Catalogue {
     pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
         let whole = whole && fields.len() <= FIELDS_MAX;
         fields.truncate(FIELDS_MAX);
-        for field in &mut fields {
-            if let Some(name) = &mut field.name {
-                *name = name.chars().take(NAME_MAX).collect();
-            }
-            if let Some(kind) = &mut field.info_type {
-                *kind = kind.chars().take(NAME_MAX).collect();
-            }
+        let texts = (fields.iter_mut()).flat_map(|field| [&mut field.name, &mut field.info_type]);
+        for text in texts.flatten() {
+            *text = text.chars().take(NAME_MAX).collect();
         }
-        let unread = None;
         Self {
             at,
             fields,
             whole,
-            unread,
+            unread: None,
         }
     }
 
@@ -146,8 +141,7 @@ pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     gather(data, DEPTH_MAX, &mut lists);
     let read = |rows: &&Vec<Value>| rows.iter().filter_map(field).collect::<Vec<_>>();
     let mut all: Vec<CrmField> = lists.iter().flat_map(read).collect();
-    let lists_empty = lists.iter().any(|rows| rows.is_empty());
-    if all.is_empty() && !lists_empty {
+    if all.is_empty() && !lists.iter().any(|rows| rows.is_empty()) {
         return None;
     }
     if all.iter().any(|field| field.info_type.is_some()) {
@@ -176,13 +170,9 @@ fn gather<'a>(value: &'a Value, depth: u32, lists: &mut Vec<&'a Vec<Value>>) {
     match value {
         Value::Array(rows) => {
             lists.push(rows);
-            let groups = rows.iter().filter(|row| row.is_object());
-            let inner = groups
-                .filter_map(Value::as_object)
-                .flat_map(|row| row.values());
-            inner
-                .filter(|it| it.is_array())
-                .for_each(|it| gather(it, depth - 1, lists));
+            let groups = rows.iter().filter_map(Value::as_object);
+            let inner = groups.flat_map(|row| row.values());
+            (inner.filter(|it| it.is_array())).for_each(|it| gather(it, depth - 1, lists));
         }
         Value::Object(map) => map.values().for_each(|it| gather(it, depth - 1, lists)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -192,9 +182,9 @@ fn gather<'a>(value: &'a Value, depth: u32, lists: &mut Vec<&'a Vec<Value>>) {
 fn field(row: &Value) -> Option<CrmField> {
     let id = row.get("id")?;
     let id = match id.as_i64() {
-        Some(id) => FieldId::new(id),
-        None => id.as_str().and_then(FieldId::parse),
-    }?;
+        Some(id) => FieldId::new(id)?,
+        None => FieldId::parse(id.as_str()?)?,
+    };
     let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(CrmField {
         id,

@@ -99,11 +99,7 @@ fn given(text: &str) -> Result<Given, String> {
         return Ok(Given::Text(text.to_owned()));
     };
     if let Ok(list) = serde_json::from_str::<Vec<Value>>(bare) {
-        return list
-            .into_iter()
-            .map(scalar)
-            .collect::<Result<_, _>>()
-            .map(Given::List);
+        return texts(list);
     }
     if inner.contains(['"', '[', '{']) {
         return Err("is neither [a,b] nor a JSON array".to_owned());
@@ -120,9 +116,8 @@ fn exact(text: &str) -> Result<Given, String> {
     if text.chars().count() > VALUE_MAX {
         return Err(format!("is longer than {VALUE_MAX} characters"));
     }
-    let value = serde_json::from_str(text).map_err(|_| {
-        "is not JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]".to_owned()
-    })?;
+    let not_json = "is not JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]";
+    let value = serde_json::from_str(text).map_err(|_| not_json)?;
     match value {
         Value::Null => Ok(Given::Null),
         Value::Bool(flag) => Ok(Given::Flag(flag)),
@@ -131,10 +126,7 @@ fn exact(text: &str) -> Result<Given, String> {
             "has too many digits to be sent exactly: give it as text, = in place of :=".to_owned(),
         ),
         Value::String(text) => Ok(Given::Text(text)),
-        Value::Array(list) => {
-            let list = list.into_iter().map(scalar);
-            list.collect::<Result<_, _>>().map(Given::List)
-        }
+        Value::Array(list) => texts(list),
         Value::Object(_) => {
             Err("is an object: a field takes a scalar or a list of texts".to_owned())
         }
@@ -147,6 +139,12 @@ fn is_kept(number: &Number, text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);
     !number.is_f64() || digits.skip_while(|it| *it == b'0').count() <= 15
+}
+
+/// The values of a list (§2.4).
+fn texts(list: Vec<Value>) -> Result<Given, String> {
+    let texts = list.into_iter().map(scalar);
+    texts.collect::<Result<_, _>>().map(Given::List)
 }
 
 /// Makes a string of a list's entry (§2.4).

@@ -40,11 +40,8 @@ impl FieldId {
 
     /// Reads an id of decimal digits alone; `None` otherwise.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        digits
-            .then(|| text.parse().ok())
-            .flatten()
-            .and_then(Self::new)
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).and_then(Self::new)
     }
 
     /// The CRM's number, which is positive.
@@ -199,10 +196,9 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             faults.push(format!("{name} is given twice"));
         }
     }
-    if faults.is_empty() {
-        Ok(fields)
-    } else {
-        Err(faults)
+    match faults.is_empty() {
+        true => Ok(fields),
+        false => Err(faults),
     }
 }
 

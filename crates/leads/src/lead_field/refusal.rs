@@ -108,10 +108,8 @@ impl RefusedFields {
     /// The CRM took these; whether that changes anything. Every field takes null.
     pub fn taken(&mut self, items: &[(Name, Item)]) -> bool {
         let values = items.iter().filter(|(_, item)| item.given != Given::Null);
-        values
-            .filter(|(name, _)| self.0.remove(name).is_some())
-            .count()
-            > 0
+        let taken = values.filter(|(name, _)| self.0.remove(name).is_some());
+        taken.count() > 0
     }
 
     fn of(&self, name: Name, field: Field) -> Option<&RefusedField> {
@@ -136,10 +134,8 @@ impl RefusedFields {
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
         match self.of(name, field) {
             Some(it) if fit.is_writable() => {
-                let RefusedField {
-                    item, lead, why, ..
-                } = it;
-                Fit::Refused(format!("{} of lead {lead}: {why}", item.to_json()))
+                let item = it.item.to_json();
+                Fit::Refused(format!("{item} of lead {}: {}", it.lead, it.why))
             }
             Some(_) | None => fit,
         }

@@ -10,7 +10,7 @@
 //! calls are journaled in. One request at a time: a second could be carried out before the first.
 
 use super::item::Given;
-use super::{Item, Kind, Name, RefusedFields, RefusedPart, Settings};
+use super::{Field, Item, Kind, Name, RefusedFields, RefusedPart, Settings};
 use super::{catalogue::Catalogue, item};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
@@ -161,12 +161,7 @@ impl LeadFieldState {
 
     fn all(&mut self, from: WriteState, to: WriteState) -> u64 {
         let found = self.values.values_mut().filter(|it| it.stands == from);
-        let mut count = 0;
-        for value in found {
-            value.stands = to;
-            count += 1;
-        }
-        count
+        found.map(|it| it.stands = to).count() as u64
     }
 
     /// Makes the write that is due now: waiting values, and those of a request that was lost, of
@@ -181,32 +176,24 @@ impl LeadFieldState {
         let pending = |it: &&Shown| matches!(it.stands, WriteState::Waits | WriteState::Sent);
         let (mut left_out, mut parts) = (Vec::new(), Vec::new());
         for (name, value) in self.values.iter().filter(|(_, it)| pending(it)) {
-            let part = Part {
-                name: *name,
-                of: value.of,
+            let (name, of) = (*name, value.of);
+            let is_writable = |field: &&Field| {
+                catalogue.fit(field.id).is_writable() && !refused.rests(name, **field, now)
             };
-            match settings.fields.get(name) {
-                Some(field)
-                    if catalogue.fit(field.id).is_writable()
-                        && !refused.rests(*name, *field, now) =>
-                {
-                    let given = given(field.kind, value);
-                    let item = Item {
-                        id: field.id,
-                        given,
-                    };
-                    parts.push((refused.is_refused(*name, *field), part, item));
+            match settings.fields.get(&name).filter(is_writable) {
+                Some(field) => {
+                    let (id, given) = (field.id, given(field.kind, value));
+                    let doubted = refused.is_refused(name, *field);
+                    parts.push((doubted, Part { name, of }, Item { id, given }));
                 }
-                Some(_) | None => left_out.push(part),
+                None => left_out.push(Part { name, of }),
             }
         }
         parts.sort_by_key(|(doubted, ..)| *doubted);
         let trusted = parts.iter().filter(|(doubted, ..)| !doubted).count();
         parts.truncate(if self.alone { 1 } else { trusted.max(1) });
-        let (sent, items): (Vec<_>, Vec<_>) = parts
-            .into_iter()
-            .map(|(_, part, item)| (part, item))
-            .unzip();
+        let parts = parts.into_iter().map(|(_, part, item)| (part, item));
+        let (sent, items): (Vec<_>, Vec<_>) = parts.unzip();
         let body = item::body(&items, settings.wrapper.as_deref());
         FieldWrite {
             sent,

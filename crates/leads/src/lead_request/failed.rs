@@ -71,21 +71,19 @@ impl FailedCall {
             return FailedCallDecision::ToSurvivor(on);
         }
         let finding = self.finding.filter(|_| self.look_up);
-        let Some(found) = finding else {
-            let letter = FailedCallDecision::Letter {
-                message: words.to_owned(),
-                finding,
-            };
-            let lead = self.record.lead_id.filter(|_| self.look_up);
-            return lead.map_or(letter, FailedCallDecision::LookUp);
-        };
-        let on = without_employee(&self.record, found, &self.history);
-        if let Some(on) = on.filter(|_| self.drop_employee) {
-            return FailedCallDecision::WithoutEmployee(on);
-        }
-        FailedCallDecision::Letter {
-            message: message(&self.record, found, words).unwrap_or_else(|| words.to_owned()),
-            finding,
+        let on = finding.and_then(|it| without_employee(&self.record, it, &self.history));
+        match (self.record.lead_id, on) {
+            (Some(lead), _) if finding.is_none() && self.look_up => {
+                FailedCallDecision::LookUp(lead)
+            }
+            (_, Some(on)) if self.drop_employee => FailedCallDecision::WithoutEmployee(on),
+            (_, _) => {
+                let message = finding.and_then(|found| message(&self.record, found, words));
+                FailedCallDecision::Letter {
+                    message: message.unwrap_or_else(|| words.to_owned()),
+                    finding,
+                }
+            }
         }
     }
 }
@@ -119,14 +117,8 @@ pub fn without_employee(
     if found != Finding::LeadExists || been.dropped {
         return None;
     }
-    let been = RerouteHistory {
-        dropped: true,
-        ..been.clone()
-    };
-    let record = CallRecord {
-        employee_id: None,
-        ..call.clone()
-    };
+    let (mut record, mut been) = (call.clone(), been.clone());
+    (record.employee_id, been.dropped) = (None, true);
     let why = format!(
         "the lead exists: employee {employee} is not known, and left out (--failed-employee drop)"
     );

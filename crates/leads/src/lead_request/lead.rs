@@ -107,9 +107,9 @@ pub enum LeadChange {
 }
 
 impl LeadChange {
-    fn request(outcome: LeadOutcome, at: EventTime) -> Self {
+    fn request(outcome: LeadOutcome, at: EventTime) -> Vec<Self> {
         let outcome = Box::new(outcome);
-        Self::Request { outcome, at }
+        vec![Self::Request { outcome, at }]
     }
 }
 
@@ -188,15 +188,18 @@ fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
                 Value::Null => String::new(),
                 errors => errors.to_string(),
             };
-            let said = match format!("{words} {errors}").trim() {
-                "" => "FAILED".to_owned(),
-                said => format!("FAILED: {said}"),
-            };
-            return (Sort::Failed, said);
+            return (Sort::Failed, failed(format!("{words} {errors}").trim()));
         }
         ApiReply::Page(_) | ApiReply::TokenInfo(_) => Sort::Trouble,
     };
     (sort, "an answer to another question".to_owned())
+}
+
+fn failed(words: &str) -> String {
+    match words {
+        "" => "FAILED".to_owned(),
+        words => format!("FAILED: {words}"),
+    }
 }
 
 /// Returns the changes to be committed before a lead request leaves, so that a kill does not hide
@@ -214,7 +217,7 @@ pub fn launched(
         }
         (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return Vec::new(),
     };
-    vec![LeadChange::request(outcome, now)]
+    LeadChange::request(outcome, now)
 }
 
 /// Judges the answer to a lead request that was sent with this token.
@@ -226,7 +229,7 @@ pub fn settle(
 ) -> Settled {
     let (sort, why) = sort(result);
     let settled = |outcome, done, words| Settled {
-        changes: vec![LeadChange::request(outcome, now)],
+        changes: LeadChange::request(outcome, now),
         done,
         words,
     };
@@ -251,15 +254,8 @@ pub fn settle(
     };
     match (lead_request, sort) {
         (LeadRequest::Backfill(page), _) => {
-            let (page, answer) = (*page, Box::new(result.clone()));
-            unjudged(
-                result,
-                vec![LeadChange::Backfill {
-                    page,
-                    answer,
-                    at: now,
-                }],
-            )
+            let (page, answer, at) = (*page, Box::new(result.clone()), now);
+            unjudged(result, vec![LeadChange::Backfill { page, answer, at }])
         }
         // whoever asked hears the answer itself
         (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
@@ -302,12 +298,7 @@ pub fn settle(
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),
-        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) if words.is_empty() => {
-            (false, "FAILED".to_owned())
-        }
-        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) => {
-            (false, format!("FAILED: {words}"))
-        }
+        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) => (false, failed(words)),
         Ok(_) => (true, String::new()),
         Err(error) => (false, error.to_string()),
     };
@@ -323,9 +314,9 @@ fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
 fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
     let outcome = row.and_then(|row| rows::read(row, ChangeKind::Read, None).lead);
-    match outcome.filter(|outcome| *outcome != lead) {
-        Some(survivor) => LeadOutcome::MergedInto(lead, survivor),
-        None => LeadOutcome::LookedUp(lead, Finding::LeadExists),
+    match outcome {
+        Some(survivor) if survivor != lead => LeadOutcome::MergedInto(lead, survivor),
+        Some(_) | None => LeadOutcome::LookedUp(lead, Finding::LeadExists),
     }
 }
 

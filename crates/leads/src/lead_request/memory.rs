@@ -83,10 +83,8 @@ impl RequestMemory {
     pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
         let recent = |at: &EventTime| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK);
         self.claimed.retain(|_, at| recent(at));
-        if leads.len() < 2
-            || self.claimed.len() >= NUMBERS_MAX
-            || self.claimed.contains_key(&number)
-        {
+        let full = self.claimed.len() >= NUMBERS_MAX;
+        if leads.len() < 2 || full || self.claimed.contains_key(&number) {
             return;
         }
         self.claimed.insert(number, now);
