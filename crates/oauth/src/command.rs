@@ -44,10 +44,8 @@ pub async fn run(command: &str) -> Result<Secret, String> {
         how.env_remove(kind.variable());
     }
     let ran = shell::run(how, b"", (OUT_MAX + 1, WORDS_MAX), WITHIN).await;
-    let too_slow = |_| {
-        let seconds = WITHIN.as_secs();
-        format!("--token-command did not end within {seconds} s, and was ended")
-    };
+    let seconds = WITHIN.as_secs();
+    let too_slow = |_| format!("--token-command did not end within {seconds} s, and was ended");
     let ran = ran.map_err(too_slow)?.map_err(not_run)?;
     let (out, status) = (ran.stdout, ran.status);
     let words = redacted(&ran.stderr, &out);
@@ -60,8 +58,8 @@ pub async fn run(command: &str) -> Result<Secret, String> {
     }
     let token = out.trim_start_matches('\u{feff}').trim();
     let well = is_token(token) && token.len() as u64 <= OUT_MAX;
-    well.then(|| Secret::from(token))
-        .ok_or_else(|| NOT_A_TOKEN.to_owned())
+    let token = well.then(|| Secret::from(token));
+    token.ok_or_else(|| NOT_A_TOKEN.to_owned())
 }
 
 /// Escapes control characters of stderr, and replaces each word that is or looks like a token or
@@ -71,14 +69,9 @@ fn redacted(words: &str, printed: &str) -> String {
     let hides = |word: &str| {
         let known = !printed.is_empty()
             && (word.contains(printed) || printed.contains(word) && word.len() > 7);
-        let looks = ["svc_", "svcrt_", "eyJ", "Bearer"]
-            .iter()
-            .any(|it| word.contains(it));
-        let long = word.len() >= 24
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_.=".contains(&b));
-        known || looks || long
+        let looks = (["svc_", "svcrt_", "eyJ", "Bearer"].iter()).any(|it| word.contains(it));
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.=".contains(&b);
+        known || looks || word.len() >= 24 && word.bytes().all(plain)
     };
     let line = |line: &str| {
         let clean = safe(line);
@@ -161,24 +154,21 @@ impl Work {
             self.core.on_token_used(token, taken);
         }
         let current = self.tokens.as_ref().map(|it| print(&it.current));
-        if let Some(at) = status
-            .token
-            .expires_at
-            .filter(|_| current.as_ref() == Some(token))
+        if let Some(at) = status.token.expires_at.map(EpochSeconds::new)
+            && current.as_ref() == Some(token)
+            && self.end.replace(at) != Some(at)
         {
-            let at = EpochSeconds::new(at);
-            if self.end != Some(at) {
-                self.end = Some(at);
-                self.core.learn_end(clock::now(), token, at);
-            }
+            self.core.learn_end(clock::now(), token, at);
         }
     }
 
     fn printed(&mut self, printed: Result<Secret, String>) {
         let now = clock::now();
+        let current = self.tokens.as_ref().map(|it| it.current.expose_secret());
+        let is_current = |token: &Secret| current == Some(token.expose_secret());
         match printed {
-            Ok(token) if self.is_current(&token) => {
-                // it has no newer one yet
+            // it has no newer one yet
+            Ok(token) if is_current(&token) => {
                 self.core.ended(now, RefreshOutcome::NotDone);
                 self.publish(None);
             }
@@ -199,11 +189,6 @@ impl Work {
                 self.publish(Some(format!("{error}; it is run again by itself")));
             }
         }
-    }
-
-    fn is_current(&self, token: &Secret) -> bool {
-        let tokens = self.tokens.as_ref();
-        tokens.is_some_and(|it| it.current.expose_secret() == token.expose_secret())
     }
 
     fn publish(&self, trouble: Option<String>) {

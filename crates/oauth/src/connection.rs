@@ -131,11 +131,9 @@ impl Connection {
             ("--crm-ca-file", client.ca_file.as_deref()),
             ("--crm-proxy", client.proxy.as_deref()),
         ];
-        let more = more
-            .into_iter()
-            .filter_map(|(flag, value)| Some((flag, value?)));
+        let flags = flags.map(|(flag, value)| (flag, Some(value)));
         for (flag, value) in flags.into_iter().chain(more) {
-            command.push_str(&format!(" {flag} {}", quoted(value)));
+            command.extend(value.map(|value| format!(" {flag} {}", quoted(value))));
         }
         command
     }
@@ -156,10 +154,8 @@ impl Connection {
         let stored = read.map_err(|error| match error.classify() {
             // serde's own words would show the value
             serde_json::error::Category::Data => {
-                format!(
-                    "a field is missing or of another kind, in line {}",
-                    error.line()
-                )
+                let line = error.line();
+                format!("a field is missing or of another kind, in line {line}")
             }
             _ => format!("it is no whole JSON ({error})"),
         })?;

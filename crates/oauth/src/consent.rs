@@ -42,22 +42,15 @@ impl Redirect {
             return None;
         }
         let port = self.url.port_or_known_default()?;
-        let loopback = [
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ];
+        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let hosts: Vec<IpAddr> = match self.url.host()? {
             Host::Ipv4(ip) if ip.is_loopback() => vec![ip.into()],
             Host::Ipv6(ip) if ip.is_loopback() => vec![ip.into()],
             Host::Domain("localhost") => loopback.into(),
             Host::Ipv4(_) | Host::Ipv6(_) | Host::Domain(_) => return None,
         };
-        Some(
-            hosts
-                .into_iter()
-                .map(|ip| SocketAddr::new(ip, port))
-                .collect(),
-        )
+        let addresses = hosts.into_iter().map(|ip| SocketAddr::new(ip, port));
+        Some(addresses.collect())
     }
 
     /// Path of the address, without its query.
@@ -119,12 +112,7 @@ impl ConsentReply {
 /// Reads the query of a redirect against the state that was sent along (§5.6.3).
 pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
-    let all = |name: &str| {
-        pairs
-            .iter()
-            .filter(|(key, _)| key == name)
-            .collect::<Vec<_>>()
-    };
+    let all = |name: &str| -> Vec<_> { pairs.iter().filter(|(key, _)| key == name).collect() };
     let [(_, found)] = all("state")[..] else {
         return ConsentReply::Wrong("it brings no state, or more than one");
     };

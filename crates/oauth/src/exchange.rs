@@ -120,9 +120,8 @@ pub struct Exchange {
 impl Exchange {
     /// The endpoints below `--auth-url`; nothing is opened yet.
     pub fn new(setup: crm::Setup) -> Self {
-        Self {
-            http: crm::Client::new(setup),
-        }
+        let http = crm::Client::new(setup);
+        Self { http }
     }
 
     /// Base address of the OAuth endpoints.
@@ -148,10 +147,7 @@ fn own(why: &str) -> String {
 /// Reads an answer: any status, any bytes. The status decides (§7.6), but a 400 or 401 without the
 /// envelope is a gateway's, which knows nothing of codes, tokens and clients (§7.1).
 pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
-    let object = match serde_json::from_slice(body) {
-        Ok(Value::Object(object)) => Some(object),
-        Ok(_) | Err(_) => None,
-    };
+    let object = serde_json::from_slice::<Map<String, Value>>(body).ok();
     let own = object.as_ref().is_some_and(crm::is_own);
     let said = object.as_ref().map(said).unwrap_or_default();
     let message = || match said.is_empty() {
@@ -159,16 +155,11 @@ pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
         false => format!("{status}: {said}"),
     };
     match status {
-        200..=299 => match (ask, object) {
-            (TokenRequest::Revoke(_), _) => TokenReply::Revoked,
-            (TokenRequest::Code(_) | TokenRequest::Refresh(_), Some(object)) => match pair(&object)
-            {
-                Some(pair) => TokenReply::Pair(Box::new(pair)),
-                None => TokenReply::Unsure(format!("{status} without a token")),
-            },
-            (TokenRequest::Code(_) | TokenRequest::Refresh(_), None) => {
-                TokenReply::Unsure(format!("{status} with a body that is no JSON object"))
-            }
+        200..=299 if matches!(ask, TokenRequest::Revoke(_)) => TokenReply::Revoked,
+        200..=299 => match object.as_ref().map(pair) {
+            Some(Some(pair)) => TokenReply::Pair(Box::new(pair)),
+            Some(None) => TokenReply::Unsure(format!("{status} without a token")),
+            None => TokenReply::Unsure(format!("{status} with a body that is no JSON object")),
         },
         400 if own => TokenReply::Refused(message()),
         401 if own => TokenReply::WrongClient(message()),
@@ -190,15 +181,13 @@ fn pair(object: &Map<String, Value>) -> Option<Pair> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::trim);
     let secret = |name: &str| text(name).filter(|it| !it.is_empty()).map(Secret::from);
     let token = |name: &str| text(name).filter(|it| is_token(it)).map(Secret::from);
-    let life = object.get("expires_in").and_then(|it| match it {
-        Value::Number(seconds) => seconds.as_f64(),
-        Value::String(seconds) => seconds.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    });
+    let life = match object.get("expires_in") {
+        Some(Value::Number(seconds)) => seconds.as_f64(),
+        _ => text("expires_in").and_then(|seconds| seconds.parse().ok()),
+    };
     let life = life.filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
-    let life = life.map_or(LIFE, |seconds| {
-        Duration::from_secs_f64(seconds.clamp(1.0, LIFE_MAX.as_secs_f64()))
-    });
+    let most = LIFE_MAX.as_secs_f64();
+    let life = life.map_or(LIFE, |it| Duration::from_secs_f64(it.clamp(1.0, most)));
     let scope = match object.get("scope") {
         Some(Value::String(scope)) => Some(scope.clone()),
         Some(Value::Array(all)) => {
@@ -222,10 +211,8 @@ fn said(object: &Map<String, Value>) -> String {
     let keys = ["message", "error_description", "error"];
     let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());
     let text = texts.map(str::trim).find(|text| !text.is_empty());
-    safe(text.unwrap_or_default())
-        .chars()
-        .take(WORDS_MAX)
-        .collect()
+    let text = safe(text.unwrap_or_default());
+    text.chars().take(WORDS_MAX).collect()
 }
 
 #[cfg(test)]

@@ -87,7 +87,10 @@ impl Keeper {
         work.read(clock::now());
         tokio::pin!(shutdown);
         loop {
-            work.check_file(clock::now());
+            if store::version(&work.keeper.dir) != work.version {
+                work.read(clock::now());
+            }
+            work.publish(clock::now());
             let wait = work.core.wait(clock::now(), CHECK_EVERY);
             tokio::select! {
                 biased;
@@ -114,14 +117,6 @@ impl Work {
             info!("the CRM takes the token again: the company is no longer blocked");
             self.failure = None;
         }
-    }
-
-    /// Reads the file where it is another now, and tells what there is to tell.
-    fn check_file(&mut self, now: Now) {
-        if store::version(&self.keeper.dir) != self.version {
-            self.read(now);
-        }
-        self.publish(now);
     }
 
     fn read(&mut self, now: Now) {
@@ -157,10 +152,8 @@ impl Work {
         let Some(connection) = found else {
             return Ok(None);
         };
-        let (bound, ours) = (
-            &connection.client.crm_url,
-            self.keeper.setup.address.as_str(),
-        );
+        let ours = self.keeper.setup.address.as_str();
+        let bound = &connection.client.crm_url;
         if bound.trim_end_matches('/') != ours && !self.keeper.rebind {
             return Err(format!(
                 "the connection is of {bound}, and --crm-url is {ours}: run `callbridge connect` \
@@ -180,10 +173,8 @@ impl Work {
         if self.shown == shown {
             return;
         }
-        if let (Some(trouble), true) = (
-            &trouble,
-            self.shown.as_ref().map(|it| &it.1) != Some(&trouble),
-        ) {
+        let is_shown = self.shown.as_ref().is_some_and(|it| it.1 == trouble);
+        if let Some(trouble) = trouble.as_ref().filter(|_| !is_shown) {
             warn!(reason = trouble.reason, cure = %trouble.cure, "no new token can be had");
         }
         self.shown = shown;
@@ -220,13 +211,10 @@ impl Work {
     /// One refresh, from the lock to the stored pair.
     async fn refresh(&mut self) {
         let asked = self.core.begin(clock::now());
-        let ended = match self.rotate(asked).await {
-            Ok(ended) => ended,
-            Err(why) => {
-                self.failure = Some(why);
-                RefreshOutcome::NotSent
-            }
-        };
+        let ended = self.rotate(asked).await.unwrap_or_else(|why| {
+            self.failure = Some(why);
+            RefreshOutcome::NotSent
+        });
         if matches!(ended, RefreshOutcome::Rotated(_)) {
             self.failure = None;
         }
@@ -237,8 +225,7 @@ impl Work {
 
     /// `Err` says why nothing was sent.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
-        let connection = self.connection.clone();
-        let connection = connection.ok_or("there is no connection")?;
+        let connection = self.connection.clone().ok_or("there is no connection")?;
         let said = |error: store::Error| error.to_string();
         let exchange = self.exchange(&connection)?;
         let lock = Lock::take(&self.keeper.dir).await.map_err(said)?;
@@ -262,9 +249,8 @@ impl Work {
             // as it was: an earlier one may still have happened
             stored.refresh_began = before;
         }
-        Ok(self
-            .came(&lock, stored, came, (sent, before.is_some()))
-            .await)
+        let lost = before.is_some();
+        Ok(self.came(&lock, stored, came, (sent, lost)).await)
     }
 
     fn exchange(&self, connection: &Connection) -> Result<Exchange, String> {
@@ -288,14 +274,13 @@ impl Work {
         came: TokenReply,
         (sent, lost): (EventTime, bool),
     ) -> RefreshOutcome {
+        let not_done = |words: &str| (RefreshOutcome::NotDone, words.to_owned());
         let (ended, words) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
                 self.insist(lock, &next).await;
-                info!(
-                    expires_at = next.expires_at.get(),
-                    "the token was refreshed"
-                );
+                let expires_at = next.expires_at.get();
+                info!(expires_at, "the token was refreshed");
                 return RefreshOutcome::Rotated(facts(self.connection.insert(next)));
             }
             TokenReply::Refused(why) => {
@@ -313,7 +298,14 @@ impl Work {
             }
             TokenReply::WrongClient(why) => {
                 stored.refresh_began = None;
-                let words = wrong_client(&stored.client.id, &why);
+                // §3.1: all requests of a blocked company are answered so, too
+                let id = &stored.client.id;
+                let words = format!(
+                    "the CRM refuses to refresh the token ({why}): the company is blocked (its \
+                     licence has ended), or client id {id} or its secret are wrong. Have the \
+                     company unblocked in the CRM, or get the right secret from the application's \
+                     management and run `callbridge connect`"
+                );
                 (RefreshOutcome::WrongClient, words)
             }
             TokenReply::Unsure(why) => {
@@ -321,22 +313,15 @@ impl Work {
                 self.failure = Some(format!("a refresh of the token was not answered ({why})"));
                 return RefreshOutcome::Unsure;
             }
-            TokenReply::NotSent(why) => (
-                RefreshOutcome::NotSent,
-                format!("the token cannot be refreshed: {why}"),
-            ),
-            TokenReply::TooMany => (
-                RefreshOutcome::NotDone,
-                "too many refreshes (429)".to_owned(),
-            ),
-            TokenReply::WrongAddress(why) => (
-                RefreshOutcome::NotDone,
-                format!("no OAuth endpoint answers at --auth-url ({why}): correct the address"),
-            ),
-            TokenReply::Revoked => (
-                RefreshOutcome::NotDone,
-                "an answer to something else".to_owned(),
-            ),
+            TokenReply::NotSent(why) => {
+                let words = format!("the token cannot be refreshed: {why}");
+                (RefreshOutcome::NotSent, words)
+            }
+            TokenReply::TooMany => not_done("too many refreshes (429)"),
+            TokenReply::WrongAddress(why) => not_done(&format!(
+                "no OAuth endpoint answers at --auth-url ({why}): correct the address"
+            )),
+            TokenReply::Revoked => not_done("an answer to something else"),
         };
         if let Err(error) = self.store(lock, &stored).await {
             warn!(%error, "the connection's state is not stored");
@@ -369,20 +354,9 @@ impl Work {
 
     fn count(&self, ask: &TokenRequest, came: &TokenReply) {
         let key = (ask.endpoint().to_owned(), came.word().to_owned());
-        self.keeper
-            .requests
-            .send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
+        let requests = &self.keeper.requests;
+        requests.send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
     }
-}
-
-/// 401 of the OAuth endpoint. §3.1: all requests of a blocked company are answered so, too.
-fn wrong_client(id: &str, why: &str) -> String {
-    format!(
-        "the CRM refuses to refresh the token ({why}): the company is blocked (its licence has \
-         ended), or client id {id} or its secret are wrong. Have the company unblocked in the \
-         CRM, or get the right secret from the application's management and run `callbridge \
-         connect`"
-    )
 }
 
 /// Facts of a stored connection that decide on its next refresh.

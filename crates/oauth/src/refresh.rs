@@ -148,13 +148,12 @@ pub struct Refresher {
 impl Refresher {
     /// A connection that was stored by somebody else, or was there at the start.
     pub fn adopt(&mut self, now: Now, facts: &Facts) {
-        let by_401 = facts.refused_at.map(|at| {
+        let mut held = held(now, facts);
+        held.by_401 = facts.refused_at.map(|at| {
             let since = now.wall.since(EventTime::from_seconds(at.get()));
             now.boot.saturating_sub(since)
         });
-        let mut held = held(now, facts);
-        held.by_401 = by_401;
-        held.futile = u32::from(by_401.is_some());
+        held.futile = u32::from(held.by_401.is_some());
         held.unsure = facts.began;
         if facts.over {
             held.phase = Phase::Over;
@@ -196,10 +195,9 @@ impl Refresher {
             Phase::ClientRefused { again } => again,
             Phase::Waiting => held.next(now),
         };
-        if now.boot >= at {
-            Next::Refresh
-        } else {
-            Next::At(at)
+        match now.boot >= at {
+            true => Next::Refresh,
+            false => Next::At(at),
         }
     }
 
@@ -217,9 +215,8 @@ impl Refresher {
         let Some(held) = &mut self.held else {
             return false;
         };
-        held.phase = Phase::UnderWay {
-            before: held.by_401,
-        };
+        let before = held.by_401;
+        held.phase = Phase::UnderWay { before };
         let asked = held.refused && !held.due.reached(now);
         if asked {
             held.by_401 = Some(now.boot);
@@ -319,13 +316,12 @@ impl Held {
             true => now.boot,
             false => self.due.boot,
         };
-        let asked = self.refused.then(|| match self.by_401 {
-            Some(last) => last + self.pause_after_401(),
-            None => now.boot,
-        });
+        let doubled = BY_401 * (1 << self.futile.saturating_sub(1).min(6));
+        let again = |last| last + doubled.min(BY_401_MAX);
+        let asked = self.refused.then(|| self.by_401.map_or(now.boot, again));
         let began = self.unsure.then_some(now.boot);
-        let first = [Some(regular), asked, began].into_iter().flatten().min();
-        first.unwrap_or(regular).max(self.not_before)
+        let first = asked.into_iter().chain(began).fold(regular, Duration::min);
+        first.max(self.not_before)
     }
 
     /// A try was answered with nothing: a few soon, the others rarely.
@@ -343,11 +339,6 @@ impl Held {
         let seed = u64::from_str_radix(self.access.as_str(), 16).unwrap_or_default();
         let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);
         self.not_before = now.boot + pause.min(RARELY) + jitter;
-    }
-
-    fn pause_after_401(&self) -> Duration {
-        let doubled = BY_401 * (1 << self.futile.saturating_sub(1).min(6));
-        doubled.min(BY_401_MAX)
     }
 }
 

@@ -68,11 +68,9 @@ async fn revoke(
     let ask = TokenRequest::Revoke(token.clone());
     let mut came = exchange.ask(&ask, &connection.client).await;
     for _ in 1..tries {
-        if !matches!(
-            came,
-            TokenReply::Unsure(_) | TokenReply::NotSent(_) | TokenReply::TooMany
-        ) {
-            break;
+        match came {
+            TokenReply::Unsure(_) | TokenReply::NotSent(_) | TokenReply::TooMany => {}
+            came => return came,
         }
         tokio::time::sleep(AGAIN).await;
         came = exchange.ask(&ask, &connection.client).await;

@@ -44,17 +44,14 @@ pub fn checked(text: &str) -> Result<String, String> {
         let well = |part: &str| {
             !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         };
-        if !grant
-            .split_once(':')
-            .is_some_and(|(it, scope)| well(it) && well(scope))
-        {
+        let parts = grant.split_once(':');
+        if !parts.is_some_and(|(it, scope)| well(it) && well(scope)) {
             return Err(format!("`{grant}` is not PERMISSION:SCOPE"));
         }
     }
     if !grants.contains(&NEEDED.word()) {
-        return Err(format!(
-            "lacks {NEEDED}, without which nothing can be journaled"
-        ));
+        let words = format!("lacks {NEEDED}, without which nothing can be journaled");
+        return Err(words);
     }
     Ok(grants.join(" "))
 }

@@ -37,9 +37,8 @@ impl ShownOnce {
             webhook: connection.webhook_secret.clone(),
             embedded: connection.embedded_secret.clone(),
         };
-        Some(shown)
-            .filter(|it| it.is_of(client))
-            .unwrap_or_default()
+        let shown = Some(shown).filter(|it| it.is_of(client));
+        shown.unwrap_or_default()
     }
 
     /// Secrets that an earlier connection of this client has left behind; empty, with a warning in
@@ -69,10 +68,8 @@ fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("{}: {error}", path.display())),
     };
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-        let line = error.line();
-        format!("{} is damaged in line {line}", path.display())
-    })
+    let read = serde_json::from_slice(&bytes);
+    read.map_err(|error| format!("{} is damaged in line {}", path.display(), error.line()))
 }
 
 /// Keeps those of a connection that ends, where it has any. A file that cannot be read is put

@@ -227,10 +227,8 @@ pub fn is_unfinished(dir: &Path) -> bool {
 /// than the one that stands there, it says nothing.
 fn recover(dir: &Path) {
     let new = written(dir);
-    let Some(pair) = plain_file::read(&new, FILE_MAX)
-        .ok()
-        .and_then(|it| Connection::from_json(&it).ok())
-    else {
+    let bytes = plain_file::read(&new, FILE_MAX).unwrap_or_default();
+    let Ok(pair) = Connection::from_json(&bytes) else {
         return;
     };
     let newer = match read(dir) {
