@@ -74,13 +74,8 @@ impl Finding {
     }
 
     fn nobody(&self) -> String {
-        let had: Vec<_> = self
-            .holders
-            .iter()
-            .take(NAMED_MAX)
-            .map(Holder::words)
-            .collect();
-        match had.join(", ").as_str() {
+        let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
+        match had.collect::<Vec<_>>().join(", ").as_str() {
             "" => "the directory knows no lead with the number".to_owned(),
             had => format!("the directory has no lead in force for the number: {had}"),
         }
@@ -91,10 +86,9 @@ impl Holder {
     /// `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`
     pub fn words(&self) -> String {
         let (lead, source, since) = (self.lead, self.source.word(), moment(self.since));
-        let merged = if self.lead == self.now {
-            String::new()
-        } else {
-            format!(", merged into {}", self.now)
+        let merged = match self.lead == self.now {
+            true => String::new(),
+            false => format!(", merged into {}", self.now),
         };
         let end = match self.standing {
             Standing::Has => String::new(),
@@ -130,10 +124,9 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
             let Some((since, source)) = row.held else {
                 continue;
             };
-            let standing = if end.is_deleted() {
-                Standing::Deleted(end.deleted.unwrap_or(since))
-            } else {
-                stands(row, since, root, &end, &family)
+            let standing = match end.deleted {
+                Some(at) if end.is_deleted() => Standing::Deleted(at),
+                Some(_) | None => stands(row, since, root, &end, &family),
             };
             let holder = Holder {
                 lead: row.lead,

@@ -60,7 +60,11 @@ impl Item {
         };
         let id = FieldId::parse(id.trim())
             .ok_or_else(|| format!("`{id}` is not a field id: digits, as in 11=VIP or 11:=5"))?;
-        let given = read(value).map_err(|why| format!("the value of {id} {why}"))?;
+        let given = match value.chars().count() > VALUE_MAX {
+            true => Err(format!("is longer than {VALUE_MAX} characters")),
+            false => read(value),
+        };
+        let given = given.map_err(|why| format!("the value of {id} {why}"))?;
         Ok(Self { id, given })
     }
 
@@ -80,9 +84,6 @@ impl Item {
 fn given(text: &str) -> Result<Given, String> {
     if text.is_empty() {
         return Err("is empty: `null` clears the field".to_owned());
-    }
-    if text.chars().count() > VALUE_MAX {
-        return Err(format!("is longer than {VALUE_MAX} characters"));
     }
     let bare = text.trim();
     if bare == "null" {
@@ -113,9 +114,6 @@ fn given(text: &str) -> Result<Given, String> {
 
 /// A value as JSON has it. §2.4: a scalar, null, or a list of strings.
 fn exact(text: &str) -> Result<Given, String> {
-    if text.chars().count() > VALUE_MAX {
-        return Err(format!("is longer than {VALUE_MAX} characters"));
-    }
     let not_json = "is not JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]";
     let value = serde_json::from_str(text).map_err(|_| not_json)?;
     match value {
