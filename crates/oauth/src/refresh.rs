@@ -295,14 +295,12 @@ impl Refresher {
 
     /// Consent has to be given anew.
     pub fn is_over(&self) -> bool {
-        let held = self.held.as_ref();
-        held.is_some_and(|held| held.phase == Phase::Over)
+        (self.held.as_ref()).is_some_and(|held| held.phase == Phase::Over)
     }
 
     /// The service does not take the client's word, and is asked once an hour.
     pub fn is_client_refused(&self) -> bool {
-        let held = self.held.as_ref();
-        held.is_some_and(|held| matches!(held.phase, Phase::ClientRefused { .. }))
+        (self.held.as_ref()).is_some_and(|held| matches!(held.phase, Phase::ClientRefused { .. }))
     }
 }
 

@@ -111,18 +111,17 @@ pub fn version(dir: &Path) -> Option<FileVersion> {
 /// When it cannot be read, or is damaged.
 pub fn read(dir: &Path) -> Result<Option<Connection>, Error> {
     let path = path(dir);
-    let unreadable = |error: io::Error| {
-        let (path, why) = (path.clone(), error.to_string());
-        match error.kind() {
-            // as `plain_file` says it
-            ErrorKind::InvalidInput => Error::NotPlain { path, why },
-            _ => Error::Unreadable { path, why },
-        }
-    };
     let bytes = match plain_file::read(&path, FILE_MAX + 1) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => {
+            let why = error.to_string();
+            return Err(match error.kind() {
+                // as `plain_file` says it
+                ErrorKind::InvalidInput => Error::NotPlain { path, why },
+                _ => Error::Unreadable { path, why },
+            });
+        }
     };
     let damaged = |why: String| Error::Damaged {
         path: path.clone(),
