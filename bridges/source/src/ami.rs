@@ -97,7 +97,10 @@ impl AmiLine {
         let login = Login::new(user, secret, settings);
         let login = login.map_err(|error| target.error(LineError::Ami(error)))?;
         let mut line = Self {
-            tcp: TcpLine::open(target).await?,
+            tcp: TcpLine {
+                stream: target.open().await?,
+                target,
+            },
             framer: Framer::new(Format::Ami),
             login,
             outgoing: Outgoing::default(),

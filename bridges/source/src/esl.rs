@@ -70,7 +70,10 @@ impl SocketLine {
         let dialogue = Dialogue::new(access.secret.read(SECRET)?, core, survey);
         let dialogue = dialogue.map_err(|refusal| target.error(LineError::Esl(refusal)))?;
         let mut line = Self {
-            tcp: TcpLine::open(target.clone()).await?,
+            tcp: TcpLine {
+                stream: target.open().await?,
+                target: target.clone(),
+            },
             reader: FrameReader::default(),
             dialogue,
         };

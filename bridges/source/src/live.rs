@@ -64,16 +64,11 @@ pub(crate) async fn listen(
 
 /// A TCP line on which text is spoken.
 pub(crate) struct TcpLine {
+    pub(crate) stream: Stream,
     pub(crate) target: Target,
-    stream: Stream,
 }
 
 impl TcpLine {
-    pub(crate) async fn open(target: Target) -> Result<Self, Error> {
-        let stream = target.open().await?;
-        Ok(Self { target, stream })
-    }
-
     /// Waits until more has come in. Safe to cancel.
     pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
         match self.stream.read(buffer.space(READ_BYTES)).await {

@@ -83,13 +83,8 @@ impl RingShare {
 /// Room for a frame and for its bytes, given back when they are dropped.
 type Permits = [OwnedSemaphorePermit; 2];
 
-#[derive(Debug)]
-struct Entry {
-    source: SourceId,
-    item: Item,
-    /// Room that the frame takes of its share; `None` for a state.
-    _permits: Option<Permits>,
-}
+/// An item of a source, with the room that a frame takes of its share; `None` for a state.
+type Entry = (SourceId, Item, Option<Permits>);
 
 /// The sources' end; cheap to clone.
 #[derive(Clone, Debug)]
@@ -113,12 +108,10 @@ impl Ring {
                 false => Ok(false),
             };
         };
-        let entry = Entry {
-            source,
-            item: Item::Frame(frame),
-            _permits: Some(permits),
-        };
-        match self.sender.try_send(entry) {
+        match self
+            .sender
+            .try_send((source, Item::Frame(frame), Some(permits)))
+        {
             Ok(()) => Ok(true),
             Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Gone),
@@ -133,11 +126,7 @@ impl Ring {
             permits = self.patient.take(&frame) => permits,
             () = self.sender.closed() => return Err(Gone),
         };
-        place.send(Entry {
-            source,
-            item: Item::Frame(frame),
-            _permits: permits,
-        });
+        place.send((source, Item::Frame(frame), permits));
         Ok(())
     }
 
@@ -148,24 +137,14 @@ impl Ring {
 
     /// Tells what happened to a line, if a place is free.
     pub(crate) fn try_report(&self, source: SourceId, item: Item) -> Result<(), Box<Item>> {
-        let sent = self.sender.try_send(Entry::state(source, item));
-        sent.map_err(|refused| Box::new(refused.into_inner().item))
+        let sent = self.sender.try_send((source, item, None));
+        sent.map_err(|refused| Box::new(refused.into_inner().1))
     }
 
     /// Tells what happened to a line.
     pub(crate) async fn report(&self, source: SourceId, item: Item) -> Result<(), Gone> {
-        let sent = self.sender.send(Entry::state(source, item));
-        sent.await.map_err(|_| Gone)
-    }
-}
-
-impl Entry {
-    fn state(source: SourceId, item: Item) -> Self {
-        Self {
-            source,
-            item,
-            _permits: None,
-        }
+        let sent = self.sender.send((source, item, None)).await;
+        sent.map_err(|_| Gone)
     }
 }
 
@@ -178,14 +157,14 @@ pub struct Intake {
 impl Intake {
     /// The next item; `None` when every [`Ring`] is gone. Safe to cancel.
     pub async fn next(&mut self) -> Option<(SourceId, Item)> {
-        let entry = self.receiver.recv().await?;
-        Some((entry.source, entry.item))
+        let (source, item, _permits) = self.receiver.recv().await?;
+        Some((source, item))
     }
 
     /// The next item if one is there now: with [`next`](Self::next), this fills a group.
     pub fn try_next(&mut self) -> Option<(SourceId, Item)> {
-        let entry = self.receiver.try_recv().ok()?;
-        Some((entry.source, entry.item))
+        let (source, item, _permits) = self.receiver.try_recv().ok()?;
+        Some((source, item))
     }
 }
 

@@ -108,21 +108,8 @@ impl SourceFeed {
     }
 
     /// The line is down, and was `silent` for so long before; told when the reason is new.
+    /// `is_absent`: it is a file that is not there, and is waited for.
     pub(crate) async fn down(
-        &mut self,
-        why: String,
-        fix: Fix,
-        silent: Duration,
-    ) -> Result<(), Gone> {
-        self.is_down(why, fix, silent, false).await
-    }
-
-    /// The file is not there, and is waited for.
-    pub(crate) async fn absent(&mut self, why: String) -> Result<(), Gone> {
-        self.is_down(why, Fix::Settings, Duration::ZERO, true).await
-    }
-
-    async fn is_down(
         &mut self,
         why: String,
         fix: Fix,
@@ -199,11 +186,8 @@ impl SourceFeed {
     /// Gives a frame without waiting; with no room it is dropped, and the run of dropped ones is
     /// told as one gap as soon as there is room, before the next frame.
     pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
-        let (length, mut full) = (bytes.len(), false);
-        if self.dropped > 0 {
-            full = !self.report_dropped();
-        }
-        if !full {
+        let length = bytes.len();
+        if self.report_dropped() {
             let frame = self.frame(bytes);
             if self.ring.offer(self.id, frame)? {
                 self.given(length);
@@ -221,20 +205,16 @@ impl SourceFeed {
     /// Tells of dropped frames if there is room again; `false` while there is none. Also to be
     /// called when nothing arrives, so that the gap does not wait for the next frame.
     pub(crate) fn report_dropped(&mut self) -> bool {
-        if self.dropped == 0 {
-            return true;
+        let dropped = self.dropped;
+        if dropped > 0 {
+            let why =
+                format!("frames were dropped because the buffer to the intake was full: {dropped}");
+            let gap = Item::Gap { why };
+            if !self.ring.has_room() || self.ring.try_report(self.id, gap).is_err() {
+                return false;
+            }
+            self.dropped = 0;
         }
-        if !self.ring.has_room() {
-            return false;
-        }
-        let why = format!(
-            "frames were dropped because the buffer to the intake was full: {}",
-            self.dropped
-        );
-        if self.ring.try_report(self.id, Item::Gap { why }).is_err() {
-            return false;
-        }
-        self.dropped = 0;
         true
     }
 

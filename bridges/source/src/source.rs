@@ -105,14 +105,8 @@ impl Source {
             access: self.access,
         };
         let (stop_sender, stop) = watch::channel(false);
-        let stop = Stop(stop);
-        let work = work(
-            &mut context,
-            &self.url.transport,
-            self.start,
-            verdicts,
-            stop,
-        );
+        let transport = &self.url.transport;
+        let work = work(&mut context, transport, self.start, verdicts, Stop(stop));
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
             ended = &mut work => ended,
@@ -121,12 +115,9 @@ impl Source {
                 work.await
             }
         };
-        match ended {
-            // With the intake gone there is nobody to tell.
-            Err(crate::Gone) => {}
-            Ok(()) => {
-                let _ = ring.report(self.id, Item::Done).await;
-            }
+        // With the intake gone there is nobody to tell.
+        if ended.is_ok() {
+            let _ = ring.report(self.id, Item::Done).await;
         }
     }
 }
@@ -139,34 +130,26 @@ async fn work(
     verdicts: VerdictReader,
     stop: Stop,
 ) -> Result<(), crate::Gone> {
-    let mut queue = match (transport, start) {
-        (Transport::File { path, format, from }, start) => {
-            let start = match start {
-                Some(Position::File(position)) => Some(position),
-                Some(Position::Stream(_)) | None => None,
-            };
-            let tail = file::Tail::new(path.clone(), *format, from.clone(), start, verdicts);
+    let (in_file, in_stream) = match start {
+        Some(Position::File(position)) => (Some(position), None),
+        Some(Position::Stream(position)) => (None, Some(position)),
+        None => (None, None),
+    };
+    let mut queue = match transport {
+        Transport::File { path, format, from } => {
+            let tail = file::Tail::new(path.clone(), *format, from.clone(), in_file, verdicts);
             return tail.run(context, stop).await;
         }
-        (Transport::Amqp(queue), start) => {
-            let start = match start {
-                Some(Position::Stream(position)) => Some(position),
-                Some(Position::File(_)) | None => None,
-            };
-            Some(amqp::Consumer::new(queue, start, verdicts))
-        }
-        (Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. }, _) => None,
+        Transport::Amqp(queue) => Some(amqp::Consumer::new(queue, in_stream, verdicts)),
+        Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => None,
     };
     let (mut unfiltered, mut core) = (false, None);
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
         let error = match transport {
             Transport::Ami { endpoint, user } => {
-                until(
-                    &stop,
-                    ami::session(endpoint, user, &mut unfiltered, context),
-                )
-                .await
+                let session = ami::session(endpoint, user, &mut unfiltered, context);
+                until(&stop, session).await
             }
             Transport::Esl { endpoint } => {
                 until(&stop, esl::session(endpoint, &mut core, context)).await
@@ -180,38 +163,30 @@ async fn work(
                 None => None,
             },
         };
-        let Some(error) = error else {
-            return Ok(());
+        let error = match error {
+            None => return Ok(()),
+            Some(Error::Gone(gone)) => return Err(gone),
+            Some(error) => error,
         };
-        if let Error::Gone(gone) = error {
-            return Err(gone);
-        }
         // Silence took its time to be noticed; waiting longer would break the promise that a
         // dead line is opened again within a minute.
         let mut silent = Duration::ZERO;
-        if let Error::Line {
-            error: LineError::Silent(_),
-            ..
-        } = error
-        {
+        if matches!(
+            &error,
+            Error::Line {
+                error: LineError::Silent(_),
+                ..
+            }
+        ) {
             backoff.reset();
             silent = context.access.settings.silent_after;
         }
-        let wait = wait_after(
-            &mut backoff,
-            &error,
-            transport,
-            context.line.up_for(),
-            chance(),
-        );
-        let why = error.to_string();
-        context.line.down(why, error.fix(), silent).await?;
-        let waited = async {
-            tokio::time::sleep(wait).await;
-            Err(Error::Paused)
-        };
-        if until(&stop, waited).await.is_none() {
-            return Ok(());
+        let (up, why) = (context.line.up_for(), error.to_string());
+        let wait = wait_after(&mut backoff, &error, transport, up, chance());
+        context.line.down(why, error.fix(), silent, false).await?;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = stop.requested() => return Ok(()),
         }
     }
 }

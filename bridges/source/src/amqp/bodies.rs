@@ -223,7 +223,6 @@ fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
 /// Read half of a broker's line whose bodies are cut to the limits before lapin sees them.
 pub(super) struct LimitedLine {
     line: ReadHalf<Stream>,
-    bodies: Bodies,
     cutter: Cutter,
     read: Box<[u8]>,
     /// Bytes left after the cut, of which `given` many were handed on.
@@ -235,8 +234,7 @@ impl LimitedLine {
     pub(super) fn new(line: ReadHalf<Stream>, bodies: Bodies) -> Self {
         Self {
             line,
-            cutter: Cutter::new(bodies.clone()),
-            bodies,
+            cutter: Cutter::new(bodies),
             read: vec![0; READ_BYTES].into(),
             stays: Vec::new(),
             given: 0,
@@ -254,7 +252,7 @@ impl AsyncRead for LimitedLine {
         while it.given == it.stays.len() {
             it.stays.clear();
             it.given = 0;
-            if !it.bodies.has_room(cx.waker()) {
+            if !it.cutter.bodies.has_room(cx.waker()) {
                 return Poll::Pending;
             }
             let mut read = ReadBuf::new(&mut it.read);

@@ -40,7 +40,7 @@ fn is_folder(path: &Path, format: Format) -> bool {
 
 /// A file, or a folder of them, and how it is followed.
 pub(crate) struct Tail {
-    poll: Option<ReadStep>,
+    poll: ReadStep,
     verdicts: VerdictReader,
 }
 
@@ -76,92 +76,86 @@ impl Tail {
             let mut follower = Follower::new(path, format, from, start);
             Box::new(move || follower.poll())
         };
-        Self {
-            poll: Some(poll),
-            verdicts,
-        }
+        Self { poll, verdicts }
     }
 
     /// Follows until told to stop.
-    pub(crate) async fn run(mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
+    pub(crate) async fn run(self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
         tokio::select! {
             gone = self.follow(context) => gone,
             () = stop.requested() => Ok(()),
         }
     }
 
-    async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
-        let mut end = End::Unseen;
+    async fn follow(self, context: &mut Context) -> Result<(), Gone> {
+        let (mut end, mut poll) = (End::Unseen, self.poll);
         loop {
             self.verdicts.paused(false).await;
-            let Some(mut poll) = self.poll.take() else {
-                return Ok(());
-            };
             // The disk may hang; a live line's thread must not hang with it.
             let looked = tokio::task::spawn_blocking(move || (poll(), poll));
-            let Ok((sights, poll)) = looked.await else {
+            let Ok((sights, given_back)) = looked.await else {
                 return Ok(());
             };
-            self.poll = Some(poll);
+            poll = given_back;
             let mut wait = false;
             for sight in sights {
                 wait = !matches!(sight, Sight::Frames(_) | Sight::Open | Sight::Gap(_));
-                self.report(context, sight, &mut end).await?;
+                report(context, sight, &mut end, &self.verdicts).await?;
             }
             if wait {
                 tokio::time::sleep(context.access.settings.poll_every).await;
             }
         }
     }
+}
 
-    async fn report(
-        &mut self,
-        context: &mut Context,
-        sight: Sight,
-        end: &mut End,
-    ) -> Result<(), Gone> {
-        let line = &mut context.line;
-        match sight {
-            Sight::Frames(frames) => {
-                *end = End::Unseen;
-                for (record, position) in frames {
-                    if record.is_empty() {
-                        line.counts.count(|it| it.too_long += 1);
-                        continue;
-                    }
-                    self.verdicts.paused(false).await;
-                    let position = Some(Position::File(position));
-                    line.give(record, position, None).await?;
+async fn report(
+    context: &mut Context,
+    sight: Sight,
+    end: &mut End,
+    verdicts: &VerdictReader,
+) -> Result<(), Gone> {
+    let line = &mut context.line;
+    match sight {
+        Sight::Frames(frames) => {
+            *end = End::Unseen;
+            for (record, position) in frames {
+                if record.is_empty() {
+                    line.counts.count(|it| it.too_long += 1);
+                    continue;
                 }
-                Ok(())
+                verdicts.paused(false).await;
+                let position = Some(Position::File(position));
+                line.give(record, position, None).await?;
             }
-            Sight::Open => line.up(false).await,
-            Sight::Gap(why) => line.gap(why).await,
-            Sight::Trouble(why) => {
-                *end = End::Unseen;
-                line.down(why, Fix::Settings, Duration::ZERO).await
+            Ok(())
+        }
+        Sight::Open => line.up(false).await,
+        Sight::Gap(why) => line.gap(why).await,
+        Sight::Trouble(why) => {
+            *end = End::Unseen;
+            line.down(why, Fix::Settings, Duration::ZERO, false).await
+        }
+        Sight::Absent(why) => {
+            *end = End::Unseen;
+            line.down(why, Fix::Settings, Duration::ZERO, true).await
+        }
+        Sight::Wait => Ok(()),
+        Sight::End(position) => {
+            // It may have had another name for a while.
+            line.up(false).await?;
+            let now = Instant::now();
+            let since = match *end {
+                End::Reported => return Ok(()),
+                End::Unseen => now,
+                End::Seen(since) => since,
+            };
+            *end = End::Seen(since);
+            if now.duration_since(since) < context.access.settings.idle_after {
+                return Ok(());
             }
-            Sight::Absent(why) => {
-                *end = End::Unseen;
-                line.absent(why).await
-            }
-            Sight::Wait => Ok(()),
-            Sight::End(position) => {
-                // It may have had another name for a while.
-                line.up(false).await?;
-                let now = Instant::now();
-                let since = match *end {
-                    End::Reported => return Ok(()),
-                    End::Unseen => now,
-                    End::Seen(since) => since,
-                };
-                *end = End::Seen(since);
-                if now.duration_since(since) < context.access.settings.idle_after {
-                    return Ok(());
-                }
-                *end = End::Reported;
-                line.report(Item::Idle { position }).await
-            }
+            *end = End::Reported;
+            line.report(Item::Idle { position }).await
         }
     }
 }
