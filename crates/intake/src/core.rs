@@ -1,14 +1,13 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
-use crate::under_way::{Branch, StreamId};
 use crate::{
     Gap, IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    owners::Owners, pbx::pbx_of, read_again, source::timing, unmatched, unmatched::UnmatchedLog,
-    whole_calls::WholeCalls,
+    owners::Owners, pbx::pbx_of, read_again, source::timing, under_way::Branch, unmatched,
+    unmatched::UnmatchedLog, whole_calls::WholeCalls,
 };
 use callbridge_call::{EventTime, Patience, PbxEvent, trunk::Conflict};
 use callbridge_formats::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
-use callbridge_mapping::{People, Rules, Trunks, journal};
+use callbridge_mapping::{People, Rules, journal};
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
@@ -27,6 +26,9 @@ pub struct Batch {
     /// To each source, after the commit.
     pub verdicts: Vec<(SourceId, FrameVerdict)>,
 }
+
+/// A function that finds the finished and stored call that a unique id of a PBX belongs to.
+pub type FindFinished<'a> = &'a mut dyn FnMut(&str, &str) -> Option<Known>;
 
 /// Our own clock, as of the last tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +98,7 @@ impl Intake {
         };
         for settings in sources {
             let mut source =
-                IntakeSource::new(settings, intake.decoding(), intake.settings.trunks());
+                IntakeSource::new(settings, intake.decoding(), &intake.settings.rules.trunks);
             source.restore(&memory.last_received, &memory.offsets, &memory.recreated);
             intake.sources.push(source);
         }
@@ -114,16 +116,12 @@ impl Intake {
     fn pbx(&mut self, id: &str) -> Result<&mut Pbx, Conflict> {
         if !self.pbxes.contains_key(id) {
             let mut settings = self.settings.assembler(id)?;
+            let sources = self.sources.iter().map(|source| &source.settings);
+            let of_pbx = sources.filter(|it| it.pbx == id);
             // Its CDRs come by a source of their own.
-            let mut sources = self.sources.iter().map(|source| &source.settings);
-            let apart = |it: &SourceSettings| it.format == Format::CdrAmqp && it.pbx == id;
-            settings.cdr_apart = sources.any(apart);
+            settings.cdr_apart = of_pbx.clone().any(|it| it.format == Format::CdrAmqp);
             // A stream below it has no second account: its file tells of the PBX alone.
-            let files = self.sources.iter().map(|source| &source.settings);
-            let mut files = files
-                .filter(|file| file.catch_up && file.pbx == id)
-                .peekable();
-            let second = files.peek().is_some();
+            let files = of_pbx.filter(|it| it.catch_up);
             let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format.only_cdrs());
             // What a file of CDRs tells is an estimate: what events tell for sure is better.
             settings.caught_up = !cel.is_empty();
@@ -132,10 +130,9 @@ impl Intake {
                 false => Patience::CDR,
             };
             let mut pbx = Pbx::new(settings.clone());
-            if second {
-                let mut second = Second::new(settings, patience);
+            if !cdr.is_empty() || !cel.is_empty() {
+                let second = pbx.second.insert(Second::new(settings, patience));
                 second.since = self.since.get(id).copied();
-                pbx.second = Some(second);
             }
             self.pbxes.insert(id.to_owned(), pbx);
         }
@@ -147,7 +144,7 @@ impl Intake {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, pbx: &str, key: u64, bytes: &[u8]) -> Result<(), String> {
-        let StreamId { pbx, branch } = StreamId::read(pbx);
+        let (pbx, branch) = Branch::read(pbx);
         let pbx = self.pbx(pbx).map_err(|conflict| conflict.to_string())?;
         let restored = match (branch, &mut pbx.second) {
             (Some(Branch::Events), _) => pbx.assembler.restore(key, bytes),
@@ -179,10 +176,8 @@ impl Intake {
 
     /// Calls that are open now.
     pub fn open_calls(&self) -> usize {
-        self.pbxes
-            .values()
-            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
-            .sum()
+        let open = |pbx: &Pbx| pbx.assembler.open_calls() + pbx.records.open_calls();
+        self.pbxes.values().map(open).sum()
     }
 
     /// The source's line is up.
@@ -252,7 +247,7 @@ impl Intake {
         DecoderSettings {
             zone: self.settings.zone.clone(),
             cel_columns: self.settings.cel_columns.clone(),
-            variables: Some(self.settings.trunks().variables()),
+            variables: Some(self.settings.rules.trunks.variables()),
         }
     }
 
@@ -314,7 +309,7 @@ impl Intake {
         &mut self,
         id: SourceId,
         frame: &Frame,
-        finished: &mut dyn FnMut(&str, &str) -> Option<Known>,
+        finished: FindFinished<'_>,
     ) -> Result<(), Conflict> {
         let at = usize::from(id.0);
         let Some(source) = self.sources.get_mut(at) else {
@@ -366,10 +361,14 @@ impl Intake {
         let timing = timing(&mut source.ordered, &source.settings, &event);
         let (told_on, server) = (&mut source.status, server.as_deref());
         let name = pbx_of(told_on, server, &mut self.servers, &mut self.ops);
-        if !has_place(&mut self.pbxes, &self.settings, &name)? {
-            let why = format!("it names PBX {name}, and {PBXES_MAX} are known already");
-            self.ops.push(source.set_aside(frame, why));
-            return Ok(());
+        if !self.pbxes.contains_key(&name) {
+            if self.pbxes.len() >= PBXES_MAX {
+                let why = format!("it names PBX {name}, and {PBXES_MAX} are known already");
+                self.ops.push(source.set_aside(frame, why));
+                return Ok(());
+            }
+            let pbx = Pbx::new(self.settings.assembler(&name)?);
+            self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("named above");
         let right_from = self.settings.clock_right_from;
@@ -414,11 +413,7 @@ impl Intake {
     }
 
     /// Brings what the catch-up files told together with what was received; before each take.
-    pub fn reconcile(
-        &mut self,
-        now: EventTime,
-        finished: &mut dyn FnMut(&str, &str) -> Option<Known>,
-    ) {
+    pub fn reconcile(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
             return;
         }
@@ -437,7 +432,7 @@ impl Intake {
 
     /// Folds records of calls that no event told of; after each tick. `finished` is that of
     /// [`Intake::frame`].
-    pub fn fold(&mut self, now: EventTime, finished: &mut dyn FnMut(&str, &str) -> Option<Known>) {
+    pub fn fold(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
             return;
         }
@@ -452,15 +447,12 @@ impl Intake {
         if self.clock == Clock::Wrong {
             return None;
         }
-        self.pbxes
-            .values()
-            .flat_map(|pbx| {
-                let second = pbx.second.as_ref().and_then(Second::next_deadline);
-                let records = pbx.records.next_deadline();
-                [pbx.assembler.next_deadline(), records, second]
-            })
-            .flatten()
-            .min()
+        let deadlines = self.pbxes.values().flat_map(|pbx| {
+            let second = pbx.second.as_ref().and_then(Second::next_deadline);
+            let records = pbx.records.next_deadline();
+            [pbx.assembler.next_deadline(), records, second]
+        });
+        deadlines.flatten().min()
     }
 
     /// The messages of the source at this place are calls.
@@ -540,25 +532,6 @@ impl Intake {
     pub fn owners(&self) -> Owners {
         self.whole.owners()
     }
-
-    /// The trunks, for whoever judges calls anew.
-    pub fn trunks(&self) -> &Trunks {
-        self.settings.trunks()
-    }
-}
-
-/// A PBX that a stream brings is given its place; there is none where too many are known already.
-fn has_place(
-    pbxes: &mut BTreeMap<String, Pbx>,
-    settings: &Settings,
-    name: &str,
-) -> Result<bool, Conflict> {
-    let known = pbxes.contains_key(name);
-    if !known && pbxes.len() < PBXES_MAX {
-        pbxes.insert(name.to_owned(), Pbx::new(settings.assembler(name)?));
-        return Ok(true);
-    }
-    Ok(known)
 }
 
 /// Says in words why a frame cannot be read, and which other format it looks like.

@@ -47,10 +47,9 @@ impl GapLog {
     /// When it is not what this version stores.
     pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
-        let changed = false;
         Ok(Self {
             gaps: gaps.unwrap_or_default(),
-            changed,
+            changed: false,
         })
     }
 

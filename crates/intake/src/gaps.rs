@@ -16,21 +16,6 @@ use std::time::Duration;
 const ONE_RESTART: Duration = Duration::from_secs(5);
 
 impl IntakeSource {
-    /// Ends the gap that lasts, or one that begins and ends here; counted once.
-    fn gap_ends(&mut self, from: EventTime, until: EventTime) -> Gap {
-        self.gap.since = None;
-        self.status.gaps += 1;
-        self.status.last_gap = Some(status::Gap {
-            from: from.floor_seconds().get(),
-            until: until.floor_seconds().get(),
-        });
-        Gap {
-            from,
-            until,
-            why: None,
-        }
-    }
-
     /// Notes that everything up to now was received.
     fn whole(&mut self, now: EventTime) {
         self.last_received.at = self.last_received.at.max(Some(now));
@@ -72,6 +57,18 @@ impl Intake {
     pub fn was_listening(&self, at: usize) -> bool {
         let source = self.sources.get(at);
         source.is_some_and(|source| self.since.contains_key(&source.settings.pbx))
+    }
+
+    /// Ends the gap of this source that lasts, or one that begins and ends here; counted once.
+    fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime, why: Option<String>) {
+        let source = &mut self.sources[at];
+        source.gap.since = None;
+        source.status.gaps += 1;
+        source.status.last_gap = Some(status::Gap {
+            from: from.floor_seconds().get(),
+            until: until.floor_seconds().get(),
+        });
+        self.gaps_due.push((at, Gap { from, until, why }));
     }
 
     /// The gaps that ended since the last take, with the places of their sources.
@@ -202,8 +199,7 @@ impl Intake {
             return;
         }
         if let Some(from) = source.gap.since {
-            let gap = source.gap_ends(from, now);
-            self.gaps_due.push((at, gap));
+            self.gap_ends(at, from, now, None);
         }
         let source = &mut self.sources[at];
         source.gap.is_reported_again = true;
@@ -241,8 +237,7 @@ impl Intake {
         }
         source.report.lost(why.to_owned());
         let from = source.last_received.at.unwrap_or(now);
-        let gap = source.gap_ends(from, now);
-        self.gaps_due.push((at, gap));
+        self.gap_ends(at, from, now, None);
         if self.sources[at].settings.forgets {
             self.lost(at, from);
             self.back(at, now);
@@ -264,10 +259,8 @@ impl Intake {
         }
         source.report.lost(why.clone());
         let from = source.last_received.at.unwrap_or(now).min(now);
-        let gap = source.gap_ends(from, now);
-        let why = Some(why);
-        self.gaps_due.push((at, Gap { why, ..gap }));
         let shown = source.settings.shown.clone();
+        self.gap_ends(at, from, now, Some(why));
         let key = Self::recreated_key(&shown);
         self.ops.push(Op::meta(key, now.micros().to_string()));
         self.ops.push(self.whole.may_have_been_sent(shown, now));
@@ -324,9 +317,7 @@ impl Intake {
             return !another_source_receives;
         }
         let from = source.gap.since.or(source.last_received.before);
-        let from = from.unwrap_or(arrived);
-        let gap = source.gap_ends(from, arrived);
-        self.gaps_due.push((at, gap));
+        self.gap_ends(at, from.unwrap_or(arrived), arrived, None);
         !another_source_receives
     }
 

@@ -82,11 +82,10 @@ impl MachineId {
             Ok(_) | Err(_) => Path::new(FILE),
         };
         let id = Self::read(file)?;
-        let mut variables = VARIABLES_OF_CONTAINERS.iter();
+        let (mut variables, mut marks) =
+            (VARIABLES_OF_CONTAINERS.iter(), MARKS_OF_CONTAINERS.iter());
         let contained = variables.any(|name| environment.text(name).is_some())
-            || MARKS_OF_CONTAINERS
-                .iter()
-                .any(|mark| Path::new(mark).exists());
+            || marks.any(|mark| Path::new(mark).exists());
         if contained && !is_mounted(file) {
             return Err(Unknown::new(file, OF_IMAGE));
         }
@@ -119,14 +118,10 @@ impl MachineId {
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| hex);
         let number = number.ok_or_else(|| Unknown::new(file, NOT_AN_ID))?;
         // Made up by hand: one digit again and again, or one after the other.
-        let bytes = digits.as_bytes();
-        let steps = || {
-            bytes
-                .windows(2)
-                .map(|two| hex_digit(two[1]) - hex_digit(two[0]))
-        };
-        let repeats = steps().all(|step| step == 0);
-        let counts = steps().all(|step| step == 1 || step == -15);
+        let step = |two: &[u8]| hex_digit(two[1]) - hex_digit(two[0]);
+        let steps: Vec<i8> = digits.as_bytes().windows(2).map(step).collect();
+        let repeats = steps.iter().all(|step| *step == 0);
+        let counts = steps.iter().all(|step| matches!(step, 1 | -15));
         if repeats || counts || OF_IMAGES.contains(&digits.as_str()) {
             return Err(Unknown::new(file, SHARED));
         }
@@ -150,10 +145,8 @@ impl MachineId {
 }
 
 fn hex_digit(byte: u8) -> i8 {
-    let value = char::from(byte)
-        .to_digit(16)
-        .and_then(|it| i8::try_from(it).ok());
-    value.unwrap_or_default()
+    let value = char::from(byte).to_digit(16).unwrap_or_default();
+    i8::try_from(value).unwrap_or_default()
 }
 
 /// The file was brought into the container by itself, and so is not of its image.

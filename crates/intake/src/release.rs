@@ -33,11 +33,14 @@ pub async fn release(
     people: &People,
     now: EventTime,
 ) -> Result<u64, Error> {
-    let by = (None, now);
-    match phones {
-        Some(phones) => release_some(spool, phones, rules, people, by).await,
-        None => release_all(spool, rules, people, by).await,
+    let by = (rules, people, None, now);
+    if let Some(phones) = phones {
+        return release_some(spool, phones, by).await;
     }
+    let parked =
+        |store: &Store, last: Option<&_>| tables::parked::parked_after(store, last.copied(), PAGE);
+    let torn = |store: &Store, last: Option<&_>| tables::parked::torn_after(store, last, PAGE);
+    Ok(release_pages(spool, parked, by).await? + release_pages(spool, torn, by).await?)
 }
 
 /// The same of one number, to which a person has just given a lead: the act is kept with each
@@ -53,47 +56,27 @@ pub async fn release_given(
     act: &Act,
 ) -> Result<u64, Error> {
     let phones = std::slice::from_ref(phone);
-    release_some(spool, phones, rules, people, (Some(act), act.at)).await
+    release_some(spool, phones, (rules, people, Some(act), act.at)).await
 }
 
-/// The act of the person who gave the lead, `None` for a release by itself; and now.
-type By<'a> = (Option<&'a Act>, EventTime);
+/// What letters are judged anew by; the act of the person who gave the lead, `None` for a release by
+/// itself; and now.
+type By<'a> = (&'a Rules, &'a People, Option<&'a Act>, EventTime);
 
-async fn release_some(
-    spool: &Handle,
-    phones: &[Phone],
-    rules: &Rules,
-    people: &People,
-    by: By<'_>,
-) -> Result<u64, Error> {
+async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u64, Error> {
     let mut left = 0;
     for some in phones.chunks(PAGE) {
         let some = some.to_vec();
         let rows = spool.read(move |store| {
-            let rows = some
-                .iter()
-                .map(|phone| tables::parked::waiting_by_phone(store, phone));
-            rows.collect::<Result<Vec<_>, _>>()
+            let waiting = |phone: &Phone| tables::parked::waiting_by_phone(store, phone);
+            some.iter().map(waiting).collect::<Result<Vec<_>, _>>()
         });
         let rows = rows.await?.concat();
         for page in rows.chunks(PAGE) {
-            left += release_rows(spool, page, rules, people, by).await?;
+            left += release_rows(spool, page, by).await?;
         }
     }
     Ok(left)
-}
-
-async fn release_all(
-    spool: &Handle,
-    rules: &Rules,
-    people: &People,
-    by: By<'_>,
-) -> Result<u64, Error> {
-    let parked =
-        |store: &Store, last: Option<&_>| tables::parked::parked_after(store, last.copied(), PAGE);
-    let torn = |store: &Store, last: Option<&_>| tables::parked::torn_after(store, last, PAGE);
-    let left = release_pages(spool, parked, rules, people, by).await?;
-    Ok(left + release_pages(spool, torn, rules, people, by).await?)
 }
 
 /// Reads a page of rows behind the last of the one before.
@@ -103,8 +86,6 @@ type PageRead<K> = fn(&Store, Option<&(K, RowId)>) -> Result<Vec<(K, RowId)>, Er
 async fn release_pages<K: Clone + Send + 'static>(
     spool: &Handle,
     read: PageRead<K>,
-    rules: &Rules,
-    people: &People,
     by: By<'_>,
 ) -> Result<u64, Error> {
     let (mut left, mut last) = (0, None);
@@ -115,23 +96,18 @@ async fn release_pages<K: Clone + Send + 'static>(
             return Ok(left);
         }
         let rows: Vec<RowId> = page.into_iter().map(|(_, row)| row).collect();
-        left += release_rows(spool, &rows, rules, people, by).await?;
+        left += release_rows(spool, &rows, by).await?;
     }
 }
 
-async fn release_rows(
-    spool: &Handle,
-    rows: &[RowId],
-    rules: &Rules,
-    people: &People,
-    (act, now): By<'_>,
-) -> Result<u64, Error> {
+async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64, Error> {
+    let (rules, people, act, now) = by;
     let ids = rows.to_vec();
     let read = spool.read(move |store| {
-        let rows = ids
-            .into_iter()
-            .filter_map(|id| tables::calls::row(store, id).transpose());
-        rows.collect::<Result<Vec<_>, _>>()
+        let row = |id| tables::calls::row(store, id).transpose();
+        ids.into_iter()
+            .filter_map(row)
+            .collect::<Result<Vec<_>, _>>()
     });
     let steps = read.await?.into_iter().filter_map(|row| {
         let judged = journal::remap(&row.record, &row.call, None, rules, people, now);
@@ -194,11 +170,9 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
 /// When the spool cannot be read or written.
 pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let before = now.minus(PARKED_MAX);
-    let rows = spool
-        .read(move |store| tables::parked::parked_before(store, before, PAGE))
-        .await?;
-    let ops = rows.iter().map(|row| Op::step(*row, Step::Expire, now));
-    let ops: Vec<Op> = ops.collect();
+    let parked = spool.read(move |store| tables::parked::parked_before(store, before, PAGE));
+    let ops = parked.await?.into_iter();
+    let ops: Vec<Op> = ops.map(|row| Op::step(row, Step::Expire, now)).collect();
     let ended = ops.len() as u64;
     if !ops.is_empty() {
         spool.write(ops).await?;

@@ -3,7 +3,7 @@
 //! taken is lost.
 
 use crate::{Batch, Intake, release::release, written::Files};
-use callbridge_mapping::{People, Rules, journal};
+use callbridge_mapping::{People, journal};
 use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
@@ -11,7 +11,7 @@ use callbridge_spool::{Done, Finished, Op};
 use callbridge_webhook::{receiver, tally::Tally};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{collections::BTreeMap, time::Duration};
-use tokio::{sync::watch, time::error::Elapsed};
+use tokio::sync::watch;
 
 /// Items of one commit at most.
 const GROUP_ITEMS_MAX: usize = 4_096;
@@ -82,7 +82,11 @@ impl Shell {
     pub async fn run(mut self) -> anyhow::Result<()> {
         loop {
             self.pulse.beat();
-            let first = self.next_item().await;
+            let (now, deadline) = (clock::now().wall, self.intake.next_deadline());
+            let wake = deadline.map_or(IDLE_WAKE, |at| at.since(now));
+            let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
+            // Nothing where every source is gone; an error where a deadline comes first.
+            let first = tokio::time::timeout(wake, self.ring.next()).await;
             let over = matches!(first, Ok(None));
             if let Ok(Some((source, item))) = first {
                 self.take(source, item)?;
@@ -106,8 +110,7 @@ impl Shell {
                 (true, false) => {
                     tracing::info!(
                         reason = "clock",
-                        "this machine's clock is right again: going \
-                                                      on"
+                        "this machine's clock is right again: going on"
                     );
                     self.sources_of_calls().for_each(Verdicts::resume);
                 }
@@ -131,17 +134,6 @@ impl Shell {
         let ways = self.verdicts.iter().enumerate();
         ways.filter(move |(at, _)| is_of_calls(at))
             .map(|(_, way)| way)
-    }
-
-    /// `None` where every source is gone; an error where a deadline comes first.
-    async fn next_item(&mut self) -> Result<Option<(SourceId, Item)>, Elapsed> {
-        let now = clock::now().wall;
-        let wake = self
-            .intake
-            .next_deadline()
-            .map_or(IDLE_WAKE, |at| at.since(now));
-        let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
-        tokio::time::timeout(wake, self.ring.next()).await
     }
 
     /// Whatever else is there already goes into the same commit.
@@ -180,16 +172,16 @@ impl Shell {
             Item::MissingRight(lack) => self.intake.lacks(source, lack),
             Item::EventsFlow => self.intake.events_flow(source),
             Item::Mark { mark, arrived } => self.intake.marked(source, mark, arrived),
-            Item::Gap { why } => {
-                self.intake.gap(source, &why, clock::now().wall);
-            }
-            Item::Replaced { why } => {
-                self.intake.replaced(source, why, clock::now().wall);
-            }
+            Item::Gap { why } => self.intake.gap(source, &why, clock::now().wall),
+            Item::Replaced { why } => self.intake.replaced(source, why, clock::now().wall),
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::now().wall);
-                self.check_format(source);
+                // A file of which nothing was read: is it written as it is said to be? Looked at
+                // beside the loop, for the disk may hang.
+                if self.intake.has_read_nothing(source) {
+                    self.files.check_format(source, self.intake.decoding());
+                }
             }
             Item::Done => tracing::debug!(id = source.0, "a source has ended"),
             Item::Frame(frame) => {
@@ -199,14 +191,6 @@ impl Shell {
             }
         }
         Ok(())
-    }
-
-    /// A file of which nothing was read: is it written as it is said to be? Looked at beside the
-    /// loop, for the disk may hang.
-    fn check_format(&mut self, source: SourceId) {
-        if self.intake.has_read_nothing(source) {
-            self.files.check_format(source, self.intake.decoding());
-        }
     }
 
     /// Logs what has become known of the sources since the last commit.
@@ -251,10 +235,8 @@ impl Shell {
             let waiting = waiting(&ops);
             let done = self.store(&ops).await?;
             self.log_deliveries(&ops, &done);
-            let lost = done
-                .iter()
-                .filter(|it| **it == Done::Unreadable(None))
-                .count();
+            let lost = done.iter().filter(|it| **it == Done::Unreadable(None));
+            let lost = lost.count();
             if lost > 0 {
                 tracing::error!(
                     messages = lost,
@@ -263,8 +245,7 @@ impl Shell {
                 );
             }
             self.intake.committed();
-            let (people, rules) = (self.people_in_force(), self.intake.rules());
-            recheck(&waiting, &people, rules, &self.spool, &self.stopped).await?;
+            self.recheck(&waiting).await?;
         }
         for (source, verdict) in verdicts {
             if let Some(way_back) = self.verdicts.get(usize::from(source.0)) {
@@ -287,9 +268,8 @@ impl Shell {
                         paused = true;
                         tracing::error!(%error, "the state cannot be written; intake is held");
                         self.verdicts.iter().for_each(Verdicts::pause);
-                        self.views
-                            .statuses
-                            .send_replace(self.intake.statuses_while_held());
+                        let held = self.intake.statuses_while_held();
+                        self.views.statuses.send_replace(held);
                     }
                     if *self.stopped.borrow() {
                         anyhow::bail!("what was taken last could not be committed: {error}");
@@ -318,6 +298,33 @@ impl Shell {
         }
     }
 
+    /// Releases calls that lack nothing any more: a lead may have become known between a call's verdict
+    /// and its commit, when nobody could find the call. From here on the spool has it for whoever
+    /// learns something.
+    async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
+        let (people, rules, spool) = (&self.people_in_force(), self.intake.rules(), &self.spool);
+        let lacks_nothing = |waits: &&Finished| {
+            let (record, now) = (&waits.judged.record, clock::now().wall);
+            let judged = journal::remap(record, &waits.call, None, rules, people, now);
+            judged.outcome == Outcome::Journal
+        };
+        let leaving = waiting.iter().filter(lacks_nothing);
+        let phones = leaving.filter_map(|waits| waits.judged.record.client_phone.clone());
+        let phones: Vec<_> = phones.collect();
+        if phones.is_empty() {
+            return Ok(());
+        }
+        loop {
+            match release(spool, Some(&phones), rules, people, clock::now().wall).await {
+                Ok(_) => return Ok(()),
+                // The next start looks at all of them.
+                Err(error) if error.is_retryable() && *self.stopped.borrow() => return Ok(()),
+                Err(error) if error.is_retryable() => tokio::time::sleep(DISK_RETRY).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     fn people_in_force(&self) -> Arc<People> {
         Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -329,9 +336,8 @@ impl Shell {
             match op {
                 Op::Finish(finished) => log_call(finished, self.mask_phones),
                 Op::Unreadable { source, why, .. } => {
-                    *unreadable
-                        .entry((source.as_str(), why.as_str()))
-                        .or_default() += 1;
+                    let words = (source.as_str(), why.as_str());
+                    *unreadable.entry(words).or_default() += 1;
                 }
                 _ => {}
             }
@@ -360,47 +366,6 @@ fn waiting(ops: &[Op]) -> Vec<Finished> {
     finished.filter(waits).cloned().collect()
 }
 
-/// Releases calls that lack nothing any more: a lead may have become known between a call's verdict
-/// and its commit, when nobody could find the call. From here on the spool has it for whoever
-/// learns something.
-async fn recheck(
-    waiting: &[Finished],
-    people: &People,
-    rules: &Rules,
-    spool: &spool::Handle,
-    stopped: &watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    let lacks_nothing = |waits: &&Finished| {
-        let (record, now) = (&waits.judged.record, clock::now().wall);
-        let judged = journal::remap(record, &waits.call, None, rules, people, now);
-        judged.outcome == Outcome::Journal
-    };
-    let leaving = waiting.iter().filter(lacks_nothing);
-    let phones = leaving.filter_map(|waits| waits.judged.record.client_phone.clone());
-    let phones: Vec<_> = phones.collect();
-    if phones.is_empty() {
-        return Ok(());
-    }
-    loop {
-        match release(spool, Some(&phones), rules, people, clock::now().wall).await {
-            Ok(_) => return Ok(()),
-            // The next start looks at all of them.
-            Err(error) if error.is_retryable() && *stopped.borrow() => return Ok(()),
-            Err(error) if error.is_retryable() => tokio::time::sleep(DISK_RETRY).await,
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// A parked call is none that somebody has to look at.
-const fn letter_words(reason: Option<Reason>) -> &'static str {
-    match reason {
-        Some(Reason::NoLead) => "a finished call waits for its lead",
-        Some(Reason::NoEmployee) => "a finished call waits for its employee",
-        Some(_) | None => "a finished call is a dead letter",
-    }
-}
-
 fn log_call(finished: &spool::Finished, mask: bool) {
     let judged = &finished.judged;
     let record = &judged.record;
@@ -416,6 +381,12 @@ fn log_call(finished: &spool::Finished, mask: bool) {
         tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was set right");
     }
     let trunk = record.trunk.as_deref().unwrap_or_default();
+    // A parked call is none that somebody has to look at.
+    let letter = match judged.reason {
+        Some(Reason::NoLead) => "a finished call waits for its lead",
+        Some(Reason::NoEmployee) => "a finished call waits for its employee",
+        Some(_) | None => "a finished call is a dead letter",
+    };
     match judged.outcome {
         Outcome::Journal => tracing::info!(
             %call,
@@ -435,8 +406,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
             phone,
             reason = judged.reason.map(callbridge_model::Reason::word).unwrap_or_default(),
             why = %judged.message,
-            "{}",
-            letter_words(judged.reason)
+            "{letter}"
         ),
         Outcome::Internal | Outcome::Skipped => tracing::debug!(
             linkedid = %record.linkedid,

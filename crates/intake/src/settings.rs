@@ -3,7 +3,7 @@
 use crate::{gap_log::GapLog, owners::Owners, unmatched::UnmatchedLog};
 use callbridge_call::{EventTime, trunk::Conflict};
 use callbridge_formats::Format;
-use callbridge_mapping::{Rules, Trunks};
+use callbridge_mapping::Rules;
 use callbridge_source::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 
@@ -32,10 +32,6 @@ impl Settings {
             endpoints: self.rules.trunks.endpoints(pbx)?,
             ..self.calls.clone()
         })
-    }
-
-    pub(super) fn trunks(&self) -> &Trunks {
-        &self.rules.trunks
     }
 }
 

@@ -18,39 +18,26 @@ pub(super) enum Branch {
 }
 
 /// The stored ends of names. That of records comes first: it ends a name with any PBX before it.
-const SUFFIXES: [(Branch, &str); 4] = [
+const SUFFIXES: [(Branch, &str); 5] = [
     (Branch::Records, "?cdr"),
     (Branch::CatchUpEvents, "?second"),
     (Branch::CatchUpRecords, "?second-cdr"),
     (Branch::Held, "?held"),
+    (Branch::Events, ""),
 ];
 
-/// A PBX and the account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StreamId<'a> {
-    pub(super) pbx: &'a str,
-    /// `None` for one that no version of ours wrote.
-    pub(super) branch: Option<Branch>,
-}
-
-impl<'a> StreamId<'a> {
-    /// Reads a stored name: `hq?held` are the held calls of `hq`.
-    pub(super) fn read(name: &'a str) -> Self {
-        if let Some(pbx) = name.strip_suffix(SUFFIXES[0].1) {
-            let branch = Some(Branch::Records);
-            return Self { pbx, branch };
-        }
-        let Some((pbx, suffix)) = name.find('?').map(|at| name.split_at(at)) else {
-            let branch = Some(Branch::Events);
-            return Self { pbx: name, branch };
-        };
-        let known = SUFFIXES.iter().find(|(_, known)| *known == suffix);
-        let branch = known.map(|(branch, _)| *branch);
-        Self { pbx, branch }
-    }
-}
-
 impl Branch {
+    /// Reads a stored name into PBX and account: `hq?held` are the held calls of `hq`. The account
+    /// is `None` for a name that no version of ours wrote.
+    pub(super) fn read(name: &str) -> (&str, Option<Self>) {
+        if let Some(pbx) = name.strip_suffix(SUFFIXES[0].1) {
+            return (pbx, Some(Self::Records));
+        }
+        let (pbx, suffix) = name.split_at(name.find('?').unwrap_or(name.len()));
+        let known = SUFFIXES.iter().find(|(_, known)| *known == suffix);
+        (pbx, known.map(|(branch, _)| *branch))
+    }
+
     /// The changes of this account, to be stored.
     pub(super) fn keep(self, pbx: &str, changes: Vec<OpenChange>, ops: &mut Vec<Op>) {
         let suffix = SUFFIXES.iter().find(|(branch, _)| *branch == self);
@@ -72,7 +59,7 @@ pub fn under_way(
 ) -> Vec<(String, FinishedCall)> {
     let mut assemblers: BTreeMap<&str, Assembler> = BTreeMap::new();
     for (name, key, snapshot) in open {
-        let StreamId { pbx, branch } = StreamId::read(name);
+        let (pbx, branch) = Branch::read(name);
         if branch != Some(Branch::Events) {
             continue;
         }
@@ -106,16 +93,14 @@ mod tests {
             snapshot: None,
         };
         let branches = SUFFIXES.map(|(branch, _)| branch);
-        for branch in branches.into_iter().chain([Branch::Events]) {
+        for branch in branches {
             let mut ops = Vec::new();
             branch.keep("hq", vec![change()], &mut ops);
             let [Op::Open { pbx: name, .. }] = &ops[..] else {
                 panic!("{ops:?}");
             };
-            let (pbx, branch) = ("hq", Some(branch));
-            assert_eq!(StreamId::read(name), StreamId { pbx, branch });
+            assert_eq!(Branch::read(name), ("hq", Some(branch)));
         }
-        let (pbx, branch) = ("hq", None);
-        assert_eq!(StreamId::read("hq?later"), StreamId { pbx, branch });
+        assert_eq!(Branch::read("hq?later"), ("hq", None));
     }
 }

@@ -80,10 +80,22 @@ impl WholeCalls {
                 return newer.map_or_else(|| self.take_call(source, frame), Err);
             }
             MessageKind::Outcomes | MessageKind::Webhook if !believed => {
-                return Ok(Some(ignored()));
+                // A message that is not for us, or that a later version understands.
+                return Ok(Some(Op::count("messages_ignored", 1)));
             }
-            MessageKind::Outcomes => outcomes(frame)?,
-            MessageKind::Webhook => webhook(frame)?,
+            // Calls settled by the outcomes that another state has published.
+            MessageKind::Outcomes => Op::PeerOutcome(PeerOutcome::Settled(Settlement {
+                outcomes: Outcomes::read(&frame.bytes)?,
+                source: OutcomeSource::Stream,
+                at: frame.arrived,
+            })),
+            // An event of the CRM that one of several machines was sent, this one or another, and
+            // proved there.
+            MessageKind::Webhook => {
+                let reported = WebhookMessage::read(&frame.bytes)?;
+                let delivery = Delivery::of_message(&reported, frame.arrived)?;
+                Op::Delivery(Box::new(delivery))
+            }
         };
         source.on_message();
         self.after_calls.push(after_call);
@@ -155,29 +167,6 @@ fn too_long(length: u64, kept: usize) -> String {
         "the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: it is skipped, \
          and its first {kept} bytes are kept; let the broker refuse such (max_message_size)"
     )
-}
-
-/// A message that is not for us, or that a later version understands.
-fn ignored() -> Op {
-    Op::count("messages_ignored", 1)
-}
-
-/// Operation that settles calls by the outcomes that another state has published.
-fn outcomes(frame: &Frame) -> Result<Op, String> {
-    let settlement = Settlement {
-        outcomes: Outcomes::read(&frame.bytes)?,
-        source: OutcomeSource::Stream,
-        at: frame.arrived,
-    };
-    Ok(Op::PeerOutcome(PeerOutcome::Settled(settlement)))
-}
-
-/// An event of the CRM that one of several machines was sent, this one or another, and proved
-/// there.
-fn webhook(frame: &Frame) -> Result<Op, String> {
-    let reported = WebhookMessage::read(&frame.bytes)?;
-    let delivery = Delivery::of_message(&reported, frame.arrived)?;
-    Ok(Op::Delivery(Box::new(delivery)))
 }
 
 /// The call of a message, or why it is none.

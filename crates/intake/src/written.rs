@@ -58,10 +58,9 @@ impl Files {
     pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
         let is_file = |url: &SourceUrl| matches!(url.transport, Transport::File { .. });
         let files = (0..).zip(sources).filter(|(_, url)| is_file(url));
+        let all = files.map(|(at, url)| (at, (url.clone(), LOOKS_MAX)));
         Self {
-            all: files
-                .map(|(at, url)| (at, (url.clone(), LOOKS_MAX)))
-                .collect(),
+            all: all.collect(),
             looks: JoinSet::new(),
         }
     }
