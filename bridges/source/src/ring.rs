@@ -108,10 +108,8 @@ impl Ring {
                 false => Ok(false),
             };
         };
-        match self
-            .sender
-            .try_send((source, Item::Frame(frame), Some(permits)))
-        {
+        let entry = (source, Item::Frame(frame), Some(permits));
+        match self.sender.try_send(entry) {
             Ok(()) => Ok(true),
             Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Gone),

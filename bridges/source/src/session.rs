@@ -156,9 +156,7 @@ impl SourceFeed {
     /// Tells of a point in the stream, after all frames given so far.
     pub(crate) async fn mark(&self, mark: Mark) -> Result<(), Gone> {
         let arrived = (self.clock)();
-        self.ring
-            .report(self.id, Item::Mark { mark, arrived })
-            .await
+        self.report(Item::Mark { mark, arrived }).await
     }
 
     pub(crate) async fn report(&self, item: Item) -> Result<(), Gone> {

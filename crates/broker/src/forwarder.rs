@@ -243,23 +243,6 @@ struct ReadyCalls {
 }
 
 impl ReadyCalls {
-    /// A broker is lost: what it confirmed last may not be on its disk.
-    async fn note_loss(&mut self, spool: &Handle, error: &Error, lost: bool) {
-        let gone = match error {
-            Error::Broker(_) => true,
-            Error::Lost(_) => lost,
-            Error::NotTaken { .. } | Error::NoRight { .. } | Error::Spool(_) => false,
-        };
-        if !gone || self.noted {
-            return;
-        }
-        let lost = ForwardAgain::lost(clock::now().wall);
-        match lost.add(spool).await {
-            Ok(()) => self.noted = true,
-            Err(error) => tracing::warn!(%error, "what may be lost with the broker is not noted"),
-        }
-    }
-
     fn show(&self, why: Option<&str>) {
         let pause = why.map(|cure| Pause {
             reason: "outage".to_owned(),
@@ -354,8 +337,20 @@ impl Outbox for ReadyCalls {
         self.pulse.beat();
     }
 
+    /// Where the broker is lost, what it confirmed last may not be on its disk.
     async fn waits(&mut self, spool: &Handle, error: &Error, lost: bool) {
-        self.note_loss(spool, error, lost).await;
+        let is_gone = match error {
+            Error::Broker(_) => true,
+            Error::Lost(_) => lost,
+            Error::NotTaken { .. } | Error::NoRight { .. } | Error::Spool(_) => false,
+        };
+        if is_gone && !self.noted {
+            let noted = ForwardAgain::lost(clock::now().wall).add(spool).await;
+            self.noted = noted.is_ok();
+            if let Err(error) = noted {
+                tracing::warn!(%error, "what may be lost with the broker is not noted");
+            }
+        }
         self.show(Some(&error.to_string()));
     }
 

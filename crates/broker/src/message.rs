@@ -47,11 +47,8 @@ fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
     sent.direction = record.direction;
     sent.trunk.clone_from(&record.trunk);
     sent.employee = record.employee.clone().map(Extension::new);
-    sent.employees_in_order = record
-        .employees_in_order
-        .iter()
-        .map(Extension::new)
-        .collect();
+    let in_order = record.employees_in_order.iter().map(Extension::new);
+    sent.employees_in_order = in_order.collect();
     sent.estimate = record.estimate;
     // What is ready is whole, or somebody has said that it is.
     sent.incomplete = None;

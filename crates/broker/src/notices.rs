@@ -149,10 +149,8 @@ fn properties(notice: &Notice) -> BasicProperties {
             headers.insert(name.into(), AMQPValue::LongString(value.into()));
         }
     };
-    put(
-        "state",
-        Some(notice.state.clone()).filter(|it| !it.is_empty()),
-    );
+    let state = Some(notice.state.clone()).filter(|it| !it.is_empty());
+    put("state", state);
     put("reason", notice.reason.map(|it| it.word().to_owned()));
     put("uuid", notice.uuid.map(|uuid| uuid.to_string()));
     put("linkedid", notice.linkedid.clone());

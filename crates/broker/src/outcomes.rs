@@ -122,10 +122,8 @@ impl Outbox for OutcomePublisher {
     }
 
     fn confirmed(&self, outcomes: Vec<Self::Item>, _all: bool) -> Vec<Op> {
-        let outcomes = outcomes.into_iter();
-        let outcomes =
-            outcomes.map(|(_, through)| Op::PeerOutcome(PeerOutcome::Published { through }));
-        outcomes.collect()
+        let published = |(_, through)| Op::PeerOutcome(PeerOutcome::Published { through });
+        outcomes.into_iter().map(published).collect()
     }
 
     fn failed(&self, error: &lapin::Error) -> Error {

@@ -66,22 +66,22 @@ pub async fn run(
     environment: &Environment,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let checked = options.check(environment)?;
+    let (stream, since, address) = options.check(environment)?;
     let is_terminal = io::stdout().is_terminal();
     let style = TextStyle {
         colour: is_terminal && environment.text("NO_COLOR").is_none(),
         zone: Zone::of(None),
     };
-    if !options.watch && checked.listen.is_none() {
+    if !options.watch && address.is_none() {
         tokio::select! {
-            table = table(&checked.stream, checked.since) => return show(&table?, &options, &style),
+            table = table(&stream, since) => return show(&table?, &options, &style),
             () = shutdown => return Ok(()),
         }
     }
     let (shown, status) = watch::channel(Some(FleetStatus::default()));
     let stop = watch::Sender::new(false);
-    let serving = listen(checked.listen, status.clone(), stop.subscribe()).await?;
-    let following = keep_reading(&checked.stream, checked.since, Roster::default(), &shown);
+    let serving = listen(address, status.clone(), stop.subscribe()).await?;
+    let following = keep_reading(&stream, since, Roster::default(), &shown);
     let drawing = async {
         match options.watch {
             true => draw(status, &style, is_terminal).await,
@@ -196,12 +196,8 @@ impl AnswerHttp for Metrics {
     }
 }
 
-/// The flags of `fleet`, parsed and checked.
-struct Checked {
-    stream: ReportStream,
-    since: Duration,
-    listen: Option<SocketAddr>,
-}
+/// The flags of `fleet`, parsed and checked: `--source`, `--since` and `--listen`.
+type Checked = (ReportStream, Duration, Option<SocketAddr>);
 
 impl FleetOptions {
     /// Checks all flags, and returns all faults at once.
@@ -222,11 +218,7 @@ impl FleetOptions {
             faults.push("--watch cannot be used with --json: keep one".to_owned());
         }
         match (stream, since, faults.is_empty()) {
-            (Some(stream), Some(since), true) => Ok(Checked {
-                stream,
-                since,
-                listen,
-            }),
+            (Some(stream), Some(since), true) => Ok((stream, since, listen)),
             _ => Err(Error::Flags(faults)),
         }
     }

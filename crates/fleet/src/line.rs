@@ -56,21 +56,15 @@ impl ReportStream {
 
     /// The stream beside that of a source; `None` where it is another kind of source.
     pub fn of_source(url: &SourceUrl, secret: Secret) -> Option<Self> {
-        match &url.transport {
-            Transport::Amqp(queue) if queue.is_stream && queue.format == Format::Call => {
-                Some(Self {
-                    login: Login::new(&queue.broker, secret, url.ca_file.as_ref()),
-                    calls: queue.queue.clone(),
-                    exchange: None,
-                    declare: queue.declare,
-                })
-            }
-            Transport::Amqp(_)
-            | Transport::Ami { .. }
-            | Transport::Esl { .. }
-            | Transport::WebSocket { .. }
-            | Transport::File { .. } => None,
-        }
+        let Transport::Amqp(queue) = &url.transport else {
+            return None;
+        };
+        (queue.is_stream && queue.format == Format::Call).then(|| Self {
+            login: Login::new(&queue.broker, secret, url.ca_file.as_ref()),
+            calls: queue.queue.clone(),
+            exchange: None,
+            declare: queue.declare,
+        })
     }
 
     /// The name of the stream of status reports: `calls.words` beside `calls`.
@@ -231,9 +225,8 @@ impl ReportStream {
     }
 
     fn unfit(&self, words: String, cure: String, is_barred: bool) -> Error {
-        let stream = self.name();
         Error::Stream {
-            stream,
+            stream: self.name(),
             words,
             cure,
             is_barred,
@@ -255,10 +248,8 @@ impl ReportStream {
                     None => ("amq.default", r"amq\.default".to_owned()),
                     Some(exchange) => {
                         let calls = exchange.strip_suffix(SUFFIX).unwrap_or(exchange);
-                        (
-                            exchange,
-                            format!(r"{}(\.words)?", calls.replace('.', r"\.")),
-                        )
+                        let pattern = format!(r"{}(\.words)?", calls.replace('.', r"\."));
+                        (exchange, pattern)
                     }
                 };
                 let cure = format!(
@@ -367,10 +358,7 @@ impl ReportReading {
         }
         self.unacknowledged = 0;
         let options = BasicAckOptions { multiple: true };
-        let acked = self.channel.basic_ack(self.newest, options);
-        acked
-            .await
-            .map(drop)
-            .map_err(|error| Error::Lost(error.to_string()))
+        let acked = self.channel.basic_ack(self.newest, options).await;
+        acked.map_err(|error| Error::Lost(error.to_string()))
     }
 }

@@ -332,10 +332,8 @@ fn trouble(word: &StatusReport, speech: Liveness, age: i64) -> Option<FleetTroub
         return Some(FleetTrouble::new(what, "fleet_paused", [pause.clone()]));
     }
     let is_down = |source: &&FleetSource| matches!(source.state, SourceState::Down);
-    let (down, all) = (
-        word.sources.iter().filter(is_down).count(),
-        word.sources.len(),
-    );
+    let down = word.sources.iter().filter(is_down).count();
+    let all = word.sources.len();
     if down > 0 {
         let what = match all {
             1 => "its source is down".to_owned(),
@@ -359,10 +357,8 @@ fn trouble(word: &StatusReport, speech: Liveness, age: i64) -> Option<FleetTroub
 /// the others hold the same calls.
 fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
     let mut found: BTreeMap<&str, (FleetToken, bool)> = BTreeMap::new();
-    let senders = members
-        .iter()
-        .filter(|it| it.word.role == FleetRole::Sender);
-    for sender in senders {
+    let is_sender = |it: &&FleetMember| it.word.role == FleetRole::Sender;
+    for sender in members.iter().filter(is_sender) {
         let Some(name) = &sender.word.token else {
             continue;
         };
@@ -497,10 +493,8 @@ fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
             holders.entry(&token.print).or_default().push(holder);
         }
     }
-    let several = holders
-        .into_iter()
-        .filter(|(_, of_token)| of_token.len() > 1);
-    let tokens = several.map(|(token, of_token)| {
+    holders.retain(|_, of_token| of_token.len() > 1);
+    let tokens = holders.into_iter().map(|(token, of_token)| {
         let what = format!(
             "token {token}: {} send at the same time: give them the same --standby and the \
              same --source first",

@@ -19,7 +19,8 @@ pub struct Schedule {
     due: Duration,
     is_first: bool,
     failures: u32,
-    why: Option<String>,
+    /// Reason for which the last report was not taken; `None` where it was.
+    pub(crate) why: Option<String>,
 }
 
 impl Schedule {
@@ -31,11 +32,6 @@ impl Schedule {
             failures: 0,
             why: None,
         }
-    }
-
-    /// Returns `true` while the last report was not taken.
-    pub fn is_failing(&self) -> bool {
-        self.why.is_some()
     }
 
     /// Returns the time left until the next report.

@@ -111,11 +111,8 @@ fn row(member: &FleetMember, now: i64) -> [String; 11] {
 }
 
 fn of_token(it: &FleetToken) -> String {
-    let company = it
-        .token
-        .company
-        .as_deref()
-        .unwrap_or("a company not known yet");
+    let company = it.token.company.as_deref();
+    let company = company.unwrap_or("a company not known yet");
     let lease = match it.holder.as_deref() {
         None => String::new(),
         Some("") => ", nobody holds the lease".to_owned(),

@@ -189,6 +189,7 @@ fn is_time(at: i64) -> bool {
 
 fn is_possible(word: &StatusReport) -> bool {
     let token = word.token.as_ref();
+    let company = token.and_then(|it| it.company.as_deref());
     let texts = [
         word.instance.as_str(),
         word.hostname.as_str(),
@@ -197,9 +198,7 @@ fn is_possible(word: &StatusReport) -> bool {
         word.commit.as_str(),
         word.pause.as_deref().unwrap_or_default(),
         word.lease.as_ref().map_or("", |lease| lease.name.as_str()),
-        token
-            .and_then(|it| it.company.as_deref())
-            .unwrap_or_default(),
+        company.unwrap_or_default(),
     ];
     let counts = [
         word.gaps.count,
@@ -214,6 +213,8 @@ fn is_possible(word: &StatusReport) -> bool {
     let unable_since = word.lease.as_ref().and_then(|it| it.unable_since);
     let times = times.chain(word.gaps.newest).chain(last_events);
     let times = times.chain(unable_since);
+    let is_count = |count: u64| count <= COUNT_MAX;
+    let is_short = |it: &FleetSource| it.name.chars().count() <= NAME_CHARACTERS_MAX;
     let named = match word.role {
         FleetRole::Collector => !word.pbx.is_empty(),
         FleetRole::Sender => word.pbx.is_empty(),
@@ -225,15 +226,9 @@ fn is_possible(word: &StatusReport) -> bool {
         && word.pbx.len() <= LIST_MAX
         && word.pbx.iter().all(|pbx| is_name(pbx))
         && word.sources.len() <= LIST_MAX
-        && word
-            .sources
-            .iter()
-            .all(|it| it.name.chars().count() <= NAME_CHARACTERS_MAX)
+        && word.sources.iter().all(is_short)
         && token.is_none_or(|it| is_print(&it.print))
-        && counts
-            .into_iter()
-            .chain(books)
-            .all(|count| count <= COUNT_MAX)
+        && counts.into_iter().chain(books).all(is_count)
         && times.into_iter().all(is_time)
 }
 

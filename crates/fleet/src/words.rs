@@ -46,6 +46,7 @@ impl FleetReports {
         stream: Option<ReportStream>,
         [version, commit]: [&'static str; 2],
     ) -> Self {
+        let system = rustix::system::uname();
         let status = stream.as_ref().map(|stream| FleetStatus {
             stream: stream.name(),
             ..FleetStatus::default()
@@ -56,7 +57,7 @@ impl FleetReports {
                 role,
                 version,
                 commit,
-                hostname: hostname(),
+                hostname: system.nodename().to_string_lossy().into_owned(),
                 started_at: now(),
             },
             shown: watch::Sender::new(status),
@@ -271,7 +272,7 @@ impl ReportPublisher<'_> {
         &mut self,
         status: &(impl Fn() -> F + Sync),
     ) {
-        if !self.schedule.is_failing()
+        if self.schedule.why.is_none()
             && let Some(status) = status().await
             && self.say(&status, true).await.is_ok()
             && let Some(line) = self.line.take()
@@ -289,13 +290,6 @@ pub(crate) async fn table(stream: &ReportStream, since: Duration) -> Result<Flee
         roster.on_message(&message, now());
     }
     Ok(roster.table(&stream.name(), now()))
-}
-
-fn hostname() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// Returns the wall clock's time in epoch seconds.

@@ -89,9 +89,8 @@ impl Login {
     /// # Errors
     /// In words, of the last node: no connection, TLS refused, login refused, no such virtual host.
     pub async fn open(&self) -> Result<Connection, Error> {
-        self.open_node_from(0)
-            .await
-            .map(|(connection, _)| connection)
+        let opened = self.open_node_from(0).await;
+        opened.map(|(connection, _)| connection)
     }
 
     /// The same with the node that it is, beginning with another of the broker's each `turn`: one

@@ -376,9 +376,8 @@ impl UrlReader {
         let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
         let allowed = "2 to 25 (seconds): a dead line must be found within a minute";
         let heartbeat = self.value("heartbeat", allowed, |text| {
-            text.parse()
-                .ok()
-                .filter(|seconds| (2..=25).contains(seconds))
+            let seconds = text.parse().ok();
+            seconds.filter(|seconds| (2..=25).contains(seconds))
         });
         let mut others = Vec::new();
         for host in std::mem::take(&mut self.other_hosts) {

@@ -68,13 +68,12 @@ pub struct LeaseKeeper {
 
 impl LeaseKeeper {
     /// A keeper for the queue `name` on this broker; leave goes to `permit`.
-    pub fn new(login: Login, name: &str, terms: Terms, permit: Permit) -> Self {
+    pub fn new(mut login: Login, name: &str, terms: Terms, permit: Permit) -> Self {
         let lease = Lease {
             name: name.to_owned(),
             since: clock::now().wall.floor_seconds().get(),
             ..Lease::default()
         };
-        let mut login = login;
         login.broker.heartbeat = HEARTBEAT;
         login.within = login.within.min(ANSWER_WITHIN);
         Self {
@@ -123,9 +122,8 @@ impl LeaseKeeper {
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let line = self.queue.open(0).await?;
-        let tried = line
-            .probe(&self.tick(TickId::random(), None).to_bytes())
-            .await;
+        let tick = self.tick(TickId::random(), None).to_bytes();
+        let tried = line.probe(&tick).await;
         line.close().await;
         tried
     }
@@ -133,11 +131,10 @@ impl LeaseKeeper {
     /// Keeps the lease until `shutdown`, when nothing is sent any more. Leave ends with it; slots
     /// that were left behind in the permit go to the next holder.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = std::pin::pin!(shutdown);
         info!(lease = %self.queue.name, "standing by for the lease");
         tokio::select! {
             () = self.keep() => {}
-            () = &mut shutdown => {}
+            () = shutdown => {}
         }
         let now = clock::now();
         self.permit.set(now, None);
@@ -182,7 +179,8 @@ impl LeaseKeeper {
         let mut backoff = Backoff::new(AGAIN);
         loop {
             let since = Instant::now();
-            let ended = match self.opening().await {
+            let (queue, turn) = (self.queue.clone(), self.turn);
+            let ended = match self.looking_while(queue.open(turn)).await {
                 Err(error) => Some((error, Duration::ZERO)),
                 Ok(line) => {
                     let line: &LeaseLine = &Arc::clone(self.line.insert(Arc::new(line)));
@@ -218,21 +216,13 @@ impl LeaseKeeper {
         }
     }
 
-    async fn opening(&mut self) -> Result<LeaseLine, Error> {
-        let (queue, turn) = (self.queue.clone(), self.turn);
-        let mut opened = None;
-        self.looking_while(async { opened = Some(queue.open(turn).await) })
-            .await;
-        opened.unwrap_or_else(|| Err(Error::lost("not opened")))
-    }
-
     /// Goes on checking while something is waited for: leave that was proved may end meanwhile.
-    async fn looking_while(&mut self, waiting: impl Future<Output = ()>) {
+    async fn looking_while<T>(&mut self, waiting: impl Future<Output = T>) -> T {
         let mut waiting = std::pin::pin!(waiting);
         loop {
             let wake = self.check();
             tokio::select! {
-                () = &mut waiting => return,
+                done = &mut waiting => return done,
                 () = sleep_until(wake) => {}
             }
         }

@@ -129,11 +129,9 @@ impl LeaseQueue {
         what: &'static str,
         asked: impl Future<Output = Result<T, lapin::Error>>,
     ) -> Result<T, Error> {
-        match timeout(self.login.within, asked).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.failed(what, &error)),
-            Err(_) => Err(Error::lost("no answer")),
-        }
+        let answered = timeout(self.login.within, asked).await;
+        let answered = answered.map_err(|_| Error::lost("no answer"))?;
+        answered.map_err(|error| self.failed(what, &error))
     }
 
     /// Logs in and sees that the queue is there as it should be. Each `turn` begins with another of
@@ -169,14 +167,11 @@ impl LeaseLine {
 
     /// Consumes the queue: fed now, or when it is our turn.
     pub(crate) async fn consume(&self) -> Result<Consumer, Error> {
-        let qos = self
-            .line
-            .channel
-            .basic_qos(PREFETCH, BasicQosOptions::default());
+        let channel = &self.line.channel;
+        let qos = channel.basic_qos(PREFETCH, BasicQosOptions::default());
         self.queue.answered("read the queue", qos).await?;
         let name = self.queue.name.as_str().into();
         let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-        let channel = &self.line.channel;
         let consumer = channel.basic_consume(name, "callbridge".into(), options, none);
         let consumer = self.queue.answered("read the queue", consumer).await?;
         Ok(self.consumed.get_or_init(|| consumer).clone())
@@ -223,10 +218,8 @@ impl LeaseLine {
         within: Duration,
     ) -> Result<(), Error> {
         let published = async { self.confirmed(self.publish(tick).await?.await) };
-        match timeout(within, published).await {
-            Ok(confirmed) => confirmed,
-            Err(_) => Err(Error::lost("no confirm")),
-        }
+        let confirmed = timeout(within, published).await;
+        confirmed.unwrap_or_else(|_| Err(Error::lost("no confirm")))
     }
 
     /// Ends the line, and with it our turn.
