@@ -217,8 +217,7 @@ impl ForwardAgain {
 
     /// Reads the span that is to be published again; `None` when none is left.
     async fn due(spool: &Handle) -> Result<Option<Self>, callbridge_spool::Error> {
-        let text = spool.meta(AGAIN).await?;
-        Ok(text.as_deref().and_then(Self::read))
+        Ok(spool.meta(AGAIN).await?.as_deref().and_then(Self::read))
     }
 
     /// Adds it to what is to be published again.

@@ -230,8 +230,7 @@ impl FleetOptions {
             faults.push(format!("--source {words}"));
             return None;
         };
-        let url = BrokerUrl::stream(&without_format(text));
-        let url = url.map_err(|wrong| {
+        let url = BrokerUrl::stream(&without_format(text)).map_err(|wrong| {
             faults.extend(wrong.iter().map(|it| format!("--source {it}")));
         });
         let url = url.ok()?;

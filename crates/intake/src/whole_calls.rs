@@ -107,7 +107,13 @@ impl WholeCalls {
         source: &mut IntakeSource,
         frame: &Frame,
     ) -> Result<Option<Op>, String> {
-        let ReportedCall { pbx, mut call } = call(source, frame)?;
+        let ReportedCall { pbx, mut call } = match source.decoder.decode(&frame.bytes) {
+            Decoded::Call(Ok(reported)) => *reported,
+            Decoded::Call(Err(wrong)) => return Err(wrong.words),
+            Decoded::Event { .. } | Decoded::Skipped | Decoded::Unreadable(_) => {
+                return Err("the message is not a finished call".to_owned());
+            }
+        };
         // A file is whose folder it is.
         let publisher = frame.publisher.as_deref();
         let owned = publisher.map(|it| self.owners.owned(&pbx, it.user.as_deref()));
@@ -133,14 +139,9 @@ impl WholeCalls {
     pub(super) fn judged(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
         let mut ops = Vec::with_capacity(self.waiting.len() + self.after_calls.len());
         for waiting in std::mem::take(&mut self.waiting) {
-            let WaitingCall {
-                pbx,
-                call,
-                possibly_sent,
-            } = waiting;
-            let judged = judge(&call, &pbx);
-            let uuid = judged.record.uuid.filter(|_| possibly_sent);
-            ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
+            let judged = judge(&waiting.call, &waiting.pbx);
+            let uuid = judged.record.uuid.filter(|_| waiting.possibly_sent);
+            ops.push(Op::Finish(Box::new(Finished::new(judged, waiting.call))));
             ops.extend(uuid.map(|uuid| Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })));
         }
         ops.append(&mut self.after_calls);
@@ -167,15 +168,4 @@ fn too_long(length: u64, kept: usize) -> String {
         "the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: it is skipped, \
          and its first {kept} bytes are kept; let the broker refuse such (max_message_size)"
     )
-}
-
-/// The call of a message, or why it is none.
-fn call(source: &mut IntakeSource, frame: &Frame) -> Result<ReportedCall, String> {
-    match source.decoder.decode(&frame.bytes) {
-        Decoded::Call(Ok(reported)) => Ok(*reported),
-        Decoded::Call(Err(wrong)) => Err(wrong.words),
-        Decoded::Event { .. } | Decoded::Skipped | Decoded::Unreadable(_) => {
-            Err("the message is not a finished call".to_owned())
-        }
-    }
 }

@@ -379,8 +379,7 @@ fn written_at(about: &Metadata) -> u64 {
         let seconds = u64::try_from(seconds).unwrap_or(0);
         seconds * 1_000_000 + u64::try_from(nanos).unwrap_or(0) / 1_000
     };
-    let written = micros(about.mtime(), about.mtime_nsec());
-    written.min(micros(about.ctime(), about.ctime_nsec()))
+    micros(about.mtime(), about.mtime_nsec()).min(micros(about.ctime(), about.ctime_nsec()))
 }
 
 fn changed_inode(about: &Metadata) -> (i64, i64) {

@@ -348,8 +348,7 @@ pub fn without_secret_file(shown: &str) -> String {
     let Some((front, query)) = shown.split_once('?') else {
         return shown.to_owned();
     };
-    let pairs = query.split('&');
-    let pairs = pairs.filter(|pair| {
+    let pairs = query.split('&').filter(|pair| {
         let key = pair.split('=').next().unwrap_or_default();
         decoded(key) != "secret-file"
     });
