@@ -97,11 +97,8 @@ impl<'a> Consumer<'a> {
             Err(error) => return Some(error),
         };
         let mut session = Session {
-            source: self.source,
             attached: Attached::at(&self.source.queue, None, &[]),
-            place: &mut self.place,
-            is_replaced: &mut self.is_replaced,
-            verdicts: &self.verdicts,
+            consumer: self,
             target,
             channel,
             bodies,
@@ -164,13 +161,11 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
     }
 }
 
-struct Session<'a> {
-    source: &'a QueueSource,
+struct Session<'a, 'q> {
+    /// The consumer whose connection this is.
+    consumer: &'a mut Consumer<'q>,
     /// State of the check that the stream is the one that was read before.
     attached: Attached,
-    place: &'a mut Option<StreamPosition>,
-    is_replaced: &'a mut bool,
-    verdicts: &'a VerdictReader,
     target: Target,
     channel: Channel,
     bodies: Bodies,
@@ -199,7 +194,7 @@ impl ProofDue {
     }
 }
 
-impl Session<'_> {
+impl Session<'_, '_> {
     async fn run(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
         let mut consumer = self.consume(context).await?;
         context.line.up(false).await?;
@@ -217,12 +212,12 @@ impl Session<'_> {
                         () = stop.requested() => continue,
                     };
                 }
-                judged = self.verdicts.next() => self.answer(&judged).await?,
+                judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
                 () = tokio::time::sleep_until(proof.at), if self.attached.is_unproved() => {
                     replaced = Some(self.attached.overdue());
                 }
-                () = tokio::time::sleep_until(quiet), if self.source.is_stream => again = true,
-                () = self.verdicts.paused(true) => return Err(Error::Paused),
+                () = tokio::time::sleep_until(quiet), if self.consumer.source.is_stream => again = true,
+                () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.requested() => {
                     self.drain(context).await?;
                     return Ok(());
@@ -230,7 +225,7 @@ impl Session<'_> {
             }
             if let Some(why) = replaced {
                 context.line.report(Item::Replaced { why }).await?;
-                (*self.place, *self.is_replaced) = (None, true);
+                (self.consumer.place, self.consumer.is_replaced) = (None, true);
                 again = true;
             }
             if again {
@@ -245,21 +240,21 @@ impl Session<'_> {
     /// the stream that was read.
     async fn consume(&mut self, context: &Context) -> Result<lapin::Consumer, Error> {
         let settings = &context.access.settings;
-        let (name, place) = (&self.source.queue, self.place.as_ref());
+        let (name, place) = (&self.consumer.source.queue, self.consumer.place.as_ref());
         self.attached = Attached::at(name, place, &settings.streams.skip);
-        let arguments = match (self.source.is_stream, *self.is_replaced) {
+        let arguments = match (self.consumer.source.is_stream, self.consumer.is_replaced) {
             (false, _) => FieldTable::default(),
             (true, true) => stream::from(self.attached.first(), StreamFrom::First),
             (true, false) => stream::from(self.attached.first(), settings.streams.from),
         };
         let options = BasicConsumeOptions {
-            exclusive: !self.source.is_stream,
+            exclusive: !self.consumer.source.is_stream,
             ..BasicConsumeOptions::default()
         };
         let queue = ShortString::from(name.clone());
         let channel = &self.channel;
         let consumed = channel.basic_consume(queue, CONSUMER.into(), options, arguments);
-        let refused = |error| words::consuming(&self.target, self.source, &error);
+        let refused = |error| words::consuming(&self.target, self.consumer.source, &error);
         let consumed = async { consumed.await.map_err(refused) };
         self.target.in_time(consumed).await
     }
@@ -280,7 +275,7 @@ impl Session<'_> {
     }
 
     fn lost(&self, error: &lapin::Error) -> Error {
-        words::lost(&self.target, &self.source.broker, error)
+        words::lost(&self.target, &self.consumer.source.broker, error)
     }
 
     fn delivered(
@@ -292,7 +287,7 @@ impl Session<'_> {
             Some(Err(error)) => Err(self.lost(&error)),
             None => Err(self.target.closed(format!(
                 "the broker ended the consumption of queue {}: it was deleted, or its node went",
-                self.source.queue
+                self.consumer.source.queue
             ))),
         }
     }
@@ -309,16 +304,16 @@ impl Session<'_> {
             delivery.data.truncate(KEPT_BYTES);
             context.line.counts.count(|it| it.too_long += 1);
         }
-        if !self.source.is_stream {
+        if !self.consumer.source.is_stream {
             self.give(context, delivery, None, cut_from).await?;
             return Ok(None);
         }
-        let (queue, properties) = (&self.source.queue, &delivery.properties);
+        let (queue, properties) = (&self.consumer.source.queue, &delivery.properties);
         let place = stream::place(queue, properties, &delivery.data).ok_or_else(|| {
             let words = "a message of the stream says no offset: is it a stream?";
             self.target.not_that(words.to_owned())
         })?;
-        let last = self.place.as_ref().map(|last| last.offset);
+        let last = self.consumer.place.as_ref().map(|last| last.offset);
         let skips = &context.access.settings.streams.skip;
         match self.attached.came(&place, last) {
             Message::Replaced(why) => return Ok(Some(why)),
@@ -346,8 +341,8 @@ impl Session<'_> {
         cut_from: Option<u64>,
     ) -> Result<(), Error> {
         let bytes = bytes::Bytes::from(delivery.data);
-        let whole_calls = self.source.format.carries_whole_calls();
-        let (properties, login) = (&delivery.properties, &self.source.broker.user);
+        let whole_calls = self.consumer.source.format.carries_whole_calls();
+        let (properties, login) = (&delivery.properties, &self.consumer.source.broker.user);
         let publisher = whole_calls.then(|| {
             let mut publisher = stream::publisher(properties, login);
             publisher.cut_from = cut_from;
@@ -360,12 +355,12 @@ impl Session<'_> {
                 seq = &mut giving => {
                     self.tags.given(seq?, delivery.delivery_tag);
                     if place.is_some() {
-                        *self.place = place;
+                        self.consumer.place = place;
                     }
                     return Ok(());
                 }
-                judged = self.verdicts.next() => self.answer(&judged).await?,
-                () = self.verdicts.paused(true) => return Err(Error::Paused),
+                judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
+                () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
             }
         }
     }
@@ -375,7 +370,7 @@ impl Session<'_> {
         self.cancel().await?;
         let answered = async {
             while !self.tags.is_empty() {
-                let judged = self.verdicts.next().await;
+                let judged = self.consumer.verdicts.next().await;
                 self.answer(&judged).await?;
             }
             Ok(())
@@ -388,7 +383,7 @@ impl Session<'_> {
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
         for answer in self.tags.judged(judged) {
             match answer {
-                BrokerReply::Reject(tag) if !self.source.is_stream => {
+                BrokerReply::Reject(tag) if !self.consumer.source.is_stream => {
                     let options = BasicRejectOptions { requeue: false };
                     self.soon(self.channel.basic_reject(tag, options)).await?;
                 }
