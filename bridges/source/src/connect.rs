@@ -88,10 +88,9 @@ impl Target {
             let host = &self.endpoint.host;
             let name = ServerName::try_from(host.clone()).map_err(|why| failed(host, why))?;
             let connector = tokio_rustls::TlsConnector::from(config);
-            match connector.connect(name, tcp).await {
-                Ok(stream) => Ok(Box::new(stream) as Stream),
-                Err(error) => Err(self.failed(&error)),
-            }
+            let stream = connector.connect(name, tcp).await;
+            let stream = stream.map_err(|error| self.failed(&error))?;
+            Ok(Box::new(stream) as Stream)
         })
         .await
     }

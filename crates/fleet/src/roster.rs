@@ -193,10 +193,7 @@ impl Roster {
     fn take(&mut self, message: &FleetMessage, now: i64) -> Result<(), Wrong> {
         self.count(message, now)?;
         let (user, word) = read(&message.body, &message.publisher, now)?;
-        let heard_at = match message.live {
-            true => now,
-            false => word.at.min(now),
-        };
+        let heard_at = if message.live { now } else { word.at.min(now) };
         if word.pbx.iter().any(|pbx| self.owners.refuse(pbx, &user)) {
             return Err(Wrong::Owner);
         }

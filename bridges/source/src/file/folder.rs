@@ -191,12 +191,7 @@ impl RecordFolder {
     /// Lists each folder that has changed since its last listing.
     fn list(&mut self) -> io::Result<()> {
         for folder in self.listed.keys().cloned().collect::<Vec<_>>() {
-            let path = self.path.join(&folder);
-            let listed = match std::fs::metadata(&path) {
-                Ok(about) => self.list_one(&folder, &path, &about),
-                Err(error) => Err(error),
-            };
-            match listed {
+            match self.list_one(&folder) {
                 Ok(()) => {}
                 // What was rotated away long ago may be deleted.
                 Err(_) if !folder.is_empty() => drop(self.listed.remove(&folder)),
@@ -209,7 +204,9 @@ impl RecordFolder {
         Ok(())
     }
 
-    fn list_one(&mut self, folder: &OsStr, path: &Path, about: &Metadata) -> io::Result<()> {
+    fn list_one(&mut self, folder: &OsStr) -> io::Result<()> {
+        let path = self.path.join(folder);
+        let about = std::fs::metadata(&path)?;
         let changed = Some((about.mtime(), about.mtime_nsec()));
         let listed = self.listed.entry(folder.to_owned()).or_default();
         let same = listed.changed == changed;
@@ -221,7 +218,7 @@ impl RecordFolder {
             | WatchFlags::MOVED_TO
             | WatchFlags::ATTRIB;
         if let (None, Some(events)) = (listed.watch, &self.events) {
-            listed.watch = inotify::add_watch(events, path, flags).ok();
+            listed.watch = inotify::add_watch(events, &path, flags).ok();
         }
         let (mut dated, mut there) = (Vec::new(), HashSet::new());
         for entry in std::fs::read_dir(path)? {
@@ -242,9 +239,7 @@ impl RecordFolder {
         }
         for name in dated {
             if !self.listed.contains_key(&name) {
-                let path = self.path.join(&name);
-                let about = std::fs::metadata(&path)?;
-                self.list_one(&name, &path, &about)?;
+                self.list_one(&name)?;
             }
         }
         Ok(())

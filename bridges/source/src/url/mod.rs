@@ -358,9 +358,6 @@ pub fn without_secret_file(shown: &str) -> String {
     }
 }
 
-/// The names and addresses by which a machine speaks to itself are one.
-const SELF: &str = "localhost";
-
 /// Identity of a source by its place. Scheme, TLS and user do not belong to it: whoever listens on
 /// a port is one. The port does: behind one name, the loopback's among them, stand as many PBXs as
 /// ports are forwarded, and 5039 may be a second one's as well as the first one's TLS.
@@ -384,12 +381,12 @@ fn place(endpoint: &TcpEndpoint) -> [String; 2] {
     [host(&endpoint.host), endpoint.port.to_string()]
 }
 
-/// A host in one spelling.
+/// A host in one spelling: the names and addresses by which a machine speaks to itself are one.
 fn host(text: &str) -> String {
     let name = text.strip_suffix('.').unwrap_or(text).to_lowercase();
     match name.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
-        Ok(ip) if ip == IpAddr::from([127, 0, 0, 1]) => SELF.to_owned(),
-        Ok(IpAddr::V6(ip)) if ip.is_loopback() => SELF.to_owned(),
+        Ok(ip) if ip == IpAddr::from([127, 0, 0, 1]) => "localhost".to_owned(),
+        Ok(IpAddr::V6(ip)) if ip.is_loopback() => "localhost".to_owned(),
         Ok(ip) => ip.to_string(),
         Err(_) => name,
     }

@@ -150,19 +150,17 @@ impl UrlReader {
             true => split_hosts(text),
             false => (text.to_owned(), Vec::new()),
         };
-        match Url::parse(&text) {
-            Ok(url) => Ok(Self {
-                shown,
-                url,
-                other_hosts,
-                keys: BTreeMap::new(),
-                faults: Vec::new(),
-            }),
-            Err(why) => Err(vec![UrlFault {
-                url: shown,
-                words: format!("not a URL ({why}); give {example}"),
-            }]),
-        }
+        let url = Url::parse(&text).map_err(|why| {
+            let (url, words) = (shown.clone(), format!("not a URL ({why}); give {example}"));
+            vec![UrlFault { url, words }]
+        })?;
+        Ok(Self {
+            shown,
+            url,
+            other_hosts,
+            keys: BTreeMap::new(),
+            faults: Vec::new(),
+        })
     }
 
     /// A broker's URL that is written to.
