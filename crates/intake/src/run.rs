@@ -130,10 +130,8 @@ impl Shell {
 
     /// The ways to sources whose messages are calls: while none can be judged, no more are taken.
     fn sources_of_calls(&self) -> impl Iterator<Item = &Verdicts> {
-        let is_of_calls = |at: &usize| self.intake.carries_whole_calls(*at);
-        let ways = self.verdicts.iter().enumerate();
-        ways.filter(move |(at, _)| is_of_calls(at))
-            .map(|(_, way)| way)
+        let of_calls = move |(at, way)| self.intake.carries_whole_calls(at).then_some(way);
+        self.verdicts.iter().enumerate().filter_map(of_calls)
     }
 
     /// Whatever else is there already goes into the same commit.
