@@ -12,10 +12,8 @@ use callbridge_model::{Country, clock};
 use callbridge_ops::kept::unknown_employees;
 use callbridge_source::EventTime;
 use callbridge_spool::{Done, Error, Handle, LeadDirectory, Op, tables};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 

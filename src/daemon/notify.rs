@@ -6,10 +6,8 @@ use callbridge_model::clock;
 use callbridge_ops::notify::history::{Notification, Troubles};
 use callbridge_ops::notify::waiting::WaitingCustomers;
 use callbridge_ops::notify::{self, Settings};
-use callbridge_spool::tables::missed::missed_waiting;
-use callbridge_spool::{Handle, Store};
-use std::sync::Arc;
-use std::time::Duration;
+use callbridge_spool::{Handle, Store, tables::missed::missed_waiting};
+use std::{sync::Arc, time::Duration};
 
 /// Under which names the spool keeps what was told and has not ended.
 const TROUBLES_KEY: &str = "notify.told";

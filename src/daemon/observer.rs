@@ -1,10 +1,8 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
-use super::lists;
-use super::outward::Outward;
 use super::readers::{self, Others};
 use super::trunks::{self, KnownTrunks};
-use super::webhooks::ReceiverView;
+use super::{lists, outward::Outward, webhooks::ReceiverView};
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
@@ -15,10 +13,8 @@ use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::SessionCount;
-use callbridge_spool as spool;
-use callbridge_spool::{Error, Handle, tables};
-use std::sync::Arc;
-use std::time::Duration;
+use callbridge_spool::{self as spool, Error, Handle, tables};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// The ends of everything that can be looked at.

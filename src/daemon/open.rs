@@ -12,20 +12,16 @@ use callbridge_intake::unmatched::{self, UnmatchedLog};
 use callbridge_intake::{
     Intake, Memory as Remembered, Settings, SourceSettings, label_all, possibly_sent,
 };
-use callbridge_leads::directory::backfill::ReadLeads;
-use callbridge_leads::lead_field;
+use callbridge_leads::{directory::backfill::ReadLeads, lead_field};
 use callbridge_mapping::Rules;
 use callbridge_model::{Code, SecretPlace, clock};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::left_slots;
 use callbridge_source::url::From;
 use callbridge_source::{EventTime, Position, Secret, Source, SourceId, StreamReading, Transport};
-use callbridge_spool as spool;
-use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
-use std::collections::BTreeMap;
+use callbridge_spool::{self as spool, FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// From the end of one round over the CRM's leads to the next: what webhooks tell is read to be
 /// sure, and all else to be told at all.

@@ -6,12 +6,10 @@ use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
 use crate::build_time;
 use crate::config::{BrokerTarget, Config, Crm, SourceConfig, TokenFrom};
-use callbridge_broker::notices::Queue;
-use callbridge_broker::{Forwarder, OutcomePublisher};
+use callbridge_broker::{Forwarder, OutcomePublisher, notices::Queue};
 use callbridge_crm::{Client, Setup};
-use callbridge_fleet::lease::handover::Patience;
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
-use callbridge_fleet::{FleetReports, ReportStream};
+use callbridge_fleet::{FleetReports, ReportStream, lease::handover::Patience};
 use callbridge_model::status::fleet::FleetRole;
 use callbridge_model::status::{Lease, Requests};
 use callbridge_model::{
@@ -20,21 +18,16 @@ use callbridge_model::{
 use callbridge_oauth::{command, keeper};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
-use callbridge_sender::pacer::STRAGGLER;
-use callbridge_sender::plan::Settings;
-use callbridge_sender::run::Sender;
 use callbridge_sender::status::{SenderStatus, TokenPlace};
-use callbridge_sender::token::TokenSource;
-use callbridge_sender::token_update::TokenUpdate;
-use callbridge_source::amqp::Login;
-use callbridge_source::url::QueueSource;
+use callbridge_sender::{
+    pacer::STRAGGLER, plan::Settings, run::Sender, token::TokenSource, token_update::TokenUpdate,
+};
+use callbridge_source::{amqp::Login, url::QueueSource};
 use callbridge_spool::Handle;
 use callbridge_webhook::event_stream::{EventPublisher, EventStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, time::timeout};
 
 /// The ways to the sender.
 #[derive(Clone, Debug)]

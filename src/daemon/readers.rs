@@ -15,18 +15,13 @@ use crate::config::Config;
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::status;
 use callbridge_model::status::other_reader::{Effect, OtherReader};
-use callbridge_source::Transport;
-use callbridge_source::url::Address;
+use callbridge_source::{Transport, url::Address};
 use futures_util::FutureExt as _;
 use ring::digest::{SHA256, digest};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::AsyncReadExt as _;
+use std::{io, sync::Arc, time::Duration};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::{io::AsyncReadExt as _, sync::watch, task::JoinSet};
 
 /// As many others are listened to at a time.
 const OTHERS_MAX: usize = 16;

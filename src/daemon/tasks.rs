@@ -3,8 +3,7 @@
 
 use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
 /// Parts that have been started, with the order that ends them.
 #[derive(Debug)]

@@ -1,21 +1,17 @@
 //! Events that come to us: the listener and what keeps its files in force. Nothing is listened to
 //! before the spool is open, and nothing here is needed for calls to be journaled.
 
-use super::outward;
-use super::tasks::Tasks;
+use super::{outward, tasks::Tasks};
 use crate::config::{Config, Webhooks as Settings};
 use crate::{Failure, OrFail as _, build_time};
-use callbridge_model::Code;
-use callbridge_model::status::Webhooks;
+use callbridge_model::{Code, status::Webhooks};
 use callbridge_spool::Handle;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::{Events, Tally};
 use callbridge_webhook::{http, tls};
 use futures_util::FutureExt as _;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 /// The receiver, as others look at it.
 #[derive(Clone, Debug)]

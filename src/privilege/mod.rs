@@ -33,10 +33,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid,
 };
-use std::fs::DirEntry;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::{fs::DirEntry, io, os::unix::fs::MetadataExt as _, path::Path};
 use way::walk;
 pub(crate) use way::{Owner, is_open_to_all};
 

@@ -2,13 +2,11 @@
 //! followed knowingly, with whose it is.
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::{collections::VecDeque, os::unix::ffi::OsStringExt as _, os::unix::fs::MetadataExt as _};
 
 /// More links are a loop, as for the system.
 const LINKS_MAX: usize = 40;

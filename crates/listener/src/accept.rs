@@ -1,11 +1,9 @@
 //! A listener that goes on. Where the process or the system has no descriptor left, every accept
 //! fails at once and for as long: each try waits, and one line says that it began.
 
-use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::{future::poll_fn, net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, unix};
 use tokio::time::{Instant, sleep_until};
 

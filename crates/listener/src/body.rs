@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt as _};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 

@@ -1,25 +1,17 @@
 //! Serves connections: as many as there are places, each for one request and a bounded time.
 //! Whatever is half, slow or too much is cut, so that whoever asks is answered.
 
-use super::accept::Acceptor;
-use super::body::Body;
 use super::places::{ConnectionPlace, PeerGroup, Places};
+use super::{accept::Acceptor, body::Body};
 use futures_util::future::BoxFuture;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use std::convert::Infallible;
-use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// Headers of one request, at most.

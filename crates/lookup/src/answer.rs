@@ -1,13 +1,11 @@
 //! A question of a dialplan, and what is answered to it. Pure: the same lists, leads and question
 //! give the same answer.
 
-use crate::harmless;
-use crate::tally::Outcome;
+use crate::{harmless, tally::Outcome};
 use callbridge_call::RawNumber;
 use callbridge_leads::directory::profile::LeadProfile;
 use callbridge_mapping::{LeadAnswer, People, Trunk, Trunks};
-use callbridge_model::number::normalise;
-use callbridge_model::{EmployeeId, LeadId};
+use callbridge_model::{EmployeeId, LeadId, number::normalise};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 use url::form_urlencoded;

@@ -3,13 +3,9 @@
 
 use crate::answer::{Answer, Question, Why};
 use callbridge_model::number;
-use std::fmt;
-use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread;
-use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use std::{fmt, io, thread, time::Duration};
+use tokio::{sync::oneshot, time::timeout};
 
 /// Waiting for the thread. At the tenth of a millisecond that a look-up takes they are through
 /// long before their time is over.

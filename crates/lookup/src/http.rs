@@ -1,23 +1,17 @@
 //! `GET /caller` (`--lookup`): plain HTTP for the PBX beside us.
 
 use crate::answer::{Answer, Format, Question, Why};
-use crate::desk::Desk;
-use crate::network::Network;
-use crate::tally::Tally;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use crate::{desk::Desk, network::Network, tally::Tally};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use callbridge_listener::body::{self, Body};
-use callbridge_listener::descriptors;
-use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_listener::{descriptors, places::ConnectionPlace};
 use callbridge_model::{ExposeSecret as _, Secret, clock};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use subtle::ConstantTimeEq as _;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::{net::TcpListener, sync::watch};
 
 /// The path that is asked for.
 pub const PATH: &str = "/caller";

@@ -3,12 +3,10 @@
 
 use super::metrics::{self, Format, Observed};
 use callbridge_listener::body::{self, Body};
-use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Limits, Open};
-use callbridge_listener::{descriptors, serve};
+use callbridge_listener::{descriptors, places::ConnectionPlace, serve};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
-use std::future::Future;
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 use tokio::net::TcpListener;
 
 const NAME: &str = "--listen";

@@ -1,9 +1,7 @@
 //! What the spool alone knows of how everything stands: with a daemon and without.
 
 use crate::Release;
-use callbridge_intake::gap_log::GapLog;
-use callbridge_intake::unmatched::UnmatchedLog;
-use callbridge_intake::{gap_log, identity, unmatched};
+use callbridge_intake::{gap_log, gap_log::GapLog, identity, unmatched, unmatched::UnmatchedLog};
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store, tables};
 

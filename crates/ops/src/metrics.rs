@@ -13,9 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::sync::atomic::AtomicU64;
+use std::{collections::BTreeMap, fmt::Write as _, sync::atomic::AtomicU64};
 
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
 #[derive(Clone, Debug)]

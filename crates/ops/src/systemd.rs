@@ -6,9 +6,8 @@
 
 use callbridge_model::Status;
 use sd_notify::NotifyState;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 /// Messages that wait at most; later ones are dropped, for they would be old when received.
 const WAITING_MAX: usize = 8;

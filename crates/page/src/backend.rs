@@ -6,16 +6,14 @@
 
 use crate::language::Language;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
-use callbridge_leads::directory::LeadProfile;
-use callbridge_leads::lead_request::Finding;
+use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
 use callbridge_model::{LeadId, Reason, Status, Zone};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::pin::Pin;
+use std::{fmt, pin::Pin};
 
 /// An answer that takes a while.
 pub type BackendAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;

@@ -7,8 +7,7 @@ use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
 /// Letters that a job changes in one call of the backend.
 pub(crate) const CHUNK: usize = 100;

@@ -1,7 +1,6 @@
 //! Tables for a spreadsheet, which calculates nothing of them.
 
-use crate::answer;
-use crate::shell::PageShell;
+use crate::{answer, shell::PageShell};
 use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
 use callbridge_model::safe_cell;

@@ -3,8 +3,7 @@
 //! count.
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// The cookie in which a browser keeps the language it was switched to.
 pub(crate) const LANGUAGE_COOKIE: &str = "callbridge-language";

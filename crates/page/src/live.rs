@@ -5,9 +5,7 @@ use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
 use futures_util::stream;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 

@@ -3,12 +3,10 @@
 
 use crate::answer::{self, Handled, Problem, see};
 use crate::language::{LANGUAGE_COOKIE, Language};
-use crate::page::Page;
-use crate::passwords::PASSWORD_BYTES_MAX;
-use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::sessions::{LoggedIn, SESSION_SECONDS};
 use crate::shell::{PageShell, Viewer, now_seconds};
+use crate::{page::Page, passwords::PASSWORD_BYTES_MAX, random};
 use askama::Template;
 use callbridge_admin::PageRole;
 use callbridge_listener::body::Body;

@@ -1,15 +1,12 @@
 //! The page: its settings, the daemon behind it, and what a visit of somebody sees.
 
-use crate::answer::Problem;
-use crate::backend::Backend;
 use crate::background::{CheckRun, Jobs};
-use crate::live::Live;
-use crate::passwords::HashMemory;
-use crate::request::Asked;
 use crate::sessions::{SessionCount, Sessions};
-use crate::settings::Settings;
 use crate::shell::{Badges, Notice, PageShell, now_seconds};
-use crate::throttle::LoginThrottle;
+use crate::{
+    answer::Problem, backend::Backend, live::Live, passwords::HashMemory, request::Asked,
+    settings::Settings, throttle::LoginThrottle,
+};
 use callbridge_admin::Refusal;
 use callbridge_model::Code;
 use hyper::StatusCode;

@@ -1,7 +1,6 @@
 //! A request as the page reads it: path, fields, cookies, and whether it is our own.
 
-use crate::backend::LetterQuery;
-use crate::settings::Settings;
+use crate::{backend::LetterQuery, settings::Settings};
 use callbridge_listener::places::PeerGroup;
 use callbridge_spool::RowId;
 use hyper::{HeaderMap, Method, Uri, header};

@@ -5,9 +5,8 @@ use crate::answer::{self, Handled, Problem, harden};
 use crate::language::{LANGUAGE_COOKIE, Language};
 use crate::page::{AuthenticatedRequest, Page};
 use crate::request::{Asked, Foreign, FormFields, check_host, check_origin};
-use crate::settings::Settings;
 use crate::shell::{Badges, PageShell, Viewer, now_seconds};
-use crate::{assets, login, random, views};
+use crate::{assets, login, random, settings::Settings, views};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::{ConnectionPlace, PeerGroup};
@@ -16,8 +15,7 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
-use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::{net::TcpListener, time::timeout};
 
 /// Browsers of some people, six connections each, and their live parts.
 const CONNECTIONS_MAX: usize = 256;

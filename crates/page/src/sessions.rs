@@ -7,10 +7,9 @@ use crate::random::{self, BrowserToken};
 use callbridge_admin::PageRole;
 use callbridge_model::clock;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A session lives so long, in seconds.
 pub const SESSION_SECONDS: i64 = 12 * 3600;

@@ -1,7 +1,6 @@
 //! What `run` hands over: where the page listens, who may come in, under which names.
 
-use crate::passwords::Passwords;
-use crate::sessions::Links;
+use crate::{passwords::Passwords, sessions::Links};
 use callbridge_listener::places::PeerGroup;
 use rustls::ServerConfig;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -5,15 +5,13 @@ use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
 use callbridge_admin::PageRole;
 use callbridge_call::Direction;
-use callbridge_leads::directory::LeadProfile;
-use callbridge_leads::lead_request::Finding;
+use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
 use callbridge_model::status::fleet::FleetTrouble;
 use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
 use callbridge_model::{CallRecord, LeadId, Zone, clock};
 use callbridge_spool::{Letter, Listed};
-use std::borrow::Borrow;
-use std::sync::Arc;
+use std::{borrow::Borrow, sync::Arc};
 
 /// Of a value inside a sentence.
 const VALUE_CHARS: usize = 120;

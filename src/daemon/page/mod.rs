@@ -4,19 +4,13 @@ pub(crate) mod backend;
 
 use super::tasks::{Tasks, follow};
 use crate::config::{Config, PageConfig};
-use crate::privilege::Held;
-use crate::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _, privilege::Held};
 use callbridge_admin::command_handler::PageDoor;
 use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
-use callbridge_page::Links;
-use callbridge_page::passwords::Passwords;
-use callbridge_page::settings::Settings;
+use callbridge_page::{Links, passwords::Passwords, settings::Settings};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// Between two looks at the password file, and at what has changed.

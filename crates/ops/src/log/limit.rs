@@ -9,11 +9,9 @@ use std::collections::HashMap;
 use std::fmt::{self, Debug, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::Layer;
-use tracing_subscriber::layer::Context;
+use tracing::{Event, Level, Subscriber, callsite::Identifier};
+use tracing_subscriber::{Layer, layer::Context};
 
 /// Lines of one kind that are written within one [`SPAN`].
 pub(super) const LINES_MAX: u32 = 10;

@@ -6,11 +6,9 @@ use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{field::RecordFields, fmt::FmtContext, registry::LookupSpan};
 
 /// The field that holds the line's text; all others are written with their names.
 const MESSAGE: &str = "message";

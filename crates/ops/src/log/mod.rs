@@ -14,8 +14,7 @@ use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{layer::SubscriberExt as _, util::SubscriberInitExt as _};
 use writer::{LogWriter, Stderr};
 
 /// The flags that set the log's level and form.

@@ -6,12 +6,10 @@
 //! full, and what stderr refuses (its reader is gone, its disk is full), is lost and counted; the
 //! first line that can be written again says how many were.
 
-use std::collections::VecDeque;
-use std::io;
-use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{collections::VecDeque, io, os::fd::AsFd as _};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that wait for a reader who has stopped: some 300, half a minute of one kind.

@@ -6,8 +6,7 @@
 
 use callbridge_model::status::{FindingKind, Todo};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Time that a trouble lasts before it is reported: each start has some that pass.
 pub const LASTS: Duration = Duration::from_secs(5);

@@ -7,8 +7,7 @@
 use crate::notify::history::{Notification, REST, Turn};
 use callbridge_model::status::seconds_in_words;
 use callbridge_spool::MissedCustomer;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// The kind of such a message.
 pub const KIND: &str = "missed_customers";

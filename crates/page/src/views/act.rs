@@ -3,11 +3,10 @@
 
 use super::letters;
 use crate::answer::{self, Handled, Problem, see};
-use crate::backend::LetterQuery;
 use crate::background::{CHUNK, Job, JobState};
-use crate::page::AuthenticatedRequest;
-use crate::request::FormFields;
-use crate::shell::PageShell;
+use crate::{
+    backend::LetterQuery, page::AuthenticatedRequest, request::FormFields, shell::PageShell,
+};
 use askama::Template;
 use callbridge_admin::LetterChange;
 use callbridge_mapping::{EmployeeChoice, RetryValues};

@@ -3,10 +3,7 @@
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
 use crate::csv::{Columns, CsvText, cell};
-use crate::markup::masked;
-use crate::page::AuthenticatedRequest;
-use crate::request::link;
-use crate::shell::PageShell;
+use crate::{markup::masked, page::AuthenticatedRequest, request::link, shell::PageShell};
 use askama::Template;
 use callbridge_call::Direction;
 use callbridge_leads::directory::LeadProfile;
@@ -15,9 +12,7 @@ use callbridge_model::Reason;
 use callbridge_spool::{Listed, State};
 use futures_util::stream;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::io;
-use std::sync::Arc;
+use std::{collections::BTreeSet, io, sync::Arc};
 
 /// The states that a call can be in, as one looks for them.
 pub(crate) const STATES: [&str; 8] = [

@@ -3,8 +3,7 @@
 use crate::answer::{self, Handled};
 use crate::backend::{EmployeeTable, Span};
 use crate::csv::{self, Columns, cell};
-use crate::page::AuthenticatedRequest;
-use crate::shell::PageShell;
+use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_spool::employee_work::EmployeeWork;
 

@@ -2,10 +2,8 @@
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{About, Backend, Cause, CauseGroup, LetterPage, LetterQuery};
-use crate::background::Job;
-use crate::page::AuthenticatedRequest;
 use crate::request::{FormFields, link};
-use crate::shell::PageShell;
+use crate::{background::Job, page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use bytes::Bytes;
 use callbridge_admin::Refusal;
@@ -14,8 +12,7 @@ use callbridge_model::Reason;
 use callbridge_spool::{Letter, RowId};
 use futures_util::stream;
 use hyper::StatusCode;
-use std::io;
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// Causes that are shown; those with most letters.
 const CAUSES_MAX: usize = 100;

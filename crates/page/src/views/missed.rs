@@ -3,8 +3,7 @@
 use crate::answer::{self, Handled, Problem};
 use crate::backend::{Profiles, WaitingCustomer};
 use crate::csv::{self, Columns, cell};
-use crate::page::AuthenticatedRequest;
-use crate::shell::PageShell;
+use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
 

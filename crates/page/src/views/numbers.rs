@@ -2,11 +2,9 @@
 
 use super::act;
 use crate::answer::{self, Handled, Problem, see};
-use crate::backend::Profiles;
 use crate::csv::{self, Columns};
-use crate::page::AuthenticatedRequest;
-use crate::request::FormFields;
 use crate::shell::{Notice, PageShell};
+use crate::{backend::Profiles, page::AuthenticatedRequest, request::FormFields};
 use askama::Template;
 use callbridge_mapping::people::rows::pairs;
 use callbridge_model::LeadId;

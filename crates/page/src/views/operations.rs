@@ -5,9 +5,7 @@
 
 use crate::answer::{self, Handled, see};
 use crate::backend::{CheckFinding, TrunkView};
-use crate::background::LastCheck;
-use crate::page::AuthenticatedRequest;
-use crate::shell::PageShell;
+use crate::{background::LastCheck, page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_listener::body::Body;
 use callbridge_model::Status;

@@ -2,13 +2,11 @@
 
 use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
-use crate::chart::Chart;
-use crate::page::AuthenticatedRequest;
 use crate::shell::{LocalText, PageShell};
+use crate::{chart::Chart, page::AuthenticatedRequest};
 use askama::Template;
-use callbridge_model::status::fleet::Liveness;
 use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
-use callbridge_model::{Reason, Status};
+use callbridge_model::{Reason, Status, status::fleet::Liveness};
 use callbridge_spool::Listed;
 
 /// Newest calls that are shown.

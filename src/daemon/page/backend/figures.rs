@@ -7,9 +7,7 @@ use callbridge_model::clock;
 use callbridge_page::backend::{Bar, Figures, Outcomes};
 use callbridge_spool::{State, tables};
 use jiff::{ToSpan as _, Zoned};
-use std::collections::BTreeMap;
-use std::sync::PoisonError;
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
 /// Hours of the first picture.
 const HOURS: usize = 24;

@@ -5,8 +5,7 @@ use callbridge_admin::Refusal;
 use callbridge_call::Direction;
 use callbridge_model::{LeadId, TypedNumber, clock};
 use callbridge_page::backend::{EmployeeTable, Profiles, Span, TrunkView, WaitingCustomer};
-use callbridge_spool::employee_work::employee_work;
-use callbridge_spool::{CallFilter, Listed, Place, tables};
+use callbridge_spool::{CallFilter, Listed, Place, employee_work::employee_work, tables};
 use std::collections::BTreeSet;
 
 /// Seconds of the days before today that a week has.

@@ -3,9 +3,7 @@
 use callbridge_admin::Refusal;
 use callbridge_model::Code;
 use callbridge_page::backend::CheckFinding;
-use std::ffi::OsString;
-use std::process::Stdio;
-use std::time::Duration;
+use std::{ffi::OsString, process::Stdio, time::Duration};
 use tokio::process::Command;
 
 /// The longest time that a run of `check` may take.
