@@ -12,7 +12,7 @@
 //! talked with before.
 
 use super::record::Record;
-use crate::local_pair;
+use crate::trunk::local_pair;
 use std::time::Duration;
 
 /// Error of times that are whole seconds.
