@@ -17,9 +17,8 @@ impl Section {
     /// The last value counts, as Asterisk reads it.
     fn get(&self, key: &str) -> Option<&str> {
         let mut same = self.keys.iter().rev().filter(|(name, _)| name == key);
-        same.next()
-            .map(|(_, value)| &**value)
-            .filter(|it| !it.is_empty())
+        let last = same.next().map(|(_, value)| &**value);
+        last.filter(|it| !it.is_empty())
     }
 
     fn has(&self, key: &str, value: &str) -> bool {
@@ -74,10 +73,8 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
 
 fn words(text: Option<&str>) -> Vec<String> {
     let words = text.unwrap_or_default().split(',').map(str::trim);
-    words
-        .filter(|it| !it.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let words = words.filter(|it| !it.is_empty());
+    words.map(str::to_owned).collect()
 }
 
 /// Collects the endpoints of `pjsip.conf` with the facts that the file holds about each.
@@ -173,10 +170,8 @@ pub fn hints(lines: &[String], found: &mut EndpointList) {
         }
         let (exten, devices) = (exten.unwrap_or_default(), parts.next().unwrap_or_default());
         let devices = devices.split(',').next().unwrap_or_default();
-        for device in devices
-            .split('&')
-            .filter(|it| it.contains('/') && !it.contains('$'))
-        {
+        let named = |it: &&str| it.contains('/') && !it.contains('$');
+        for device in devices.split('&').filter(named) {
             found.add(device.trim(), Some(EndpointFact::Hint(exten.to_owned())));
         }
     }

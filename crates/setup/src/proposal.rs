@@ -71,9 +71,7 @@ pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
 
 /// The extension of a telephone: `101` of `PJSIP/101`.
 pub fn extension(endpoint: &str) -> &str {
-    let device = endpoint
-        .split_once('/')
-        .map_or(endpoint, |(_, device)| device);
+    let device = endpoint.split_once('/').map_or(endpoint, |(_, it)| it);
     device.split('/').next().unwrap_or_default()
 }
 
@@ -88,10 +86,14 @@ pub enum EndpointKind {
     Telephone,
 }
 
-/// Returns the kind that one fact proves, and the reason in words.
-fn judge(fact: &EndpointFact) -> (EndpointKind, String) {
+/// Returns the kind that the strongest fact proves, and the reason in a line.
+pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     use EndpointKind::{Telephone, Trunk};
-    match fact {
+    let Some(strongest) = facts.first() else {
+        let words = "only its name is known, which does not show what it is";
+        return (EndpointKind::Unknown, words.to_owned());
+    };
+    match strongest {
         EndpointFact::Registers(host) => (Trunk, format!("the PBX registers with it at {host}")),
         EndpointFact::Hint(exten) => {
             let words = format!("extension {exten} of the dialplan shows its state (a hint)");
@@ -122,17 +124,6 @@ fn judge(fact: &EndpointFact) -> (EndpointKind, String) {
             let tail = number.get(shown..).unwrap_or_default();
             let words = format!("a call with an outside number (…{tail}) is on it now");
             (Trunk, words)
-        }
-    }
-}
-
-/// Returns the kind that the strongest fact proves, and the reason in a line.
-pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
-    match facts.first() {
-        Some(strongest) => judge(strongest),
-        None => {
-            let words = "only its name is known, which does not show what it is";
-            (EndpointKind::Unknown, words.to_owned())
         }
     }
 }

@@ -24,14 +24,12 @@ pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
 /// Returns the lines that the account lacks which lets us in; empty when nothing is missing.
 /// `variables` are those that lead rules read.
 pub fn missing(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
-    let shown = account.variables.clone();
-    let lacks = |name: &&String| shown.as_ref().is_some_and(|shown| !shown.contains(*name));
+    let shown = account.variables.as_ref();
+    let lacks = |name: &&String| shown.is_some_and(|shown| !shown.contains(*name));
     let lacking: BTreeSet<String> = variables.iter().filter(lacks).cloned().collect();
     let mut text = general(account.timed == Some(false), &lacking);
-    let may = |action: &str| match &account.actions {
-        Some(actions) => actions.contains(&action.to_ascii_lowercase()),
-        None => true,
-    };
+    let actions = account.actions.as_ref();
+    let may = |it: &str| actions.is_none_or(|all| all.contains(&it.to_ascii_lowercase()));
     let deaf = matches!(account.calls, CallProof::Unheard(_))
         || account.echoed == Some(false)
         || (!account.booted && !account.is_old());

@@ -41,10 +41,8 @@ pub fn clock(pbx: Option<i64>, ours: i64) -> String {
             "the PBX's clock agrees with this machine's".to_owned()
         }
         Some(pbx) => {
-            let (apart, way) = (
-                (pbx - ours).abs(),
-                if pbx > ours { "ahead of" } else { "behind" },
-            );
+            let apart = (pbx - ours).abs();
+            let way = if pbx > ours { "ahead of" } else { "behind" };
             format!(
                 "the PBX's clock is {apart} s {way} this machine's: set both by NTP, for calls \
                  are journaled at the PBX's time"
