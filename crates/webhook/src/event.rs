@@ -98,19 +98,10 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     if !json.is_object() {
         return Err("the body is not an object".to_owned());
     }
-    let text = |key: &str| {
-        json[key]
-            .as_str()
-            .map(str::trim)
-            .filter(|it| !it.is_empty())
-    };
-    let id = text("eventId").ok_or("it has no eventId")?;
+    let id = text(&json["eventId"]).ok_or("it has no eventId")?;
     let company = id_in(&json["companyId"]).ok_or("it has no companyId")?;
-    let kind = text("eventType").unwrap_or_default();
-    let kind = KINDS
-        .into_iter()
-        .find(|known| *known == kind)
-        .unwrap_or(OTHER);
+    let kind = text(&json["eventType"]).unwrap_or_default();
+    let kind = KINDS.into_iter().find(|it| *it == kind).unwrap_or(OTHER);
     let at = seconds(&json["occurredAt"]);
     Ok(Event {
         id: id.to_owned(),
@@ -148,8 +139,8 @@ fn completed(call: &Value, country: Option<Country>) -> Result<EventContent, Unu
     let hyphenated = bare.len() == uuid::fmt::Hyphenated::LENGTH;
     let uuid = uuid::Uuid::try_parse(bare).ok().filter(|_| hyphenated);
     let uuid = uuid.ok_or(UnusedReason::Foreign)?;
-    let leads = call["leadIds"].as_array().map_or(&[][..], Vec::as_slice);
-    let leads = leads.iter().take(LEADS_MAX).filter_map(lead_id).collect();
+    let leads = call["leadIds"].as_array().into_iter().flatten();
+    let leads = leads.take(LEADS_MAX).filter_map(lead_id).collect();
     Ok(EventContent::News(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
         leads,
@@ -169,21 +160,22 @@ fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<Eve
     }))
 }
 
+/// The words of a text; `None` where it has none, or is no text.
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().map(str::trim).filter(|it| !it.is_empty())
+}
+
 /// Fields of a call as the journal shows them; a block that would be null is left out (§6.5).
 fn shown(call: &Value) -> CallEcho {
-    let text = |key: &str| {
-        let text = call[key].as_str().map(str::trim);
-        let text = text.filter(|text| !text.is_empty())?;
-        Some(text.chars().take(WORD_MAX).collect())
-    };
+    let word = |key: &str| Some(text(&call[key])?.chars().take(WORD_MAX).collect());
     CallEcho {
-        direction: text("direction"),
+        direction: word("direction"),
         answered: call["answered"].as_bool(),
         started_at: seconds(&call["startedAt"]).map(EpochSeconds::get),
         duration_sec: id_in(&call["durationSec"]),
         talk_time_sec: id_in(&call["talkTimeSec"]),
-        has_phone: text("clientPhone").is_some_and(|text: String| !text.is_empty()),
-        extension: text("operatorExtension"),
+        has_phone: text(&call["clientPhone"]).is_some(),
+        extension: word("operatorExtension"),
         employee_id: id_in(&call["employeeId"]),
     }
 }

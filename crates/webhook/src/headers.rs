@@ -55,24 +55,16 @@ impl Headers {
         if found == [None; 4] {
             return Err(Refusal::NoHeaders);
         }
-        let [
-            Some(id),
-            Some(installation),
-            Some(timestamp),
-            Some(signature),
-        ] = found
-        else {
-            return Err(Refusal::Malformed);
-        };
         let read = || {
-            let timestamp = visible(timestamp, TIMESTAMP_BYTES_MAX)?;
+            let [id, installation, timestamp, signature] = found;
+            let timestamp = visible(timestamp?, TIMESTAMP_BYTES_MAX)?;
             let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
             Some(Self {
-                id: visible(id, ID_BYTES_MAX)?,
-                installation: visible(installation, INSTALLATION_BYTES_MAX)?,
+                id: visible(id?, ID_BYTES_MAX)?,
+                installation: visible(installation?, INSTALLATION_BYTES_MAX)?,
                 signed_at: timestamp.parse().ok().filter(|_| digits)?,
                 timestamp,
-                signature: Signature::parse(signature)?,
+                signature: Signature::parse(signature?)?,
             })
         };
         read().ok_or(Refusal::Malformed)

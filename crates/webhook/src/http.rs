@@ -109,10 +109,7 @@ impl AnswerHttp for Gate {
         let reading = read(request.into_body(), &mut proof, &mut share);
         let body = match timeout(BODY_WITHIN, reading).await {
             Ok(Ok(body)) => body,
-            Ok(Err(BodyFault::TooLarge)) => return turn_away(413, "too_large"),
-            // It is not its sender's fault: it has to come again.
-            Ok(Err(BodyFault::NoRoom)) => return turn_away(503, "no_room"),
-            Ok(Err(BodyFault::Cut)) => return turn_away(408, "cut"),
+            Ok(Err((status, word))) => return turn_away(status, word),
             Err(_) => return turn_away(408, "too_slow"),
         };
         let _answering = place.answer();
@@ -145,13 +142,8 @@ fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     Some((length.to_str().ok()?.parse().ok()?, most))
 }
 
-/// A body that is not there whole.
-#[derive(Clone, Copy)]
-enum BodyFault {
-    TooLarge,
-    NoRoom,
-    Cut,
-}
+/// Status and word of the answer to a body that is not there whole.
+type BodyFault = (u16, &'static str);
 
 /// Reads a body to its end. One that cannot be held is passed over, as far as it is not beyond all
 /// measure: an answer in the midst of it would be lost with the connection.
@@ -160,18 +152,20 @@ async fn read(
     proof: &mut Proof,
     share: &mut ByteShare,
 ) -> Result<Vec<u8>, BodyFault> {
+    let too_large = (413, "too_large");
     let mut pieces = body.into_data_stream();
     let (mut whole, mut length, mut torn) = (Vec::new(), 0, None);
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_| BodyFault::Cut)?;
+        let piece = piece.map_err(|_| (408, "cut"))?;
         length += piece.len();
         if length > PASSED_OVER_MAX {
-            return Err(BodyFault::TooLarge);
+            return Err(too_large);
         }
         if length > BODY_BYTES_MAX {
-            torn = Some(BodyFault::TooLarge);
+            torn = Some(too_large);
         } else if torn.is_none() && !make_room(&mut whole, length, share) {
-            torn = Some(BodyFault::NoRoom);
+            // It is not its sender's fault: it has to come again.
+            torn = Some((503, "no_room"));
         }
         if torn.is_none() {
             proof.add(&piece);

@@ -86,10 +86,8 @@ impl Keyring {
         } else {
             Whose::Unbound
         };
-        let own = own
-            .into_iter()
-            .flatten()
-            .map(|key| (Whose::Installation, key));
+        let own = own.into_iter().flatten();
+        let own = own.map(|key| (Whose::Installation, key));
         let connection = connection.map(|it| (whose_connection, &it.key));
         let application = self.application.iter().map(|key| (Whose::Application, key));
         let tried = own.chain(connection).chain(application);
@@ -97,9 +95,8 @@ impl Keyring {
             .map(|(whose, key)| (whose, key.begin(&headers.timestamp)))
             .collect();
         let bound_otherwise = known.is_some() && !is_bound;
-        let meant = tried
-            .iter()
-            .any(|(whose, _)| !(bound_otherwise && *whose == Whose::Unbound));
+        let doubted = |whose| bound_otherwise && whose == Whose::Unbound;
+        let meant = tried.iter().any(|(whose, _)| !doubted(*whose));
         Proof {
             tried,
             meant,

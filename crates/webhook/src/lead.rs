@@ -36,15 +36,14 @@ pub fn news(
 }
 
 fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
-    let ids = ids.as_array().map_or(&[][..], Vec::as_slice);
-    let ids = ids.iter().take(ENTRIES_MAX).filter_map(lead_id);
+    let ids = ids.as_array().into_iter().flatten().take(ENTRIES_MAX);
+    let ids = ids.filter_map(lead_id);
     ids.filter(|id| *id != survivor).collect()
 }
 
 /// The contacts of `propertyChanges` (§6.7); other properties say nothing of phones.
 fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
-    let changes = changes.as_array().map_or(&[][..], Vec::as_slice);
-    let changes = changes.iter().take(ENTRIES_MAX);
+    let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
     of_contact
         .map(|change| {
@@ -76,9 +75,8 @@ pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
         let exact = value.as_f64().filter(|it| (0.0..1e11).contains(it))?;
         exact.floor().to_string().parse().ok()
     });
-    whole
-        .filter(|it| (1..YEAR_5138).contains(it))
-        .map(EpochSeconds::new)
+    let whole = whole.filter(|it| (1..YEAR_5138).contains(it));
+    whole.map(EpochSeconds::new)
 }
 
 #[cfg(test)]

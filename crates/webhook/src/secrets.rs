@@ -90,15 +90,11 @@ impl Texts {
 
     fn keyring(&self, bound: Option<&str>) -> Keyring {
         let keys = |all: &Vec<Secret>| all.iter().map(Key::new).collect();
-        let installations = self.installations.iter();
+        let own = self.installations.iter();
+        let connection = self.connection.as_ref();
         Keyring {
-            installations: installations
-                .map(|(id, all)| (id.clone(), keys(all)))
-                .collect(),
-            connection: self
-                .connection
-                .as_ref()
-                .map(|it| Connection::new(it, bound)),
+            installations: own.map(|(id, all)| (id.clone(), keys(all))).collect(),
+            connection: connection.map(|it| Connection::new(it, bound)),
             application: self.application.as_ref().map(keys).unwrap_or_default(),
         }
     }

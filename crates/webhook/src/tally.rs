@@ -35,10 +35,8 @@ impl Tally {
     /// Once more. What is of a kind was proved, and is the last event.
     pub fn count(&self, kind: Option<&'static str>, result: &'static str, now: EventTime) {
         let mut counts = self.lock();
-        *counts
-            .events
-            .entry((kind.unwrap_or("none"), result))
-            .or_default() += 1;
+        let key = (kind.unwrap_or("none"), result);
+        *counts.events.entry(key).or_default() += 1;
         if kind.is_some() {
             counts.last = counts.last.max(Some(now));
         }

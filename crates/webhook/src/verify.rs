@@ -87,21 +87,17 @@ pub fn judge_proved(
     if !event.id.eq_ignore_ascii_case(&headers.id) {
         return Err(Refusal::OtherId);
     }
+    let (kind, company) = (event.kind, event.company);
     let mut news = match event.what {
         EventContent::News(news) => news,
         EventContent::Foreign(call) => {
             return Ok(Verified::Foreign {
-                kind: event.kind,
-                company: event.company,
+                kind,
+                company,
                 call,
             });
         }
-        EventContent::Nothing(why) => {
-            return Ok(Verified::Drop {
-                kind: event.kind,
-                why,
-            });
-        }
+        EventContent::Nothing(why) => return Ok(Verified::Drop { kind, why }),
     };
     if let WebhookEvent::Learn(news) = &mut news {
         // What is dated ahead would be the newest for ever.
@@ -112,7 +108,7 @@ pub fn judge_proved(
             installation: headers.installation.clone(),
             event: event.id.to_ascii_lowercase(),
             signature: headers.signature.bytes(),
-            company: event.company,
+            company,
             at: bench.now,
             service_retries: true,
             news,
