@@ -98,14 +98,8 @@ pub struct LeadsPage {
 #[strum_discriminants(
     name(Endpoint),
     doc = "The endpoints that callbridge uses; a label of metrics and logs.",
-    derive(
-        PartialOrd,
-        Ord,
-        Hash,
-        strum::IntoStaticStr,
-        strum::VariantArray,
-        strum::Display
-    ),
+    derive(PartialOrd, Ord, Hash, strum::Display),
+    derive(strum::IntoStaticStr, strum::VariantArray),
     strum(serialize_all = "snake_case")
 )]
 pub enum Request {

@@ -11,11 +11,9 @@
 //! one that callbridge makes: whoever kept the file may have changed it, and a trigger in it would
 //! run with every commit of the daemon that takes it over.
 
-use crate::Error;
-use crate::folder::refuse_shared;
-use crate::state_dir::Lock;
 use crate::state_dir::{FILE, LOCK, check_siblings, make_folder, not_writable};
 use crate::tables::schema::{Found, MIGRATIONS, inspect};
+use crate::{Error, Lock, refuse_shared};
 use callbridge_model::{Code, ExitCode, plain_file};
 use ring::digest::{Context, SHA256};
 use rusqlite::config::DbConfig;
@@ -165,11 +163,8 @@ pub fn export(
     for ((_, from), part) in files.iter().zip(&archive.parts) {
         let (bytes, sha256) = copy(&mut open(from)?, to, u64::MAX).map_err(wrong)?;
         if (bytes, &sha256) != (part.bytes, &part.sha256) {
-            let error = io::Error::other(format!(
-                "{} was changed at the same time; try again",
-                part.name
-            ));
-            return Err(wrong(error));
+            let words = format!("{} was changed at the same time; try again", part.name);
+            return Err(wrong(io::Error::other(words)));
         }
     }
     to.sync_all().map_err(wrong)?;
@@ -273,10 +268,9 @@ fn read_header(
         Ok::<_, ArchiveError>(String::from_utf8_lossy(&line).trim_end().to_owned())
     };
     let (first, header) = (line()?, line()?);
-    let version = first
-        .strip_prefix(MAGIC)
-        .and_then(|it| it.parse::<u32>().ok());
-    let version = version.ok_or_else(|| none("it does not begin as one"))?;
+    let Some(Ok(version)) = first.strip_prefix(MAGIC).map(str::parse::<u32>) else {
+        return Err(none("it does not begin as one"));
+    };
     if version > VERSION {
         let words = format!("shape {version}, this one knows {VERSION}");
         return Err(ArchiveError::Newer(path.to_path_buf(), words));
@@ -315,10 +309,8 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
             return Err(none(format!("{FILE} in it is not callbridge's")));
         }
     };
-    let (found, made) = (
-        entries(&db).map_err(unread)?,
-        made(version).map_err(unread)?,
-    );
+    let found = entries(&db).map_err(unread)?;
+    let made = made(version).map_err(unread)?;
     if let Some((kind, name, ..)) = found.difference(&made).next() {
         let words = format!("{FILE} in it has a {kind} `{name}` that no callbridge makes");
         return Err(none(words));
@@ -327,9 +319,8 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
         return Err(none(format!("{FILE} in it lacks the {kind} `{name}`")));
     }
     // Expressions of the schema are evaluated here, and by now they are ours.
-    let said = db.query_row("PRAGMA integrity_check(1)", [], |row| {
-        row.get::<_, String>(0)
-    });
+    let check = "PRAGMA integrity_check(1)";
+    let said: rusqlite::Result<String> = db.query_row(check, [], |row| row.get(0));
     match said.map_err(unread)?.as_str() {
         "ok" => Ok(()),
         words => Err(none(format!("{FILE} in it is damaged: {words}"))),

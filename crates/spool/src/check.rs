@@ -1,8 +1,7 @@
 //! The check of the file, beside the work: after an unclean stop, and where somebody changed the
 //! file while nobody ran.
 
-use super::Error;
-use super::state_dir::{check_siblings, not_writable};
+use crate::{Error, check_siblings, not_writable};
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;

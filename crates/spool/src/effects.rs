@@ -1,8 +1,7 @@
 //! What a step does to a call, over the columns that say how far it is. Pure: `tables::step` reads
 //! them, and stores what comes out.
 
-use crate::state::{FIRST_POLL, IfAbsent, OutcomeSource, State, Step};
-use crate::{ATTEMPTS_MAX, Attempt, Progress};
+use crate::{ATTEMPTS_MAX, Attempt, FIRST_POLL, IfAbsent, OutcomeSource, Progress, State, Step};
 use callbridge_call::EventTime;
 use callbridge_model::{Reason, TokenFingerprint};
 

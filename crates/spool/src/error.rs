@@ -1,7 +1,6 @@
 //! What can go wrong with the durable state, with the exit code of each.
 
-use super::row::RowId;
-use super::state::Refused;
+use crate::{Refused, RowId};
 use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,6 @@
 //! A judged call, and what its row keeps of it.
 
-use crate::db::json;
-use crate::{Error, State};
+use crate::{Error, State, json};
 use callbridge_call::timeline::Way;
 use callbridge_call::{Direction, FinishedCall, Role, Timeline};
 use callbridge_model::{Judged, Outcome, Phone, Reason};

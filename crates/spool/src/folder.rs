@@ -4,10 +4,9 @@ use super::check::check_beside;
 use super::identity::{self, Seen};
 use super::state_dir::{check_siblings, connect, make_folder, not_writable, sync_folder};
 use super::writer::{Guard, Handle, start};
-use super::{Error, Settings};
-use crate::state_dir::{Lock, StateDir};
-use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
+use crate::tables::slots::slots;
+use crate::{Error, Lock, Settings, StateDir, Store};
 use callbridge_model::plain_file;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -41,7 +40,10 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let clean = seen.is_none() || farewell.is_some();
     let mut untouched = true;
     if let Some(seen) = &seen {
-        identity::compare_identity(&mut store, seen, lock.stamp.as_deref(), clean)?;
+        let own = meta::meta(&store, meta::FILE)?;
+        let used = !slots(&store)?.is_empty();
+        let doubtful = seen.is_doubtful(own.as_deref(), lock.stamp.as_deref(), clean, used);
+        store.restored = doubtful || meta::meta(&store, meta::RESTORED)?.is_some();
         untouched = lock.stamp.as_ref() == Some(&seen.stamp);
     }
     if !clean {

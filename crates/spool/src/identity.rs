@@ -12,8 +12,8 @@
 //! A sign may err on the side of doubt (`chown` changes the inode), never the other way but for
 //! a snapshot of the whole machine.
 
-use crate::tables::meta::{self, CLEAN, FILE, RESTORED};
-use crate::tables::{doubt, slots};
+use crate::tables::doubt;
+use crate::tables::meta::{CLEAN, FILE, RESTORED};
 use crate::{Error, Op, Store};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -65,20 +65,6 @@ impl Seen {
             (Some(_), None) => !self.natural,
         }
     }
-}
-
-/// Sees whether this is the file that was used here last.
-pub(crate) fn compare_identity(
-    store: &mut Store,
-    seen: &Seen,
-    stamp: Option<&str>,
-    clean: bool,
-) -> Result<(), Error> {
-    let own = meta::meta(store, FILE)?;
-    let used = !slots::slots(store)?.is_empty();
-    let doubtful = seen.is_doubtful(own.as_deref(), stamp, clean, used);
-    store.restored = doubtful || meta::meta(store, RESTORED)?.is_some();
-    Ok(())
 }
 
 /// The first commit of a process: an end without farewell is seen by the next start, and so is

@@ -1,10 +1,7 @@
 //! What the spool is asked to store, and what it answers.
 
-use super::binding::Binding;
-use super::finished::Finished;
-use super::foreign::ForeignCall;
-use super::row::{Act, LeadByHand, PublishedBy, RowId};
 use super::state::{OutcomeSource, State, Step};
+use crate::{Act, Binding, Finished, ForeignCall, LeadByHand, PublishedBy, RowId};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::ShownCall;
 use callbridge_formats::message::Outcomes;

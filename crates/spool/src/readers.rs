@@ -27,7 +27,7 @@ impl FinishedCalls {
     /// # Errors
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        ReadConnection::open(dir).map(Self)
+        ReadConnection::of(dir.join(state_dir::FILE)).map(Self)
     }
 
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
@@ -38,17 +38,14 @@ impl FinishedCalls {
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
         let known = |row: &rusqlite::Row<'_>| {
-            let direction: Option<String> = row.get(3)?;
+            let (caller, direction): (Option<String>, Option<String>) = (row.get(2)?, row.get(3)?);
+            let facts: Option<String> = row.get(5)?;
             Ok(Known {
                 own: row.get(0)?,
                 started: EpochSeconds::new(row.get(1)?),
-                caller: row
-                    .get::<_, Option<String>>(2)?
-                    .filter(|_| direction.as_deref() == Some("INBOUND")),
+                caller: caller.filter(|_| direction.as_deref() == Some("INBOUND")),
                 incomplete: row.get::<_, Option<bool>>(4)?.unwrap_or(false),
-                letter: row
-                    .get::<_, Option<String>>(5)?
-                    .and_then(|text| letter(&text)),
+                letter: facts.and_then(|text| letter(&text)),
             })
         };
         let found = self.0.db().query_first(text, (pbx, id), known);
@@ -61,13 +58,9 @@ impl FinishedCalls {
 
 /// A letter's call. One that cannot be read adds nothing to a better account of itself.
 fn letter(text: &str) -> Option<Box<FinishedCall>> {
-    match serde_json::from_str(text) {
-        Ok(call) => Some(call),
-        Err(error) => {
-            tracing::error!(%error, "a letter's call cannot be read");
-            None
-        }
-    }
+    let read = serde_json::from_str(text);
+    read.inspect_err(|error| tracing::error!(%error, "a letter's call cannot be read"))
+        .ok()
 }
 
 /// A finished call, as far as it is compared with another one that has its ids.
@@ -119,7 +112,7 @@ impl LeadDirectory {
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Ok(Self {
-            beside: Mutex::new(ReadConnection::open(dir)?),
+            beside: Mutex::new(ReadConnection::of(dir.join(state_dir::FILE))?),
             failed: AtomicBool::new(false),
         })
     }
@@ -202,18 +195,14 @@ fn identity(file: &Path) -> Option<(u64, u64)> {
 }
 
 impl ReadConnection {
-    fn open(dir: &Path) -> Result<Self, Error> {
-        Self::of(dir.join(state_dir::FILE))
-    }
-
     fn of(file: PathBuf) -> Result<Self, Error> {
         state_dir::check_siblings(&file)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(&file, flags)
-            .map_err(|error| Error::sqlite(&file, &error))?;
+        let wrong = |error: rusqlite::Error| Error::sqlite(&file, &error);
+        let db = Connection::open_with_flags(&file, flags).map_err(wrong)?;
         // A plan that hangs on the values asked for is made anew for each of them.
-        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-            .map_err(|error| Error::sqlite(&file, &error))?;
+        let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
+        db.set_db_config(stable, true).map_err(wrong)?;
         let opened = identity(&file);
         Ok(Self {
             db: Db::new(db, &file),

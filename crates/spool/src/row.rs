@@ -1,7 +1,6 @@
 //! What is read back from the spool.
 
-use super::HELD_MAX;
-use super::state::{IfAbsent, State};
+use crate::{HELD_MAX, IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;

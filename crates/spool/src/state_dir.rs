@@ -13,9 +13,8 @@
 //! | no file, and ours lives elsewhere (`mv`) | nothing is stored until it is put back |
 //! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
 
-use super::Error;
 use super::identity::{self, Seen};
-use super::store::Store;
+use crate::{Error, Store};
 use callbridge_model::plain_file;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};

@@ -4,13 +4,10 @@
 //! follow its commit. Reads run between groups, in the order asked, so a read sees every write
 //! asked for before it.
 
-use super::Error;
 use super::check::{Check, Integrity};
-use super::op::{Done, Op};
 use crate::dispatch::prepare;
-use crate::state_dir::StateDir;
-use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
+use crate::{Done, Error, Op, StateDir, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

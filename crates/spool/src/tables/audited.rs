@@ -3,8 +3,7 @@
 //! purged.
 
 use super::{directory, resume, seen_calls};
-use crate::db::Columns as _;
-use crate::{Db, Error, State};
+use crate::{Columns as _, Db, Error, State};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use rusqlite::Params;

@@ -1,8 +1,6 @@
 //! The books against the rows.
 
-use crate::db::Columns as _;
-use crate::tally::Book;
-use crate::{Db, Error, State, Store};
+use crate::{Book, Columns as _, Db, Error, State, Store};
 
 /// Differences between the books and the rows, each as `(name, book, rows)`; empty when they agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! A stored call, read back, and found by what a person knows of it.
 
 use super::seen_calls;
-use crate::db::{Columns as _, count};
-use crate::{Db, Error, Progress, Row, RowId};
+use crate::{Columns as _, Db, Error, Progress, Row, RowId, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallUuid, TokenFingerprint};
 use rusqlite::Params;

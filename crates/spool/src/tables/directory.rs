@@ -1,7 +1,6 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
-use crate::db::count;
-use crate::{Db, Error, Store};
+use crate::{Db, Error, Store, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
 use callbridge_leads::directory::find::find;

@@ -3,8 +3,7 @@
 
 use super::meta;
 use super::{backfill, deliveries, shows, unknown_employees};
-use crate::Db;
-use crate::Error;
+use crate::{Db, Error};
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::memory::RequestMemory;

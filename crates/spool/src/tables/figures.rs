@@ -2,8 +2,7 @@
 //! customers, for what employees did.
 
 use crate::employee_work::CustomerCall;
-use crate::finished::rang;
-use crate::{Db, Error, RowId, State};
+use crate::{Db, Error, RowId, State, rang};
 use callbridge_call::{Direction, EventTime, Timeline};
 use callbridge_model::{CallRecord, EmployeeId};
 use serde::Deserialize;

@@ -2,9 +2,7 @@
 //! corrected, as long as nobody has sent it: never are there two of one call.
 
 use super::{listed, missed, outbox, seen_calls, step, trunk_calls};
-use crate::finished::Finished;
-use crate::tally::Book;
-use crate::{Db, Done, Error, Left, RowId, State, Store};
+use crate::{Book, Db, Done, Error, Finished, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
 use callbridge_model::{Outcome, Reason};
 use std::collections::BTreeSet;

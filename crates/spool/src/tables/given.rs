@@ -1,7 +1,6 @@
 //! Leads that people have given to numbers, with when and by whom.
 
-use crate::db::count;
-use crate::{Db, Error, LeadByHand};
+use crate::{Db, Error, LeadByHand, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::find::moment;
 use callbridge_model::{LeadId, Phone};

@@ -3,8 +3,7 @@
 use super::meta::{change_memory, memory};
 use super::shows::{self, LEFT_OUT, WRITTEN};
 use super::{backfill, directory, look_ups, meta};
-use crate::tally::{GIVEN_UP, LeadWarning};
-use crate::{Db, Done, Error, QueueQuery, Store};
+use crate::{Db, Done, Error, GIVEN_UP, LeadWarning, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};

@@ -1,10 +1,9 @@
 //! Dead, parked and unreadable letters, and what people did with them.
 
-use crate::db::{Columns as _, count, json};
-use crate::tally::Book;
 use crate::{
-    ACTS_MAX, Act, Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, PublishedBy,
-    RowId, State, Store, UNREADABLE_BYTES_MAX, UnreadMessage,
+    ACTS_MAX, Act, Book, Columns as _, Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
+    LetterFilter, PublishedBy, RowId, State, Store, UNREADABLE_BYTES_MAX, UnreadMessage, count,
+    json,
 };
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, EmployeeId, LeadId, Reason};

@@ -1,9 +1,8 @@
 //! Calls as people list them: by time and by number, each page a bounded walk over an index; and
 //! calls between extensions, of which the last are kept.
 
-use crate::db::Columns as _;
 use crate::finished::Finished;
-use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State, Store};
+use crate::{Columns as _, Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
 use rusqlite::Params;

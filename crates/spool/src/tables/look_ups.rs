@@ -1,9 +1,7 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
 use super::{calls, directory, step, unknown_employees};
-use crate::db::Columns as _;
-use crate::tally::{DROPPED, TO_SURVIVOR};
-use crate::{Db, Done, Error, RowId, Step, Store};
+use crate::{Columns as _, DROPPED, Db, Done, Error, RowId, Step, Store, TO_SURVIVOR};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::ledger::Ledger as _;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};

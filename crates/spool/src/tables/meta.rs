@@ -1,8 +1,7 @@
 //! Small durable settings, and whose calls these are.
 
-use crate::db::json;
 use crate::store::HIGHEST_ID;
-use crate::{Binding, Db, Done, Error, Fit, RowId, Store};
+use crate::{Binding, Db, Done, Error, Fit, RowId, Store, json};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,9 +4,7 @@
 //! try that no talk ended after. In the usual order a call changes one row; what comes late is
 //! weighed against all kept calls of its number.
 
-use crate::db::count;
-use crate::finished::{Finished, rang};
-use crate::{Db, Error, MissedCustomer};
+use crate::{Db, Error, Finished, MissedCustomer, count, rang};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{Judged, LeadId, Phone, Reason};
 use std::time::Duration;

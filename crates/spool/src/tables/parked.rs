@@ -1,8 +1,6 @@
 //! Parked calls, by the number whose lead they wait for.
 
-use crate::db::Columns as _;
-use crate::db::count;
-use crate::{Db, Error, ParkedPhone, RowId};
+use crate::{Columns as _, Db, Error, ParkedPhone, RowId, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 

@@ -11,10 +11,9 @@
 //! were, or as soon as they are no letter any more.
 
 use super::{deliveries, meta, step};
-use crate::db::Columns as _;
 use crate::{
-    Db, Due, Error, IfAbsent, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId, Segment,
-    Settlement, State, Step, Store,
+    Columns as _, Db, Due, Error, IfAbsent, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId,
+    Segment, Settlement, State, Step, Store,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::message::Outcomes;

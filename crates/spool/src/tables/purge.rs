@@ -2,8 +2,7 @@
 
 use super::{audited, deliveries, lead_requests, listed, look_ups, meta, missed, outbox};
 use super::{shows, trunk_calls};
-use crate::tally::Book;
-use crate::{Db, Error, PurgeCounts, State, Store};
+use crate::{Book, Db, Error, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
 /// Rows a purge takes at most: some milliseconds.

@@ -1,8 +1,7 @@
 //! Where the intake goes on after a restart: how far each source is read, and the calls that are
 //! not over.
 
-use crate::db::json;
-use crate::{Db, Error, RowId};
+use crate::{Db, Error, RowId, json};
 
 pub(crate) fn set_position(
     db: &Db,

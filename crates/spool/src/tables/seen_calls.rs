@@ -1,8 +1,6 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
-use crate::db::Columns as _;
-use crate::finished::Finished;
-use crate::{Db, Error, SeenCall};
+use crate::{Columns as _, Db, Error, Finished, SeenCall};
 use callbridge_call::{EpochSeconds, UniqueId};
 use callbridge_model::{CallUuid, Judged};
 

@@ -1,10 +1,7 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
 use super::{meta, missed};
-use crate::db::Columns as _;
-use crate::db::json;
-use crate::tally::{GIVEN_UP, LeadWarning};
-use crate::{Db, Error, RowId, Store};
+use crate::{Columns as _, Db, Error, GIVEN_UP, LeadWarning, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{

@@ -1,8 +1,7 @@
 //! The slots of the sender's budget.
 
 use super::meta;
-use crate::db::Columns as _;
-use crate::{Db, Error, SlotRow, Store};
+use crate::{Columns as _, Db, Error, SlotRow, Store};
 use callbridge_model::TokenFingerprint;
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 
 use super::meta::set_meta;
 use super::{calls, missed, outbox, shows, unknown_employees, unreadable};
-use crate::db::json;
 use crate::state::{IfAbsent, State, Step, next};
-use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store};
+use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Phone, Reason, TokenFingerprint};
 use rusqlite::params;

@@ -1,8 +1,7 @@
 //! What each trunk took: in all, when last, and in the quarters of an hour of the last days, so
 //! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
 
-use crate::finished::Finished;
-use crate::{Db, Error, TrunkCalls};
+use crate::{Db, Error, Finished, TrunkCalls};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Outcome;
 use std::time::Duration;

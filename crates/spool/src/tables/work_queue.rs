@@ -3,10 +3,9 @@
 use super::peer_outcomes::{self, due};
 use super::step::HAD_TURN;
 use super::{deliveries, lead_requests, meta};
-use crate::db::{Columns as _, count};
 use crate::{
-    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
-    RECONCILE_MAX, Store, Unconfirmed, WorkQueue,
+    CONFIRMABLE_MAX, Columns as _, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX,
+    QueueQuery, RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
