@@ -59,8 +59,8 @@ pub async fn release_given(
     release_some(spool, phones, (rules, people, Some(act), act.at)).await
 }
 
-/// What letters are judged anew by; the act of the person who gave the lead, `None` for a release by
-/// itself; and now.
+/// What letters are judged anew by; the act of the person who gave the lead, `None` for a release
+/// by itself; and now.
 type By<'a> = (&'a Rules, &'a People, Option<&'a Act>, EventTime);
 
 async fn release_some(spool: &Handle, phones: &[Phone], by: By<'_>) -> Result<u64, Error> {

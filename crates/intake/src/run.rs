@@ -296,9 +296,9 @@ impl Shell {
         }
     }
 
-    /// Releases calls that lack nothing any more: a lead may have become known between a call's verdict
-    /// and its commit, when nobody could find the call. From here on the spool has it for whoever
-    /// learns something.
+    /// Releases calls that lack nothing any more: a lead may have become known between a call's
+    /// verdict and its commit, when nobody could find the call. From here on the spool has it for
+    /// whoever learns something.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
         let (people, rules, spool) = (&self.people_in_force(), self.intake.rules(), &self.spool);
         let lacks_nothing = |waits: &&Finished| {

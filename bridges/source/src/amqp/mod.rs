@@ -216,7 +216,9 @@ impl Session<'_, '_> {
                 () = tokio::time::sleep_until(proof.at), if self.attached.is_unproved() => {
                     replaced = Some(self.attached.overdue());
                 }
-                () = tokio::time::sleep_until(quiet), if self.consumer.source.is_stream => again = true,
+                () = tokio::time::sleep_until(quiet), if self.consumer.source.is_stream => {
+                    again = true;
+                }
                 () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.requested() => {
                     self.drain(context).await?;
