@@ -1,4 +1,4 @@
-//! Operations on their way to the [`tables`], and the transactions around them.
+//! Operations on their way to the [`tables`](crate::tables), and the transactions around them.
 
 use crate::tables::{audited, backfill, deliveries, echoes, finish, given, lead_requests, letters};
 use crate::tables::{
