@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 
 /// The modules of a crate and their code, by their paths (`page::shell`, the root is empty).
-type Modules = BTreeMap<String, String>;
+pub(crate) type Modules = BTreeMap<String, String>;
 
-fn modules(src: &Path) -> Modules {
+pub(crate) fn modules(src: &Path) -> Modules {
     let mut files = Vec::new();
     rust_files(src, &mut files);
     let mut found = Modules::new();
@@ -101,8 +101,8 @@ fn target(all: &Modules, given: &BTreeMap<String, String>, of: &str, path: &str)
     (full != of).then_some(full)
 }
 
-/// The modules of a crate that lie in a circle.
-fn in_circles(all: &Modules) -> BTreeSet<String> {
+/// The modules that each module of a crate uses.
+pub(crate) fn uses(all: &Modules) -> BTreeMap<&str, BTreeSet<String>> {
     // What the root gives on under its own name: `pub use page::Page`.
     let root = all.get("").map_or("", String::as_str);
     let given: BTreeMap<String, String> = named(root)
@@ -124,6 +124,12 @@ fn in_circles(all: &Modules) -> BTreeSet<String> {
         let used = used.filter(|used| !of.starts_with(&format!("{used}::")));
         uses.insert(of, used.collect());
     }
+    uses
+}
+
+/// The modules of a crate that lie in a circle.
+fn in_circles(all: &Modules) -> BTreeSet<String> {
+    let uses = uses(all);
     let reached = |from: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
         while let Some(module) = open.pop() {

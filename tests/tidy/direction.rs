@@ -2,10 +2,11 @@
 //! and of `bridges/call`.
 //! A change that reaches upstream is found here, or does not compile.
 
+use crate::circles::{self, Modules};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// The crates, each using those before it alone.
@@ -87,29 +88,6 @@ fn faults<'a>(all: &[&str], name: &str, used: impl Iterator<Item = &'a str>) -> 
     wrong
         .map(|used| format!("{name} uses {used}, which comes later"))
         .collect()
-}
-
-/// Every `crate::NAME` outside comments.
-fn named(text: &str) -> impl Iterator<Item = &str> {
-    let code = text
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default());
-    code.flat_map(|line| line.split("crate::").skip(1))
-        .map(|rest| {
-            let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c == '_'));
-            &rest[..end.unwrap_or(rest.len())]
-        })
-        .filter(|name| !name.is_empty())
-}
-
-fn rust_files(path: &Path, found: &mut Vec<PathBuf>) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).expect("a readable folder") {
-            rust_files(&entry.expect("a readable entry").path(), found);
-        }
-    } else if path.extension().is_some_and(|it| it == "rs") {
-        found.push(path.to_owned());
-    }
 }
 
 /// Each crate and those of ours that it uses; what tests alone use is in no program.
@@ -195,25 +173,17 @@ fn the_table_of_the_crates_says_what_each_uses() {
     );
 }
 
-/// Where a module below `root` uses one that comes after it in `order`; `outside` stand above all.
-fn upstream(root: &Path, order: &[&str], outside: &[&str]) -> Vec<String> {
-    let mut files = Vec::new();
-    rust_files(root, &mut files);
+/// Where a module uses one that comes after it in `order`; `outside` stand above all.
+fn upstream(modules: &Modules, order: &[&str], outside: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
-    for path in files {
-        let inside = path.strip_prefix(root).expect("below the root");
-        let first = inside.iter().next().expect("a name").to_string_lossy();
-        let module = first.trim_end_matches(".rs");
-        if outside.contains(&module) {
-            continue;
+    for (of, used) in circles::uses(modules) {
+        let first = |path: &str| path.split("::").next().unwrap_or_default().to_owned();
+        let module = first(of);
+        if !outside.contains(&module.as_str()) {
+            let used: Vec<String> = used.iter().map(|used| first(used)).collect();
+            let found = faults(order, &module, used.iter().map(String::as_str));
+            all.extend(found.iter().map(|fault| format!("{of}: {fault}")));
         }
-        let text = fs::read_to_string(&path).expect("readable text");
-        let found = faults(order, module, named(&text));
-        all.extend(
-            found
-                .iter()
-                .map(|fault| format!("{}: {fault}", inside.display())),
-        );
     }
     all
 }
@@ -221,25 +191,43 @@ fn upstream(root: &Path, order: &[&str], outside: &[&str]) -> Vec<String> {
 #[test]
 fn no_module_of_the_root_uses_one_that_comes_after_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let all = upstream(&root, &MODULES, &["lib", "main", "golden"]);
+    let all = upstream(
+        &circles::modules(&root),
+        &MODULES,
+        &["lib", "main", "golden"],
+    );
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
 }
 
 #[test]
 fn no_module_of_the_calls_uses_one_that_comes_after_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bridges/call/src");
-    let all = upstream(&root, &CALL_MODULES, &["lib"]);
+    let all = upstream(&circles::modules(&root), &CALL_MODULES, &["lib"]);
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
 }
 
 #[test]
 fn what_reaches_upstream_and_what_has_no_place_is_found() {
-    let text = "use crate::daemon::open; // crate::commands is not named\ncrate::config::say(1)";
-    assert_eq!(named(text).collect::<Vec<_>>(), ["daemon", "config"]);
+    let of = |code: &str| {
+        let root = (
+            String::new(),
+            "mod config;\npub use daemon::Daemon;".to_owned(),
+        );
+        let others = ["daemon", "failure", "drawer"].map(|name| (name.to_owned(), String::new()));
+        let module = ("config::flags".to_owned(), code.to_owned());
+        let all = others.into_iter().chain([root, module]).collect();
+        upstream(&all, &MODULES, &["drawer"])
+    };
+    let wrong = ["config::flags: config uses daemon, which comes later"];
     assert_eq!(
-        faults(&MODULES, "config", named(text)),
-        ["config uses daemon, which comes later"]
+        of("use crate::{daemon::open, failure::{self, Failure}};"),
+        wrong
     );
-    assert_eq!(faults(&MODULES, "daemon", named(text)), [] as [String; 0]);
-    assert_eq!(faults(&MODULES, "drawer", named(text)).len(), 1);
+    assert_eq!(of("use crate::{\n    failure, Daemon\n};"), wrong);
+    assert_eq!(of("fn open() { crate::daemon::open(1) }"), wrong);
+    assert_eq!(of("use crate::failure::Failure;"), [] as [String; 0]);
+    assert_eq!(of("use crate::drawer;").len(), 1);
+    let one = [("drawer".to_owned(), String::new())].into();
+    let nowhere = ["drawer: drawer stands in no order: give it a place"];
+    assert_eq!(upstream(&one, &MODULES, &[]), nowhere);
 }
