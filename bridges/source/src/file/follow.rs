@@ -193,6 +193,7 @@ impl Follower {
         let opened = Opened::at(&self.path, &self.path, self.format, offset)?;
         self.current = Some(opened);
         self.leaving = false;
+        self.lingered = 0;
         Ok(())
     }
 
@@ -215,6 +216,7 @@ impl Follower {
                 Err(error) => return Err(error),
             };
             if here == Some(current.inode) {
+                self.lingered = 0;
                 sights.push(Sight::End(current.position()));
                 return Ok(());
             }

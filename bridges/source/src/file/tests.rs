@@ -151,6 +151,26 @@ fn a_renamed_file_is_read_to_its_end_then_the_new_one() {
 }
 
 #[test]
+fn a_file_that_got_its_name_back_is_waited_for_anew_when_it_is_renamed() {
+    let mut desk = Desk::new(From::Start);
+    let rotate = |desk: &Desk| {
+        fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renames");
+        desk.write(&lines(10..11));
+    };
+    desk.write(&lines(1..3));
+    assert_eq!(desk.read(), named(1..3));
+    rotate(&desk);
+    assert_eq!(desk.follower.poll(), [Sight::Wait]);
+    assert_eq!(desk.follower.poll(), [Sight::Wait]);
+    fs::rename(desk.beside("cel.csv.1"), desk.path()).expect("renames");
+    assert!(matches!(desk.follower.poll()[..], [Sight::End(_)]));
+    rotate(&desk);
+    assert_eq!(desk.follower.poll(), [Sight::Wait]);
+    append(&desk.beside("cel.csv.1"), &lines(3..4));
+    assert_eq!(desk.read(), [named(3..4), named(10..11)].concat());
+}
+
+#[test]
 fn copytruncate_loses_nothing_that_the_copy_has() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..100));
