@@ -44,7 +44,7 @@ pub(crate) mod values;
 pub use callbridge_admin::{ControlReply, ControlRequest, socket};
 pub use commands::dispatch;
 pub use commands::explain::run as run_explain;
-pub use config::command::{Command, CommandLine, read};
+pub use config::command::{Command, read};
 pub use failure::Failure;
 pub(crate) use failure::{OrFail, Result};
 pub use start::start;

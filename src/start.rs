@@ -1,10 +1,9 @@
 //! The process: arguments, runtime, signals, exit code.
 
 use crate::commands::dispatch;
-use crate::config::CommandLine;
 use crate::config::command::read;
 use crate::privilege::step_down;
-use crate::{OrFail as _, Result, print};
+use crate::{OrFail as _, Result};
 use callbridge_model::{Code, Environment};
 use callbridge_ops::log::{flush, say};
 use std::{pin::Pin, process::ExitCode, time::Duration, time::Instant};
@@ -30,10 +29,7 @@ pub fn start() -> ExitCode {
 /// runtime, does what was asked until done or told to stop.
 fn run() -> Result<()> {
     let environment = Environment::of_process();
-    let mut command = match read(std::env::args_os(), &environment)? {
-        CommandLine::Command(command) => *command,
-        CommandLine::Show(text) => return print(text),
-    };
+    let mut command = read(std::env::args_os(), &environment)?;
     // Before a thread: the kernel knows users by thread.
     let needs = command.needs();
     let stops_in_order = needs.stops_in_order;

@@ -22,15 +22,12 @@ pub(crate) mod init;
 pub(crate) mod state;
 
 use crate::commands::control as command;
-use crate::config::{Command, manual};
+use crate::config::Command;
 use crate::terminal::has_colour;
-use crate::{OrFail as _, Result, print};
+use crate::{Result, print};
 use callbridge_admin::explain::story::Paint;
-use callbridge_model::{Code, Environment, forbid_dumps};
+use callbridge_model::{Environment, forbid_dumps};
 use std::{fs::DirBuilder, future::Future, io, os::unix::fs::DirBuilderExt as _, path::PathBuf};
-
-/// The licences of the linked libraries; `tests/package/licences` writes the file.
-const LICENCES: &str = include_str!("../../deploy/licences.txt");
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
@@ -81,9 +78,7 @@ pub async fn dispatch(
             crate::commands::init::run(*init, environment, shutdown).await
         }
         Command::State(state) => crate::commands::state::run(&state),
-        Command::Completions(shell) => print(manual::completions(shell)),
-        Command::Licences => print(LICENCES),
-        Command::Man => print(manual::page().or_fail(Code::Failed)?),
+        Command::Print(text) => print(text),
     }
 }
 

@@ -3,29 +3,21 @@
 //! out without a word.
 
 use super::faults::Faults;
-use super::options::Options;
+use super::options::{Options, Verb};
 use crate::{Failure, Result};
 use callbridge_intake::machine;
 use callbridge_model::{Code, Environment, SecretKind};
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
-use std::{collections::BTreeSet, ffi::OsStr, ffi::OsString, path::Path, path::PathBuf};
+use std::{cell::LazyCell, collections::BTreeSet, ffi::OsStr, ffi::OsString};
+use std::{path::Path, path::PathBuf};
 
 /// An `@FILE` is at most this long.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// As many faults of one command line are told.
 const FAULTS_MAX: usize = 50;
-
-/// The outcome of reading the arguments, before their values are checked.
-#[derive(Debug)]
-pub(crate) enum ParsedArguments {
-    /// A command, and what was wrong with its flags so far.
-    Command(Box<Options>, Faults),
-    /// Help or the version: to stdout.
-    Show(String),
-}
 
 /// The whole command, with the version and an environment variable for each flag.
 pub(crate) fn command() -> Command {
@@ -36,13 +28,9 @@ pub(crate) fn command() -> Command {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
     for group in ["dead", "lead", "state", "fleet"] {
-        let is_shared = |arg: &Arg| group == "lead" || arg.get_id() == "state";
-        let shared = |arg| {
-            if is_shared(&arg) {
-                with_variable(arg)
-            } else {
-                arg
-            }
+        let shared = |arg: Arg| match group == "lead" || arg.get_id() == "state" {
+            true => with_variable(arg),
+            false => arg,
         };
         let verbs = |group: Command| group.mut_subcommands(|verb| verb.mut_args(shared));
         command = command.mut_subcommand(group, verbs);
@@ -62,10 +50,9 @@ fn with_variable(arg: Arg) -> Arg {
         ArgAction::Append => arg.value_delimiter('\n'),
         _ => arg,
     };
-    if std::env::var_os(&name).is_some_and(|value| !value.is_empty()) {
-        arg.env(name).hide_env(true)
-    } else {
-        arg
+    match std::env::var_os(&name) {
+        Some(value) if !value.is_empty() => arg.env(name).hide_env(true),
+        Some(_) | None => arg,
     }
 }
 
@@ -74,50 +61,54 @@ pub(super) fn variable(long: &str) -> String {
     format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase())
 }
 
-/// Reads the arguments, the program's name first.
+/// Reads the arguments, the program's name first; with what was wrong with the flags so far.
 ///
 /// # Errors
 /// No command, or none of ours; a file of arguments that cannot be read.
-pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArguments> {
+pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Verb, Faults)> {
     let mut arguments = expanded(arguments)?;
     let command = command();
     let mut faults = Faults::default();
     for _ in 0..FAULTS_MAX {
-        let error = match command.clone().try_get_matches_from(&arguments) {
-            Ok(matches) => match Options::from_arg_matches(&matches) {
-                Ok(options) => return Ok(ParsedArguments::Command(Box::new(options), faults)),
-                Err(error) => error,
-            },
+        let matches = command.clone().try_get_matches_from(&arguments);
+        let error = match matches.and_then(|matches| Options::from_arg_matches(&matches)) {
+            Ok(Options { command: verb }) => return Ok((verb.ok_or_else(no_command)?, faults)),
             Err(error) => error,
         };
+        let words = error.render().to_string();
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if faults.is_empty() => {
-                return Ok(ParsedArguments::Show(error.render().to_string()));
+                return Ok((Verb::Show(words), faults));
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                return Err(Failure::new(Code::Usage, error.render().to_string()));
+                return Err(Failure::new(Code::Usage, words));
             }
-            _ if mend(&mut arguments, &error, &mut faults).is_some() => {}
-            _ => return Err(Failure::new(Code::Usage, unmended(&error, &faults))),
+            _ => {}
         }
+        let Some((what, fault)) = mend(&mut arguments, &error) else {
+            let before = faults.or(()).err().map(|faults| format!("{faults}\n  "));
+            let words = words.trim_start_matches("error: ").trim_end();
+            return Err(Failure::new(
+                Code::Usage,
+                before.unwrap_or_default() + words,
+            ));
+        };
+        faults.add(&what, fault);
     }
     Err(faults.into())
 }
 
-fn unmended(error: &clap::Error, faults: &Faults) -> String {
-    let words = error.render().to_string();
-    let words = words.trim_start_matches("error: ").trim_end();
-    let before = if faults.is_empty() {
-        ""
-    } else {
-        &format!("{faults}\n  ")
-    };
-    format!("{before}{words}")
+fn no_command() -> Failure {
+    let help = command().render_help().to_string();
+    Failure::new(
+        Code::Usage,
+        format!("no command is given\n\n{}", help.trim()),
+    )
 }
 
-/// Takes out what clap stumbled over, so that it can go on to the next; says what it was. `None`
-/// where it cannot be taken out.
-fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults) -> Option<()> {
+/// Takes out what clap stumbled over, so that it can go on to the next; returns what it was, with
+/// the fault in words. `None` where it cannot be taken out.
+fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, String)> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -130,24 +121,20 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults)
             let at = position(arguments, &flag)?;
             let typed = arguments.remove(at).to_string_lossy().into_owned();
             if !flag.starts_with('-') {
-                faults.add(&typed, "not expected here");
-                return Some(());
+                return Some((typed, "not expected here".to_owned()));
             }
             // `--lead var:X` on one line of an @FILE is one argument.
             if let Some((name, value)) = typed.split_once(char::is_whitespace) {
                 let words = format!("is one argument; write {name}={}", value.trim());
-                faults.add(&typed, words);
-                return Some(());
+                return Some((typed, words));
             }
             let takes_value = typed == flag && flag.starts_with("--");
             if takes_value && arguments.get(at).is_some_and(|next| !begins_flag(next)) {
                 arguments.remove(at);
             }
-            match context(ContextKind::SuggestedArg) {
-                Some(near) => faults.add(&flag, format!("no such flag; is it {near}?")),
-                None => faults.add(&flag, "no such flag"),
-            }
-            Some(())
+            let near = context(ContextKind::SuggestedArg);
+            let near = near.map_or_else(String::new, |near| format!("; is it {near}?"));
+            Some((flag, format!("no such flag{near}")))
         }
         ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::NoEquals => {
             let bare = |at: &usize| arguments.get(at + 1).is_none_or(|next| begins_flag(next));
@@ -155,8 +142,7 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults)
                 .find(|at| arguments[*at] == OsStr::new(&flag) && bare(at))
                 .or_else(|| position(arguments, &flag));
             arguments.remove(found?);
-            faults.add(&flag, "its value is missing");
-            Some(())
+            Some((flag, "its value is missing".to_owned()))
         }
         _ => None,
     }
@@ -165,13 +151,10 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults)
 /// Returns the index of the flag, alone or with its value behind a `=` or white space.
 fn position(arguments: &[OsString], flag: &str) -> Option<usize> {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with(['=', ' ', '\t']);
-    let is = |at: &usize| {
-        arguments[*at]
-            .to_string_lossy()
-            .strip_prefix(flag)
-            .is_some_and(ends)
-    };
-    (1..arguments.len()).find(is)
+    (1..arguments.len()).find(|at| {
+        let argument = arguments[*at].to_string_lossy();
+        argument.strip_prefix(flag).is_some_and(ends)
+    })
 }
 
 fn begins_flag(argument: &OsStr) -> bool {
@@ -180,10 +163,11 @@ fn begins_flag(argument: &OsStr) -> bool {
 
 /// The first `@FILE` of these arguments.
 pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
-    let mut texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
-    texts
-        .find_map(|text| text.strip_prefix('@'))
-        .map(PathBuf::from)
+    let mut files = arguments
+        .iter()
+        .skip(1)
+        .filter_map(|it| it.to_str()?.strip_prefix('@'));
+    files.next().map(PathBuf::from)
 }
 
 /// The arguments, each `@FILE` replaced by its lines.
@@ -231,14 +215,11 @@ pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)>
         let of_service = name.ends_with("_PORT") || OF_SERVICES.iter().any(|it| name.contains(it));
         (!of_service).then_some((name, end))
     });
-    let mut ours = ours.peekable();
-    if ours.peek().is_none() {
-        return Vec::new();
-    }
-    let known = known();
+    let known = LazyCell::new(known);
     let unread = ours.filter(|(name, _)| !known.contains(*name));
-    let suggested = unread.map(|(name, end)| (name.to_owned(), near(end, &known)));
-    suggested.collect()
+    unread
+        .map(|(name, end)| (name.to_owned(), near(end, &known)))
+        .collect()
 }
 
 /// Every variable that some command reads.
@@ -293,14 +274,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn typed(line: &str) -> Result<ParsedArguments> {
+    fn typed(line: &str) -> Result<(Verb, Faults)> {
         read(line.split(' ').map(OsString::from))
     }
 
     fn faults(line: &str) -> String {
         match typed(line) {
-            Ok(ParsedArguments::Command(_, faults)) => faults.to_string(),
-            Ok(ParsedArguments::Show(text)) => text,
+            Ok((Verb::Show(text), _)) => text,
+            Ok((_, faults)) => faults.to_string(),
             Err(failure) => failure.to_string(),
         }
     }
@@ -415,15 +396,12 @@ mod tests {
 
     #[test]
     fn a_flag_given_again_wins_and_a_repeated_one_adds() {
-        let Ok(ParsedArguments::Command(options, faults)) =
+        let Ok((Verb::Run(flags), faults)) =
             typed("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
         else {
-            panic!("a command")
-        };
-        assert!(faults.is_empty(), "{faults}");
-        let Some(super::super::options::Verb::Run(flags)) = options.command else {
             panic!("run")
         };
+        assert!(faults.is_empty(), "{faults}");
         assert_eq!(flags.crm.rate.as_deref(), Some("2/2s"));
         assert_eq!(flags.trunks.trunk, ["a", "b"]);
     }
@@ -437,11 +415,8 @@ mod tests {
         std::fs::write(&file, text).expect("written");
         let at = format!("@{}", file.display());
         let read = read(["callbridge", "run", &at].map(OsString::from));
-        let Ok(ParsedArguments::Command(options, faults)) = read else {
+        let Ok((Verb::Run(flags), faults)) = read else {
             panic!("{read:?}")
-        };
-        let Some(super::super::options::Verb::Run(flags)) = options.command else {
-            panic!("run")
         };
         assert_eq!(flags.crm.rate.as_deref(), Some("5/5s"));
         assert_eq!(flags.trunks.trunk, ["a=PJSIP/a,lead=userfield:#(.)"]);
@@ -462,7 +437,7 @@ mod tests {
             assert_eq!(refused.code(), Code::Usage, "{line}");
         }
         assert!(
-            matches!(typed("callbridge --version"), Ok(ParsedArguments::Show(text))
+            matches!(typed("callbridge --version"), Ok((Verb::Show(text), _))
             if text.starts_with("callbridge 0."))
         );
     }

@@ -7,6 +7,7 @@ pub(super) mod init;
 use super::command::{Asking, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode};
 use super::faults::Faults;
 use super::flags::StateFlags;
+use super::manual;
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, MissedFlags,
     PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
@@ -21,6 +22,9 @@ use callbridge_model::{EmployeeId, LeadId, Reason, SuppliedFacts, clock};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
+
+/// The licences of the linked libraries; `tests/package/licences` writes the file.
+const LICENCES: &str = include_str!("../../deploy/licences.txt");
 
 impl Checking<'_> {
     pub(super) fn check(mut self, verb: Verb) -> Result<Command, Faults> {
@@ -67,8 +71,12 @@ impl Checking<'_> {
             Verb::State(verb) => self.state_move(verb),
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
-            Verb::Man => self.faults.or(Command::Man),
-            Verb::Licences => self.faults.or(Command::Licences),
+            Verb::Man => {
+                let page = self.faults.take("man", manual::page());
+                self.faults.or(Command::Print(page.unwrap_or_default()))
+            }
+            Verb::Licences => self.faults.or(Command::Print(LICENCES.into())),
+            Verb::Show(text) => self.faults.or(Command::Print(text.into())),
         }
     }
 
@@ -378,7 +386,7 @@ impl Checking<'_> {
         let read = shell.map_or_else(|| Err("is missing".to_owned()), known);
         let read = read.map_err(|words| format!("{words}: give {SHELLS}"));
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
-        self.faults.or(Command::Completions(shell))
+        self.faults.or(Command::Print(manual::completions(shell)))
     }
 }
 

@@ -1,17 +1,16 @@
 //! Every command, checked: what its flags say is right, and nothing was opened yet.
 
-use super::arguments::{self, ParsedArguments};
+use super::arguments;
 use super::flags::Flags;
+use crate::Result;
 use crate::config::{Checking, Config};
 use crate::privilege::{Held, Needs, OwnFile};
-use crate::{Failure, Result};
 use callbridge_admin::{ControlRequest, PageRole};
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
 use callbridge_mapping::Rules;
-use callbridge_model::{Code, Environment};
+use callbridge_model::Environment;
 use callbridge_ops::log::Logging;
-use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -43,17 +42,17 @@ pub enum Command {
     Init(Box<Init>),
     /// The commands `state export` and `state import`.
     State(StateMove),
-    Completions(Shell),
-    Man,
-    Licences,
+    /// The commands that only print a text; help and the version, too.
+    Print(Vec<u8>),
 }
 
 impl Command {
     /// Returns the folder, secrets, addresses and file of the command; a new command is added here.
     pub(crate) fn needs(&mut self) -> Needs<'_> {
         let none = Needs::default();
-        let folder = |state| Needs {
+        let folder = |state, stops_in_order| Needs {
             state,
+            stops_in_order,
             ..Needs::default()
         };
         match self {
@@ -91,21 +90,16 @@ impl Command {
                 held: Some(&mut state.held),
                 ..none
             },
-            Self::Audit(audit) => folder(audit.config.state.as_mut()),
-            Self::Status(mode, at) => Needs {
-                stops_in_order: *mode == StatusMode::Watch,
-                ..folder(Some(&mut at.state))
-            },
-            Self::Ask { request, at, .. } => Needs {
-                stops_in_order: matches!(
-                    request,
-                    ControlRequest::Watch | ControlRequest::Calls { follow: true, .. }
-                ),
-                ..folder(Some(&mut at.state))
-            },
+            Self::Audit(audit) => folder(audit.config.state.as_mut(), false),
+            Self::Status(mode, at) => folder(Some(&mut at.state), *mode == StatusMode::Watch),
+            Self::Ask { request, at, .. } => {
+                let follows = matches!(request, ControlRequest::Calls { follow: true, .. });
+                let watches = matches!(request, ControlRequest::Watch);
+                folder(Some(&mut at.state), follows || watches)
+            }
             Self::Disconnect(state) => Needs {
                 holds_secrets: true,
-                ..folder(Some(state))
+                ..folder(Some(state), false)
             },
             Self::Init(_) | Self::Fleet(_) => Needs {
                 holds_secrets: true,
@@ -120,7 +114,7 @@ impl Command {
                 stops_in_order: true,
                 ..none
             },
-            Self::Completions(_) | Self::Man | Self::Licences => none,
+            Self::Print(_) => none,
         }
     }
 }
@@ -244,32 +238,15 @@ impl Asking {
     }
 }
 
-/// The outcome of reading the arguments.
-#[derive(Debug)]
-pub enum CommandLine {
-    Command(Box<Command>),
-    /// Help or the version, for stdout.
-    Show(String),
-}
-
 /// Reads and checks the arguments, the program's name first.
 pub fn read(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &Environment,
-) -> Result<CommandLine> {
+) -> Result<Command> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let file = arguments::flags_file(&arguments);
     let beside = file.map(|file| environment.clone().beside(&file));
-    let environment = beside.as_ref().unwrap_or(environment);
-    let (options, faults) = match arguments::read(arguments)? {
-        ParsedArguments::Command(options, faults) => (options, faults),
-        ParsedArguments::Show(text) => return Ok(CommandLine::Show(text)),
-    };
-    let Some(verb) = options.command else {
-        let help = arguments::command().render_help().to_string();
-        let words = format!("no command is given\n\n{}", help.trim());
-        return Err(Failure::new(Code::Usage, words));
-    };
-    let command = Checking::new(environment, faults).check(verb)?;
-    Ok(CommandLine::Command(Box::new(command)))
+    let (verb, faults) = arguments::read(arguments)?;
+    let checking = Checking::new(beside.as_ref().unwrap_or(environment), faults);
+    Ok(checking.check(verb)?)
 }

@@ -139,7 +139,7 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::command::{Command, CommandLine, read};
+    use crate::config::command::{Command, read};
     use callbridge_model::Environment;
     use std::ffi::OsString;
 
@@ -157,11 +157,8 @@ mod tests {
         }
         let all = own.iter().chain([&trunk]).chain(flags).map(OsString::from);
         match read(all, &environment).expect("good flags") {
-            CommandLine::Command(command) => match *command {
-                Command::Run(config) => of(&config),
-                other => panic!("{other:?}"),
-            },
-            CommandLine::Show(text) => panic!("{text}"),
+            Command::Run(config) => of(&config),
+            other => panic!("{other:?}"),
         }
     }
 

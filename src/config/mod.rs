@@ -30,6 +30,6 @@ pub(crate) use checked::{
 };
 pub(crate) use checking::init::{missing as missing_answers, secret_kind};
 pub(crate) use command::{
-    Asking, Audit, Check, Command, CommandLine, Demo, DemoPbx, Explain, Init, StateMove, StatusMode,
+    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, Init, StateMove, StatusMode,
 };
 pub(crate) use faults::Faults;

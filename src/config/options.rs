@@ -108,6 +108,9 @@ pub(crate) enum Verb {
     Man,
     /// Print the libraries in this program, with their licences
     Licences,
+    /// Help or the version was asked for: its text, which clap has written.
+    #[command(skip)]
+    Show(String),
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -1,7 +1,7 @@
 //! Every line that an administrator may copy from a page is run: what explains a recording is
 //! carried out, of all else the flags are checked as the program checks them.
 
-use callbridge::{Command, CommandLine, read};
+use callbridge::{Command, read};
 use callbridge_model::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -172,10 +172,7 @@ fn run(line: &[String], folder: &Path) {
     let environment = Environment::of([("HOME", folder.to_str().expect("UTF-8"))]);
     let asked = read(arguments, &environment);
     let asked = asked.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
-    let CommandLine::Command(command) = asked else {
-        panic!("{shown}: no command");
-    };
-    let Command::Explain(explain) = *command else {
+    let Command::Explain(explain) = asked else {
         return;
     };
     if explain.file.is_none() {

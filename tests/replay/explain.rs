@@ -2,7 +2,7 @@
 //! and what cannot be read ends with the code that scripts rely on.
 
 use crate::told;
-use callbridge::{Command as Checked, CommandLine, read};
+use callbridge::{Command as Checked, read};
 use callbridge_model::Environment;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -53,10 +53,7 @@ fn explained(arguments: &[&str]) -> Vec<Value> {
         .iter()
         .chain(arguments)
         .map(OsString::from);
-    let command = match read(all, &environment).expect("good flags") {
-        CommandLine::Command(command) => *command,
-        CommandLine::Show(text) => panic!("{text}"),
-    };
+    let command = read(all, &environment).expect("good flags");
     let Checked::Explain(explain) = command else {
         panic!("{command:?}")
     };

@@ -4,7 +4,7 @@
 //! left empty. It is never wrong.
 
 use crate::told;
-use callbridge::{Command, CommandLine, read};
+use callbridge::{Command, read};
 use callbridge_model::Environment;
 use callbridge_testbed::agents;
 use serde_json::Value;
@@ -137,10 +137,7 @@ fn explain(source: &str, file: &Path, more: &[&str]) -> String {
         all.extend(["--trunk".into(), format!("{trunk},lead={lead}").into()]);
     }
     let environment = Environment::default();
-    let command = match read(all, &environment).expect("good flags") {
-        CommandLine::Command(command) => *command,
-        CommandLine::Show(text) => panic!("{text}"),
-    };
+    let command = read(all, &environment).expect("good flags");
     let Command::Explain(explain) = command else {
         panic!("{command:?}")
     };

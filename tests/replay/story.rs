@@ -1,7 +1,7 @@
 //! `explain --call` and `--picture`, run as a program over every recording: what happened in a
 //! call, in text, as JSON and drawn.
 
-use callbridge::{Command as Checked, CommandLine, read};
+use callbridge::{Command as Checked, read};
 use callbridge_model::Environment;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -46,10 +46,7 @@ fn told_as(format: &str, arguments: &[&str]) -> Result<String, String> {
     let environment = Environment::default();
     let all = ["callbridge", "explain", format];
     let all = all.iter().chain(arguments).map(OsString::from);
-    let command = match read(all, &environment).expect("good flags") {
-        CommandLine::Command(command) => *command,
-        CommandLine::Show(text) => panic!("{text}"),
-    };
+    let command = read(all, &environment).expect("good flags");
     let Checked::Explain(explain) = command else {
         panic!("{command:?}")
     };

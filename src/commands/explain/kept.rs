@@ -53,7 +53,7 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::command::{Command, CommandLine, read};
+    use crate::config::command::{Command, read};
     use callbridge_mapping::{Rules, judge};
     use callbridge_model::{Environment, LeadId};
     use callbridge_testkit::sample::call;
@@ -112,11 +112,8 @@ mod tests {
         ];
         let all = own.iter().chain(flags).map(std::ffi::OsString::from);
         match read(all, &Environment::default()).expect("good flags") {
-            CommandLine::Command(command) => match *command {
-                Command::Explain(explain) => *explain,
-                other => panic!("{other:?}"),
-            },
-            CommandLine::Show(text) => panic!("{text}"),
+            Command::Explain(explain) => *explain,
+            other => panic!("{other:?}"),
         }
     }
 }

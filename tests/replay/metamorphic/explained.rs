@@ -3,7 +3,7 @@
 use super::change::Chance;
 use super::recording::{self, Message, Recording};
 use crate::told;
-use callbridge::{Command, CommandLine, read};
+use callbridge::{Command, read};
 use callbridge_formats::Format;
 use callbridge_model::Environment;
 use serde_json::Value;
@@ -83,10 +83,7 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
     ];
     let environment = Environment::default();
     let asked = read(arguments.map(OsString::from), &environment).expect("good flags");
-    let CommandLine::Command(command) = asked else {
-        panic!("no command");
-    };
-    let Command::Explain(explain) = *command else {
+    let Command::Explain(explain) = asked else {
         panic!("not explain");
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
