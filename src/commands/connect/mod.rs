@@ -18,7 +18,7 @@ pub(crate) mod disconnect;
 mod verify;
 
 use crate::commands::connect::catcher::Catcher;
-use crate::commands::connect::verify::{Consent, TokenOwner};
+use crate::commands::connect::verify::TokenOwner;
 use crate::config::checked::connect::Connect;
 use crate::privilege::is_open_to_all;
 use crate::terminal::StdinLines;
@@ -73,27 +73,21 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         Some(before) => ShownOnce::of(before, &client),
         None => ShownOnce::left(&connect.state, &client),
     };
-    if pair.refresh.is_none() {
+    let Some(refresh) = pair.refresh.clone() else {
         // nothing can be kept of it, so nothing of it is to live on
-        let ask = TokenRequest::Revoke(pair.access.clone());
+        let ask = TokenRequest::Revoke(pair.access);
         connect.auth().ask(&ask, &client).await;
-    }
-    let new = Connection {
-        company: connect.wanted.company,
-        ..connection(client, &connect.scope, pair, sent, (before.as_ref(), shown))?
+        let words = "the OAuth host gave no refresh token: the connection would end with its first";
+        return Err(Failure::new(Code::Configuration, words));
     };
+    let new = connect.connection(client, (pair, refresh), sent, (before.as_ref(), shown));
     if let Err(failure) = insist(&lock, &new).await {
         drop(revoke::all(&connect.auth(), &new).await);
         return Err(failure);
     }
     drop(lock);
-    let agrees = Consent {
-        wanted: connect.wanted,
-        typed: &mut typed,
-        within: connect.within,
-    };
-    let given = match verify::whose(&connect.state, connect.setup.clone(), &new, agrees).await? {
-        TokenOwner::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
+    let given = match verify::whose(&connect, &new, &mut typed).await? {
+        TokenOwner::Another(why) => return taken_back(&connect, &new, before, &why).await,
         TokenOwner::Ours(whose, given) => {
             print(format!("connected: {}\n", safe(&whose)))?;
             given
@@ -142,6 +136,41 @@ impl Connect {
             proxy: self.setup.proxy.as_ref().map(Url::to_string),
         }
     }
+
+    /// The new connection. Secrets that are shown once stay where an exchange brings none (§5.6.8),
+    /// and a living token before it can read what it has asked for.
+    fn connection(
+        &self,
+        client: Client,
+        (pair, refresh): (Pair, Secret),
+        sent: EventTime,
+        (before, shown): (Option<&Connection>, ShownOnce),
+    ) -> Connection {
+        let issued_at = sent.floor_seconds();
+        let is_same =
+            |it: &&Connection| it.client.id == client.id && it.client.crm_url == client.crm_url;
+        let same = before.filter(is_same);
+        let previous = same.filter(|it| it.over.is_none() && it.expires_at > issued_at);
+        Connection {
+            asked: self.scope.clone(),
+            // as it was asked for, where nothing else is said
+            granted: pair.scope.unwrap_or_else(|| self.scope.clone()),
+            issued_at,
+            expires_at: end_of(sent, pair.life),
+            access: pair.access,
+            refresh,
+            previous_token: previous.map(|it| it.access.clone()),
+            previous_expires_at: previous.map(|it| it.expires_at),
+            webhook_secret: pair.webhook_secret.or(shown.webhook),
+            embedded_secret: pair.embedded_secret.or(shown.embedded),
+            company: self.wanted.company,
+            refresh_began: None,
+            refused_at: None,
+            over: None,
+            others: same.map(|it| it.others.clone()).unwrap_or_default(),
+            client,
+        }
+    }
 }
 
 fn refused(words: impl Into<String>) -> Failure {
@@ -167,7 +196,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let (stop, stopped) = watch::channel(false);
     let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
     let pasting = paste(typed, redirect, state, backs);
-    let until = Instant::now() + connect.within;
+    let until = Instant::now() + connect.wanted.within;
     let answer = async {
         loop {
             let back = hears.recv().await;
@@ -198,7 +227,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
         ),
         Ok(Some(ConsentReply::Wrong(_)) | None) => "no consent came: stdin has ended".into(),
         Err(_) => {
-            let seconds = connect.within.as_secs();
+            let seconds = connect.wanted.within.as_secs();
             format!("no consent came within {seconds} s; run connect again")
         }
     }))
@@ -263,53 +292,13 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
 /// The connection that is replaced. One that cannot be read is put beside, and said.
 fn before(lock: &Lock, dir: &Path) -> Result<Option<Connection>> {
     match store::read(dir) {
-        Ok(before) => Ok(before),
         Err(error @ store::Error::Damaged { .. }) => {
-            let at = clock::now().wall.floor_seconds().get();
-            let aside = lock.put_aside(at)?;
+            let aside = lock.put_aside(clock::now().wall.floor_seconds().get())?;
             say(&format!("{error}: it is kept as {}", aside.display()));
             Ok(None)
         }
-        Err(error) => Err(error.into()),
+        read => Ok(read?),
     }
-}
-
-/// The new connection. Secrets that are shown once stay where an exchange brings none (§5.6.8),
-/// and a living token before it can read what it has asked for.
-fn connection(
-    client: Client,
-    asked: &str,
-    pair: Pair,
-    sent: EventTime,
-    (before, shown): (Option<&Connection>, ShownOnce),
-) -> Result<Connection> {
-    let refresh = pair.refresh.ok_or_else(|| {
-        let words = "the OAuth host gave no refresh token: the connection would end with its first";
-        Failure::new(Code::Configuration, words)
-    })?;
-    let issued_at = sent.floor_seconds();
-    let same = before.filter(|it| it.client.id == client.id && it.client.crm_url == client.crm_url);
-    let alive = same.filter(|it| it.over.is_none());
-    let previous = alive.filter(|it| it.expires_at > issued_at);
-    Ok(Connection {
-        client,
-        asked: asked.to_owned(),
-        // as it was asked for, where nothing else is said
-        granted: pair.scope.unwrap_or_else(|| asked.to_owned()),
-        issued_at,
-        expires_at: end_of(sent, pair.life),
-        access: pair.access,
-        refresh,
-        previous_token: previous.map(|it| it.access.clone()),
-        previous_expires_at: previous.map(|it| it.expires_at),
-        webhook_secret: pair.webhook_secret.or(shown.webhook),
-        embedded_secret: pair.embedded_secret.or(shown.embedded),
-        company: None,
-        refresh_began: None,
-        refused_at: None,
-        over: None,
-        others: same.map(|it| it.others.clone()).unwrap_or_default(),
-    })
 }
 
 /// Stores it; what is shown once is not given up at the first failure of the disk.
@@ -330,11 +319,8 @@ async fn taken_back(
     new: &Connection,
     before: Option<Connection>,
     why: &str,
-) -> Failure {
-    let lock = match Lock::take(&connect.state).await {
-        Ok(lock) => lock,
-        Err(error) => return error.into(),
-    };
+) -> Result<()> {
+    let lock = Lock::take(&connect.state).await?;
     // whatever stands there now, if a daemon has refreshed it meanwhile
     let stored = store::read(&connect.state).ok().flatten();
     let mut stored = stored.unwrap_or_else(|| new.clone());
@@ -342,12 +328,9 @@ async fn taken_back(
     let theirs = before.as_ref().map(|it| it.access.expose_secret());
     let previous = &mut stored.previous_token;
     previous.take_if(|token| Some(token.expose_secret()) == theirs);
-    let restored = match &before {
-        Some(before) => lock.write(before).await,
-        None => lock.remove(),
-    };
-    if let Err(error) = restored {
-        return error.into();
+    match &before {
+        Some(before) => lock.write(before).await?,
+        None => lock.remove()?,
     }
     let left = revoke::all(&connect.auth(), &stored).await;
     let by_hand = "disconnect the application in the CRM (Connected apps)";
@@ -355,8 +338,8 @@ async fn taken_back(
         [] => "it was revoked".to_owned(),
         left => format!("but its {}: {by_hand}", revoke::words(left)),
     };
-    let words = format!("{why}: not connected, {end}");
-    refused(format!("{words}. Give another --state for another company"))
+    let words = format!("{why}: not connected, {end}. Give another --state for another company");
+    Err(refused(words))
 }
 
 /// The tokens of the connection before are nobody's any more.

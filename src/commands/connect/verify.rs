@@ -6,10 +6,10 @@
 
 use crate::Result;
 use crate::commands::check::service::judge;
-use crate::config::checked::connect::Wanted;
+use crate::config::checked::connect::{Connect, Wanted};
 use crate::terminal::StdinLines;
 use callbridge_admin::state_access::{Access, ask_or_open, close, status};
-use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Setup, TokenInfo};
+use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_model::Status;
 use callbridge_oauth::{connection::Connection, store, store::Lock};
 use callbridge_ops::log::say;
@@ -60,20 +60,18 @@ pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<()> {
 /// # Errors
 /// The state folder's.
 pub(super) async fn whose(
-    dir: &Path,
-    setup: Setup,
+    connect: &Connect,
     new: &Connection,
-    mut consent: Consent<'_>,
+    typed: &mut StdinLines,
 ) -> Result<TokenOwner> {
-    let Some((spool, guard)) = open(dir).await? else {
-        return Ok(through_daemon(dir, new).await);
+    let Some((spool, guard)) = open(&connect.state).await? else {
+        return Ok(through_daemon(&connect.state, new).await);
     };
-    let until = Instant::now() + DAEMON_WITHIN;
+    let (setup, until) = (&connect.setup, Instant::now() + DAEMON_WITHIN);
     let found = loop {
-        let asked = token_probe::token_info(setup.clone(), None, &spool, &new.access).await;
-        match asked {
+        match token_probe::token_info(setup.clone(), None, &spool, &new.access).await {
             Ok((Ok(ApiReply::TokenInfo(info)), binding)) => {
-                break bound(&spool, &info, &binding, &mut consent).await;
+                break bound(&spool, &info, &binding, (&connect.wanted, typed)).await;
             }
             Ok((answer, binding)) => break Ok(unknown(&setup.address, answer, &binding)),
             Err(Unasked::Full(wait)) if Instant::now() + wait < until => {
@@ -91,18 +89,18 @@ async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>> {
     // One that cannot be spoken to has the lock: that is told of.
     let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
     let opened = || spool::open(dir, spool::Settings::default());
-    match ask_or_open(asked, opened).await? {
-        Access::Daemon(_) => Ok(None),
-        Access::Spool(spool, guard) => Ok(Some((spool, guard))),
-    }
+    Ok(match ask_or_open(asked, opened).await? {
+        Access::Daemon(_) => None,
+        Access::Spool(spool, guard) => Some((spool, guard)),
+    })
 }
 
 fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {
     if matches!(answer, Err(ApiError::TokenRefused { .. })) {
         return TokenOwner::Unknown(REFUSED.to_owned());
     }
-    let findings = judge(address, answer, binding, &TokenPlace::default());
-    let fault = findings.into_iter().find(|it| it.fault.is_some());
+    let mut findings = judge(address, answer, binding, &TokenPlace::default()).into_iter();
+    let fault = findings.find(|it| it.fault.is_some());
     TokenOwner::Unknown(fault.map(|it| it.what).unwrap_or_default())
 }
 
@@ -112,17 +110,16 @@ async fn bound(
     spool: &Handle,
     info: &TokenInfo,
     binding: &Binding,
-    consent: &mut Consent<'_>,
+    (wanted, typed): (&Wanted, &mut StdinLines),
 ) -> Result<TokenOwner> {
     let (company, whose) = (info.company.to_string(), named(info));
     let application = info.application.map(|id| id.to_string());
-    let application = application
-        .or(binding.application.clone())
-        .unwrap_or_default();
+    let known = application.or_else(|| binding.application.clone());
+    let application = known.unwrap_or_default();
     let fit = binding.fits_company(&company, &application);
     let agreed = match fit {
-        Fit::Unbound => consent.binds(info, &whose).await,
-        Fit::Same => consent.fits(info, &whose),
+        Fit::Unbound => wanted.binds(typed, info, &whose).await,
+        Fit::Same => wanted.fits(info, &whose),
         Fit::Other => Err(format!(
             "the consent is of {whose}, and this state is bound to company {}, application {}",
             binding.company.as_deref().unwrap_or("none"),
@@ -133,12 +130,12 @@ async fn bound(
         return Ok(TokenOwner::Another(why));
     }
     if fit == Fit::Unbound {
-        spool
-            .write(vec![Op::BindCompany {
-                company,
-                application,
-            }])
-            .await?;
+        let (of, by) = (company, application);
+        let bind = Op::BindCompany {
+            company: of,
+            application: by,
+        };
+        spool.write(vec![bind]).await?;
     }
     let grants = info.grants.as_ref().map(|all| all.join(" "));
     Ok(TokenOwner::Ours(whose, grants))
@@ -146,9 +143,8 @@ async fn bound(
 
 fn named(info: &TokenInfo) -> String {
     let (company, id, application) = (&info.company_name, info.company, &info.application_name);
-    let of = info
-        .application
-        .map_or(String::new(), |id| format!(" ({id})"));
+    let of = info.application.map(|id| format!(" ({id})"));
+    let of = of.unwrap_or_default();
     format!("company {company} ({id}), application {application}{of}")
 }
 
@@ -188,38 +184,35 @@ fn shown(status: &Status) -> Option<TokenOwner> {
     }
 }
 
-/// The person's agreement to bind a state to its first company.
-#[derive(Debug)]
-pub(crate) struct Consent<'a> {
-    /// The flags that answer beforehand.
-    pub wanted: Wanted,
-    /// The lines that a person types, for the question.
-    pub typed: &'a mut StdinLines,
-    /// So long an answer is waited for.
-    pub within: Duration,
-}
-
-impl Consent<'_> {
+impl Wanted {
     /// The company is the one that `--company` names, if it names one.
     ///
     /// # Errors
     /// In words that it is another.
-    pub(crate) fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
-        let other = self.wanted.company.filter(|it| *it != info.company);
-        let other = other.map(|it| format!("the consent is of {named}, and --company is {it}"));
-        other.map_or(Ok(()), Err)
+    fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
+        match self.company.filter(|it| *it != info.company) {
+            Some(other) => Err(format!(
+                "the consent is of {named}, and --company is {other}"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The state may be bound to it, for the first time. Where nobody can be asked it is, and said.
     ///
     /// # Errors
     /// In words why not.
-    pub(crate) async fn binds(&mut self, info: &TokenInfo, named: &str) -> Result<(), String> {
+    async fn binds(
+        &self,
+        typed: &mut StdinLines,
+        info: &TokenInfo,
+        named: &str,
+    ) -> Result<(), String> {
         self.fits(info, named)?;
-        if self.wanted.yes || self.wanted.company.is_some() {
+        if self.yes || self.company.is_some() {
             return Ok(());
         }
-        if !self.typed.person {
+        if !typed.person {
             say(&format!(
                 "this state is bound to {named} from now on: nobody was asked, for stdin is no \
                  terminal; --company {} would have made sure of it",
@@ -227,12 +220,12 @@ impl Consent<'_> {
             ));
             return Ok(());
         }
-        self.typed.forget();
+        typed.forget();
         say(&format!(
             "bind this state to {named}? Its calls go there from now on, and to no other. [y/N]"
         ));
         let until = Instant::now() + self.within;
-        let answer = timeout_at(until, self.typed.line()).await;
+        let answer = timeout_at(until, typed.line()).await;
         let answer = answer.ok().flatten().unwrap_or_default();
         match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Ok(()),
@@ -262,12 +255,14 @@ mod tests {
 
     async fn answered(person: bool, lines: &[&str], company: Option<i64>, yes: bool) -> bool {
         let mut typed = StdinLines::scripted(person, lines);
-        let mut consent = Consent {
-            wanted: Wanted { company, yes },
-            typed: &mut typed,
-            within: Duration::from_secs(60),
+        let within = Duration::from_secs(60);
+        let wanted = Wanted {
+            company,
+            yes,
+            within,
         };
-        consent.binds(&info(12), "company Uy (12)").await.is_ok()
+        let (info, named) = (info(12), "company Uy (12)");
+        wanted.binds(&mut typed, &info, named).await.is_ok()
     }
 
     #[tokio::test]

@@ -12,13 +12,15 @@ use clap::Args;
 use std::{path::PathBuf, time::Duration};
 use url::Url;
 
-/// The flags that agree to a company beforehand.
-#[derive(Clone, Copy, Debug, Default)]
+/// The flags that agree to a company beforehand, and the time that its people have.
+#[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The value of `--company`: this company alone may be bound.
     pub company: Option<i64>,
     /// The flag `--yes`: any company may be bound.
     pub yes: bool,
+    /// `--within`: so long the consent is waited for.
+    pub within: Duration,
 }
 
 /// The flags of `connect`, checked as one.
@@ -40,9 +42,7 @@ pub struct Connect {
     pub scope: String,
     /// The state folder of `--state`, in which the connection is kept.
     pub state: PathBuf,
-    /// `--within`: so long the consent is waited for.
-    pub within: Duration,
-    /// The company by `--company` and `--yes`.
+    /// The company by `--company` and `--yes`, within `--within`.
     pub wanted: Wanted,
     pub(crate) held: Held,
 }
@@ -57,14 +57,14 @@ pub(crate) fn check(
     mut faults: Faults,
 ) -> Result<Connect, Faults> {
     let all = &mut faults;
-    let crm =
-        given("--crm-url", &flags.crm_url, all).and_then(|text| address(text, "--crm-url", all));
-    let auth =
-        given("--auth-url", &flags.auth_url, all).and_then(|text| address(text, "--auth-url", all));
-    let consent = given("--consent-url", &flags.consent_url, all)
-        .and_then(|text| all.take("--consent-url", page(text)));
-    let redirect = given("--redirect-uri", &flags.redirect_uri, all)
-        .and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
+    let crm = given("--crm-url", &flags.crm_url, all);
+    let crm = crm.and_then(|text| address(text, "--crm-url", all));
+    let auth = given("--auth-url", &flags.auth_url, all);
+    let auth = auth.and_then(|text| address(text, "--auth-url", all));
+    let consent = given("--consent-url", &flags.consent_url, all);
+    let consent = consent.and_then(|text| all.take("--consent-url", page(text)));
+    let redirect = given("--redirect-uri", &flags.redirect_uri, all);
+    let redirect = redirect.and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
     let client_id = given("--client-id", &flags.client_id, all);
     let file = &flags.client_secret_file;
     let file = all.read("--client-secret-file", file, values::path);
@@ -86,6 +86,7 @@ pub(crate) fn check(
     let wanted = Wanted {
         company: all.read("--company", &flags.company, company),
         yes: flags.yes,
+        within: within.unwrap_or(WITHIN),
     };
     // What is not there has its fault.
     let connect = || {
@@ -102,7 +103,6 @@ pub(crate) fn check(
             secret: secret?,
             scope: scope?,
             state: state?,
-            within: within.unwrap_or(WITHIN),
             wanted,
             held: Held::default(),
         })
@@ -233,7 +233,7 @@ mod tests {
     fn whole_flags_are_a_command() {
         let connect = checked(&flags()).expect("whole");
         assert_eq!(connect.scope, scope::usual());
-        assert_eq!(connect.within, WITHIN);
+        assert_eq!(connect.wanted.within, WITHIN);
         assert_eq!(connect.consent.query(), Some("lang=uz"));
     }
 
