@@ -1,9 +1,9 @@
 //! The files: what stands in them, what is there already, and their writing, all at the end.
 
-use super::{Answers, Person, left, pbx, written};
+use super::{Answers, left, pbx, say, written};
 use crate::config::{TokenFrom, secret_kind};
 use crate::{Failure, OrFail as _, Result};
-use callbridge_model::{Code, ETC, ExposeSecret as _, Secret, SecretKind, credstore};
+use callbridge_model::{Code, ExposeSecret as _, Secret, SecretKind, credstore};
 use callbridge_setup::flags_file::{self, difference};
 use callbridge_setup::proposal::{EndpointKind, extension, propose};
 use rustix::fs::{Access, access};
@@ -25,9 +25,6 @@ struct PlannedFile {
 
 /// All that will be written.
 pub(crate) struct Planned {
-    pub name: String,
-    /// The path at which the flags will stand.
-    pub flags: PathBuf,
     /// The command that asks for the company's consent, where there is no token.
     pub connect: Option<String>,
     files: Vec<PlannedFile>,
@@ -37,18 +34,20 @@ pub(crate) struct Planned {
 ///
 /// # Errors
 /// Where a secret cannot be read, or a value cannot stand on one line.
-pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Planned> {
+pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Result<Planned> {
     let config = pbx::config(answers)?;
     let (name, etc) = (&answers.init.name, &answers.init.etc);
     let store = credstore(etc);
     let mut flags = answers.init.flags.clone();
     let mut files = Vec::new();
+    let mut add = |path, text, secret| files.push(PlannedFile { path, text, secret });
     let mut secret = |kind: SecretKind, text: &Secret| {
-        files.push(PlannedFile {
-            path: store.join(format!("callbridge.{name}.{}", kind.credential())),
-            text: Secret::from(format!("{}\n", text.expose_secret())),
-            secret: true,
-        });
+        let path = store.join(format!("callbridge.{name}.{}", kind.credential()));
+        add(
+            path,
+            Secret::from(format!("{}\n", text.expose_secret())),
+            true,
+        );
     };
     let lines = config.sources.iter();
     let mut lines = lines.filter_map(|it| Some((it, secret_kind(&it.url.transport)?)));
@@ -70,11 +69,7 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
     }
     flags.crm.token_file = None;
     if let Some(messenger) = &answers.messenger {
-        files.push(PlannedFile {
-            path: messenger.path.clone(),
-            text: messenger.curl.clone(),
-            secret: true,
-        });
+        add(messenger.path.clone(), messenger.curl.clone(), true);
     }
     let connect = (answers.token.is_none() && token.is_none()).then(|| {
         let crm = flags.crm.crm_url.as_deref().unwrap_or_default();
@@ -87,18 +82,8 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
     let is_listed = flags.trunks.employees.is_some();
     let notes = if is_listed { vec![] } else { notes(shown) };
     let text = flags_file::text(name, &written(&flags), &notes).or_fail(Code::Usage)?;
-    let path = etc.join(format!("{name}.flags"));
-    files.push(PlannedFile {
-        path: path.clone(),
-        text: Secret::from(text),
-        secret: false,
-    });
-    Ok(Planned {
-        name: name.clone(),
-        flags: path,
-        connect,
-        files,
-    })
+    add(path.to_path_buf(), Secret::from(text), false);
+    Ok(Planned { connect, files })
 }
 
 /// The telephones, for whoever writes the list of employees.
@@ -108,10 +93,11 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     // What would begin another entry of the list is no extension.
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b);
     let names = telephones.map(|it| extension(&it.endpoint));
-    let names = names
-        .filter(|it| it.bytes().all(is_plain))
-        .take(TELEPHONES_MAX);
-    let list: Vec<String> = names.map(|it| format!("{it}:ID")).collect();
+    let names = names.filter(|it| it.bytes().all(is_plain));
+    let list: Vec<_> = names
+        .take(TELEPHONES_MAX)
+        .map(|it| format!("{it}:ID"))
+        .collect();
     if list.is_empty() {
         return Vec::new();
     }
@@ -131,11 +117,6 @@ fn without_secret_file(url: &str) -> String {
 }
 
 impl Planned {
-    /// The unit of the package reads it.
-    pub(crate) fn is_of_service(&self) -> bool {
-        self.flags.parent() == Some(Path::new(ETC))
-    }
-
     /// Returns the paths of all files, in one line.
     pub(crate) fn listed(&self) -> String {
         let names = self.files.iter().map(|it| it.path.display().to_string());
@@ -147,48 +128,50 @@ impl Planned {
     /// # Errors
     /// 73 where files are there that differ, and nobody has said that they may go; 130 where a
     /// person says no.
-    pub(crate) async fn agree(&self, person: &mut Person, yes: bool) -> Result<()> {
+    pub(crate) async fn agree(&self, answers: &mut Answers) -> Result<()> {
         let (mut others, mut shown) = (Vec::new(), String::new());
         for file in &self.files {
-            let text = file.text.expose_secret();
-            let old = match std::fs::read(&file.path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if !file.secret {
-                        shown.push_str(&format!("\n{}:\n{text}", file.path.display()));
-                    }
-                    continue;
-                }
-                // What cannot be read is there all the same.
-                read => read.unwrap_or_default(),
-            };
-            if old == text.as_bytes() {
+            let (path, text) = (file.path.display(), file.text.expose_secret());
+            let old = std::fs::read(&file.path);
+            let is_new = old
+                .as_ref()
+                .is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+            // What cannot be read is there all the same.
+            let old = old.unwrap_or_default();
+            if !is_new && old == text.as_bytes() {
                 continue;
             }
-            others.push(file.path.display().to_string());
-            let (path, old) = (file.path.display(), String::from_utf8_lossy(&old));
-            shown.push_str(&match file.secret {
-                true => format!("\n{path} holds another secret\n"),
-                false => format!("\n{path}:\n{}", difference(&old, text)),
+            others.extend((!is_new).then(|| path.to_string()));
+            shown.push_str(&match (is_new, file.secret) {
+                (true, true) => continue,
+                (true, false) => format!("\n{path}:\n{text}"),
+                (false, true) => format!("\n{path} holds another secret\n"),
+                (false, false) => {
+                    format!(
+                        "\n{path}:\n{}",
+                        difference(&String::from_utf8_lossy(&old), text)
+                    )
+                }
             });
         }
-        person.say(&shown)?;
-        if yes || (others.is_empty() && !person.asks()) {
+        say(&shown)?;
+        let (is_new, others) = (others.is_empty(), others.join(", "));
+        if answers.init.yes || (is_new && !answers.init.asks) {
             return Ok(());
         }
-        if person.asks() {
-            let words = match others.is_empty() {
-                true => "Write these files?".to_owned(),
-                false => format!("Write over {}?", others.join(", ")),
-            };
-            let agreed = person.agrees(&words, others.is_empty()).await?;
-            return if agreed { Ok(()) } else { Err(left()) };
+        if !answers.init.asks {
+            let words = format!(
+                "{others} would be written over\n  to do: give --yes if that is meant, or another \
+                 --name\nnothing was written"
+            );
+            return Err(Failure::new(Code::CannotWrite, words));
         }
-        let words = format!(
-            "{} would be written over\n  to do: give --yes if that is meant, or another --name\n\
-             nothing was written",
-            others.join(", ")
-        );
-        Err(Failure::new(Code::CannotWrite, words))
+        let words = match is_new {
+            true => "Write these files?".to_owned(),
+            false => format!("Write over {others}?"),
+        };
+        let agreed = answers.agrees(&words, is_new).await?;
+        agreed.then_some(()).ok_or_else(left)
     }
 
     /// Writes all of them: each beside its place first, and then all into their places.

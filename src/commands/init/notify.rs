@@ -1,8 +1,8 @@
 //! Who is told of troubles, and of customers who wait for a call back: a chat or a mailbox.
 
-use super::{Answers, Person};
+use super::{Answers, say};
 use crate::Result;
-use callbridge_model::{ETC, Secret, credstore, status::findings::quoted};
+use callbridge_model::{Secret, credstore, status::findings::quoted};
 use callbridge_ops::{notify, notify::history::Notification, notify::history::Turn};
 use std::path::{Path, PathBuf};
 
@@ -27,15 +27,15 @@ fn setting(name: &str, value: &str) -> String {
 }
 
 /// Offers it, where nothing says it yet and the scripts are on this machine.
-pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
+pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let Some(scripts) = scripts() else {
         return Ok(());
     };
-    while person.asks() && answers.init.flags.operation.notify_command.is_none() {
-        let (name, curl) = match &*person.line(OFFER).await? {
+    while answers.init.asks && answers.init.flags.operation.notify_command.is_none() {
+        let (name, curl) = match &*answers.line(OFFER).await? {
             "" => return Ok(()),
-            "telegram" => ("telegram", telegram(person).await?),
-            "mail" => ("mail", mail(person).await?),
+            "telegram" => ("telegram", telegram(answers).await?),
+            "mail" => ("mail", mail(answers).await?),
             _ => continue,
         };
         // What was wrong has been told.
@@ -48,11 +48,9 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
         };
         // systemd hands it to the service's user there.
         let handed = format!("/run/credentials/callbridge@{instance}.service/notify");
-        let is_of_service = etc == Path::new(ETC);
-        let given = if is_of_service {
-            Path::new(&handed)
-        } else {
-            &messenger.path
+        let given = match answers.is_of_service() {
+            true => Path::new(&handed),
+            false => &messenger.path,
         };
         let command = messenger.command(given);
         let flags = &mut answers.init.flags.operation;
@@ -72,16 +70,16 @@ fn scripts() -> Option<PathBuf> {
     [of_package, of_tree].into_iter().find(|it| it.is_dir())
 }
 
-async fn telegram(person: &mut Person) -> Result<Option<String>> {
-    let token = person.secret("Token of the bot, from @BotFather (not shown): ");
+async fn telegram(answers: &mut Answers) -> Result<Option<String>> {
+    let token = answers.secret("Token of the bot, from @BotFather (not shown): ");
     let token = token.await?;
-    let chat = person.line("Number of the chat, as -1001234567890, or @name of a channel: ");
+    let chat = answers.line("Number of the chat, as -1001234567890, or @name of a channel: ");
     let chat = chat.await?;
     let plain = |text: &str| {
         let good = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         !text.is_empty() && text.chars().all(good)
     };
-    let wrong = |words| person.say(words).map(|()| None);
+    let wrong = |words| say(words).map(|()| None);
     let right = token.split_once(':');
     if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
         return wrong("that is not the token of a bot: it looks like 123456789:AAF…");
@@ -90,29 +88,28 @@ async fn telegram(person: &mut Person) -> Result<Option<String>> {
         return wrong("that is not a chat: give its number or its @name");
     }
     let url = format!("https://api.telegram.org/bot{token}/sendMessage");
-    Ok(Some(
-        setting("url", &url) + &setting("data", &format!("chat_id={chat}")),
-    ))
+    let chat = setting("data", &format!("chat_id={chat}"));
+    Ok(Some(setting("url", &url) + &chat))
 }
 
-async fn mail(person: &mut Person) -> Result<Option<String>> {
-    let url = person.line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ");
+async fn mail(answers: &mut Answers) -> Result<Option<String>> {
+    let url = answers.line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ");
     let url = url.await?;
-    let user = person.line("User at that server; empty where it asks for none: ");
+    let user = answers.line("User at that server; empty where it asks for none: ");
     let user = user.await?;
     let password = match user.is_empty() {
         true => String::new(),
-        false => person.secret("Its password (not shown): ").await?,
+        false => answers.secret("Its password (not shown): ").await?,
     };
-    let from = person.line("Address that the mail comes from: ").await?;
-    let to = person.line("Address that it goes to: ").await?;
+    let from = answers.line("Address that the mail comes from: ").await?;
+    let to = answers.line("Address that it goes to: ").await?;
     let known = url::Url::parse(&url).is_ok_and(|url| {
         ["smtp", "smtps"].contains(&url.scheme()) && url.has_host() && url.username().is_empty()
     });
     let address = |text: &str| {
         text.contains('@') && !text.contains(|c: char| c.is_whitespace() || "<>,\"".contains(c))
     };
-    let wrong = |words| person.say(words).map(|()| None);
+    let wrong = |words| say(words).map(|()| None);
     if !known {
         return wrong("that is not an SMTP server: give smtps://HOST or smtp://HOST");
     }
@@ -141,8 +138,8 @@ impl Messenger {
     }
 
     /// Sends a message, where the person wants it.
-    pub(crate) async fn offer_trial(&self, person: &mut Person) -> Result<()> {
-        if !person.asks() || !person.agrees("Send a message to try it?", true).await? {
+    pub(crate) async fn offer_trial(&self, answers: &mut Answers) -> Result<()> {
+        if !answers.init.asks || !answers.agrees("Send a message to try it?", true).await? {
             return Ok(());
         }
         let trial = Notification {
@@ -153,8 +150,8 @@ impl Messenger {
             todo: "nothing".to_owned(),
         };
         match notify::run(&self.command(&self.path), &[trial]).await {
-            Ok(()) => person.say("sent"),
-            Err(error) => person.say(&format!(
+            Ok(()) => say("sent"),
+            Err(error) => say(&format!(
                 "not sent: {error}\n  to do: correct {} (configuration of curl; needs curl and jq)",
                 self.path.display()
             )),

@@ -1,6 +1,6 @@
 //! The PBX: whether it lets the account in, and what it shows of itself.
 
-use super::{Answers, Person};
+use super::{Answers, say};
 use crate::commands::check::{CheckFinding, account, inward, manager_conf};
 use crate::config::{Config, SourceConfig, secret_kind};
 use crate::daemon::open::source_of;
@@ -39,18 +39,17 @@ const FILES: [(&str, ReadConf); 3] = [
 ///
 /// # Errors
 /// Where nobody can be asked again: what is wrong, where, and what to do.
-pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<ShownPbx> {
+pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     let given = answers.init.flags.sources.source.clone();
     let asked =
         answers.lacks(SetupQuestion::PbxAddress) || answers.lacks(SetupQuestion::AccountSecret);
     loop {
-        if let Err(words) = ask(answers, person).await? {
-            person.say(&words)?;
+        if !ask(answers).await? {
             continue;
         }
         let config = config(answers)?;
-        person.say("\nasking the PBX …")?;
-        let (shown, faults) = try_sources(&config, person).await?;
+        say("\nasking the PBX …")?;
+        let (shown, faults) = try_sources(&config).await?;
         let Some(fault) = faults.into_iter().next() else {
             return Ok(shown);
         };
@@ -58,41 +57,41 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
             return Err(failure(&fault));
         }
         if fault.fault == Some(Code::NoPermission) && !shown.user.is_empty() {
-            person.say("What the account needs in manager.conf of the PBX:")?;
+            say("What the account needs in manager.conf of the PBX:")?;
             let variables = config.rules.trunks.variables();
-            person.say(&snippet::whole(&shown.user, "127.0.0.1", &variables))?;
+            say(&snippet::whole(&shown.user, "127.0.0.1", &variables))?;
         }
         let words = "Correct it; type s to give the secret alone, or press Enter to try again \
                      (Ctrl-C leaves): ";
         answers.ami_secret = None;
-        if person.line(words).await? != "s" {
+        if answers.line(words).await? != "s" {
             answers.init.flags.sources.source.clone_from(&given);
         }
     }
 }
 
-/// The first three questions, as far as no flag answers them.
-async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<Result<(), String>> {
+/// The first three questions, as far as no flag answers them; `false` where the answers cannot be.
+async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::PbxAddress) {
-        let address = person.ask(SetupQuestion::PbxAddress).await?;
+        let address = answers.ask(SetupQuestion::PbxAddress).await?;
         let user = match is_event_socket(&address) {
             true => String::new(),
-            false => person.ask(SetupQuestion::Account).await?,
+            false => answers.ask(SetupQuestion::Account).await?,
         };
         match source_url(&address, &user) {
             Ok(url) => answers.init.flags.sources.source = vec![url],
-            Err(words) => return Ok(Err(words)),
+            Err(words) => return say(&words).map(|()| false),
         }
     }
     if answers.lacks(SetupQuestion::AccountSecret) {
-        let secret = person.ask(SetupQuestion::AccountSecret).await?;
+        let secret = answers.ask(SetupQuestion::AccountSecret).await?;
         answers.ami_secret = Some(Secret::from(secret));
     }
-    Ok(Ok(()))
+    Ok(true)
 }
 
 /// The flags so far, with the secret that was typed.
-pub(crate) fn config(answers: &Answers<'_>) -> Result<Config> {
+pub(crate) fn config(answers: &Answers) -> Result<Config> {
     let mut config = answers.config()?;
     for source in &mut config.sources {
         let wants = secret_kind(&source.url.transport).is_some();
@@ -104,7 +103,7 @@ pub(crate) fn config(answers: &Answers<'_>) -> Result<Config> {
 }
 
 /// Tries each source; with what is seen, and the faults.
-async fn try_sources(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFinding>)> {
+async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
     let (mut shown, mut faults) = (ShownPbx::default(), Vec::new());
     for flag in &config.sources {
         let (found, account) = inward::source(flag).await;
@@ -126,7 +125,7 @@ async fn try_sources(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<
         }
         for finding in all {
             if finding.fault.is_some() || finding.name.starts_with("source") {
-                person.say(&finding.to_text(false))?;
+                say(&finding.to_text(false))?;
             }
             faults.extend(finding.fault.is_some().then_some(finding));
         }
@@ -149,7 +148,7 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
 }
 
 /// Adds the endpoints that the manager accounts show now.
-pub(crate) async fn refresh_endpoints(answers: &Answers<'_>, shown: &mut EndpointList) {
+pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointList) {
     let Ok(config) = config(answers) else { return };
     let accounts = |flag: &&SourceConfig| matches!(flag.url.transport, Transport::Ami { .. });
     for flag in config.sources.iter().filter(accounts) {
@@ -160,7 +159,7 @@ pub(crate) async fn refresh_endpoints(answers: &Answers<'_>, shown: &mut Endpoin
 }
 
 /// The lines that the PBX lacks for the lead rules that were chosen.
-pub(crate) fn snippet(answers: &Answers<'_>, shown: &ShownPbx) -> String {
+pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
     let config = answers.config();
     let variables = config.map(|config| config.rules.trunks.variables());
     let variables = variables.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The CRM: its address and token, tried with one question (`token/info`).
 
-use super::{Answers, Person, pbx};
+use super::{Answers, pbx, say};
 use crate::commands::ScratchFolder;
 use crate::commands::check::{CheckFinding, place, service};
 use crate::config::{STATES, TokenFrom};
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Where nobody can be asked again: what is wrong, where, and what to do.
-pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<()> {
+pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let asked = answers.lacks(SetupQuestion::CrmAddress) || answers.lacks(SetupQuestion::Token);
     let given = answers.init.flags.crm.clone();
     loop {
-        if !ask(answers, person).await? {
+        if !ask(answers).await? {
             continue;
         }
-        let found = check_token(answers, person).await?;
+        let found = check_token(answers).await?;
         for finding in &found {
-            person.say(&finding.to_text(false))?;
+            say(&finding.to_text(false))?;
         }
         let Some(fault) = found.into_iter().find(|it| it.fault.is_some()) else {
             return Ok(());
@@ -34,28 +34,28 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
         let words = "Type s to give the token alone, or press Enter to give address and token \
                      again (Ctrl-C leaves): ";
         answers.token = None;
-        if person.line(words).await? != "s" {
+        if answers.line(words).await? != "s" {
             answers.init.flags.crm.clone_from(&given);
         }
     }
 }
 
 /// Address and token, as far as no flag answers them; `false` where they cannot be.
-async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool> {
+async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::CrmAddress) {
-        let address = person.ask(SetupQuestion::CrmAddress).await?;
-        if !answers.take(person, |flags| flags.crm.crm_url = Some(address))? {
+        let address = answers.ask(SetupQuestion::CrmAddress).await?;
+        if !answers.take(|flags| flags.crm.crm_url = Some(address))? {
             return Ok(false);
         }
     }
     if answers.lacks(SetupQuestion::Token) {
-        let token = person.ask(SetupQuestion::Token).await?;
+        let token = answers.ask(SetupQuestion::Token).await?;
         if token.is_empty() {
-            person.say("no token: the company's consent is asked for afterwards")?;
+            say("no token: the company's consent is asked for afterwards")?;
         } else if is_token(&token) {
             answers.token = Some(Secret::from(token));
         } else {
-            person.say("that is not a token: one word is expected, without spaces or line ends")?;
+            say("that is not a token: one word is expected, without spaces or line ends")?;
             return Ok(false);
         }
     }
@@ -63,7 +63,7 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool> {
 }
 
 /// Asks the CRM about the token; no findings where there is no token, or a service has the state.
-async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>> {
+async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let mut config = pbx::config(answers)?;
     let Some(crm) = &mut config.crm else {
         return Ok(vec![]);
@@ -80,10 +80,10 @@ async fn check_token(answers: &Answers<'_>, person: &Person) -> Result<Vec<Check
     // Whose budget it is: the daemon's, which `check` asks afterwards.
     if own.join(folder::FILE).exists() {
         let words = "is in use: `check` asks the CRM afterwards";
-        person.say(&format!("{} {words}", own.display()))?;
+        say(&format!("{} {words}", own.display()))?;
         return Ok(Vec::new());
     }
-    person.say("\nasking the CRM …")?;
+    say("\nasking the CRM …")?;
     let name = format!("callbridge-init-{}", uuid::Uuid::new_v4().simple());
     let folder = std::env::temp_dir().join(name);
     let what = format_args!("{}: cannot be made", folder.display());

@@ -1,6 +1,6 @@
 //! Which endpoints are trunks: proposed with the reason for each, and agreed on.
 
-use super::{Answers, Person, pbx};
+use super::{Answers, pbx, say};
 use crate::{Failure, Result};
 use callbridge_asterisk::survey::EndpointList;
 use callbridge_model::Code;
@@ -19,47 +19,44 @@ const CHECK_EVERY: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// 78 where no trunk is clear and nobody can be asked.
-pub(crate) async fn find(
-    answers: &mut Answers<'_>,
-    person: &mut Person,
-    shown: &pbx::ShownPbx,
-) -> Result<()> {
+pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result<()> {
     if !answers.init.flags.trunks.trunk.is_empty() {
         return Ok(());
     }
     let mut endpoints = shown.endpoints.clone();
     let proposals = |of: &EndpointList| [shown.switch.clone(), propose(of)].concat();
     let mut all = proposals(&endpoints);
-    show(person, &all)?;
+    show(&all)?;
     let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
     let unclear = all.iter().any(is_unknown) || all.is_empty();
-    if unclear && person.asks() && !shown.accounts.is_empty() {
+    if unclear && answers.init.asks && !shown.accounts.is_empty() {
         let words = "Watch the PBX's channels for some minutes? Place a call over each trunk then.";
-        if person.agrees(words, false).await? {
-            watch(answers, &mut endpoints, person).await?;
+        if answers.agrees(words, false).await? {
+            watch(answers, &mut endpoints).await?;
             all = proposals(&endpoints);
-            show(person, &all)?;
+            show(&all)?;
         }
     }
-    let mut chosen = Vec::new();
+    let (mut names, mut chosen) = (Vec::new(), Vec::new());
     for it in &all {
         let take = match it.kind {
             EndpointKind::Trunk => true,
             EndpointKind::Telephone => false,
-            EndpointKind::Unknown if person.asks() => {
+            EndpointKind::Unknown if answers.init.asks => {
                 let question = format!("Is {} a line to the outside?", it.endpoint);
-                person.agrees(&question, false).await?
+                answers.agrees(&question, false).await?
             }
             EndpointKind::Unknown => false,
         };
         if take {
-            let name = trunk_name(&it.endpoint, &names(&chosen));
+            let name = trunk_name(&it.endpoint, &names);
             chosen.push(format!("{name}={}", it.endpoint));
+            names.push(name);
         }
     }
     let taken = answers.init.yes && !chosen.is_empty();
-    if person.asks() && !taken {
-        return agree(answers, person, chosen).await;
+    if answers.init.asks && !taken {
+        return agree(answers, chosen).await;
     }
     if chosen.is_empty() {
         return Err(none(&all));
@@ -68,15 +65,10 @@ pub(crate) async fn find(
     Ok(())
 }
 
-fn names(trunks: &[String]) -> Vec<String> {
-    let names = trunks.iter().filter_map(|it| it.split_once('='));
-    names.map(|(name, _)| name.to_owned()).collect()
-}
-
 /// Each endpoint with what it is taken for and why.
-fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<()> {
+fn show(all: &[ProposedEndpoint]) -> Result<()> {
     if all.is_empty() {
-        return person.say(
+        return say(
             "the account may see no endpoint of the PBX (write = reporting, or the PBX's own \
              files on this machine, would show them)",
         );
@@ -97,18 +89,18 @@ fn show(person: &Person, all: &[ProposedEndpoint]) -> Result<()> {
             }
         };
         let (endpoint, reason) = (&it.endpoint, &it.reason);
-        person.say(&format!("  {word:9}  {endpoint:width$}  {reason}"))?;
+        say(&format!("  {word:9}  {endpoint:width$}  {reason}"))?;
     }
     match telephones.checked_sub(TELEPHONES_MAX) {
-        Some(more @ 1..) => person.say(&format!("  telephones: {more} more")),
+        Some(more @ 1..) => say(&format!("  telephones: {more} more")),
         Some(0) | None => Ok(()),
     }
 }
 
 /// Looks at the live channels until nothing is unclear, or the time is over.
-async fn watch(answers: &Answers<'_>, endpoints: &mut EndpointList, person: &Person) -> Result<()> {
+async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     let minutes = WATCH.as_secs() / 60;
-    person.say(&format!("watching for up to {minutes} minutes …"))?;
+    say(&format!("watching for up to {minutes} minutes …"))?;
     let until = Instant::now() + WATCH;
     while Instant::now() < until {
         pbx::refresh_endpoints(answers, endpoints).await;
@@ -123,11 +115,7 @@ async fn watch(answers: &Answers<'_>, endpoints: &mut EndpointList, person: &Per
 }
 
 /// The person takes what is proposed, or types others.
-async fn agree(
-    answers: &mut Answers<'_>,
-    person: &mut Person,
-    proposed: Vec<String>,
-) -> Result<()> {
+async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     loop {
         let prompt = match proposed.is_empty() {
             true => {
@@ -135,13 +123,13 @@ async fn agree(
             }
             false => format!("Trunks, separated by spaces [{}]: ", proposed.join(" ")),
         };
-        let typed = person.line(&prompt).await?;
+        let typed = answers.line(&prompt).await?;
         let chosen: Vec<String> = match typed.is_empty() {
             true => proposed.clone(),
             false => typed.split_whitespace().map(str::to_owned).collect(),
         };
         let is_empty = chosen.is_empty();
-        if !is_empty && answers.take(person, |flags| flags.trunks.trunk = chosen)? {
+        if !is_empty && answers.take(|flags| flags.trunks.trunk = chosen)? {
             return Ok(());
         }
     }
