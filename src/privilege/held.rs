@@ -52,18 +52,17 @@ impl OwnFile<'_> {
     fn open(self) -> Option<File> {
         let (Self::Picture(path) | Self::Import(path) | Self::Export(path)) = self;
         let path = std::path::absolute(path).ok()?;
-        let place = match self {
-            Self::Import(_) => &path,
-            Self::Picture(_) | Self::Export(_) => path.parent()?,
+        let (place, mut how) = match self {
+            Self::Import(_) => (&*path, archive_options(true)),
+            Self::Export(_) => (path.parent()?, archive_options(false)),
+            Self::Picture(_) => (path.parent()?, OpenOptions::new()),
         };
-        let mut how = OpenOptions::new();
         let opened = match self {
             _ if !is_roots(place) => return None,
-            Self::Import(_) => archive_options(true).open(&path),
-            Self::Export(_) => archive_options(false).open(&path),
             Self::Picture(_) => {
                 plain_file::open(&path, how.create(true).truncate(false).write(true))
             }
+            Self::Import(_) | Self::Export(_) => how.open(&path),
         };
         opened.ok()
     }
@@ -81,24 +80,14 @@ fn archive_options(import: bool) -> OpenOptions {
 
 /// Reads a secret that only root can have put where it is: what another could have linked there is
 /// left for the folder's owner to read, by his own right.
-pub(super) fn read(place: &SecretPlace) -> Option<Secret> {
-    match place {
-        SecretPlace::File(path) if is_roots(path) => secrets::text_of(path).ok().map(Secret::from),
-        SecretPlace::File(_) | SecretPlace::Held(..) | SecretPlace::Variable(_) => None,
-    }
-}
-
-/// After the descent: what cannot be read any more stays as it was read.
-pub(super) fn keep(place: &mut SecretPlace, text: Option<Secret>) {
-    if let (SecretPlace::File(path), Some(text)) = (&*place, text)
-        && !is_readable(path)
-    {
-        *place = SecretPlace::Held(path.clone(), text);
-    }
+pub(super) fn read(place: &mut SecretPlace) -> Option<(&mut SecretPlace, PathBuf, Secret)> {
+    let path = place.file().filter(|path| is_roots(path))?.to_path_buf();
+    let text = secrets::text_of(&path).ok()?;
+    Some((place, path, Secret::from(text)))
 }
 
 /// A file that can be read whenever it is needed; what is no regular one was read to its end.
-fn is_readable(path: &Path) -> bool {
+pub(super) fn is_readable(path: &Path) -> bool {
     let regular = path.metadata().is_ok_and(|about| about.is_file());
     regular && File::open(path).is_ok()
 }
@@ -179,18 +168,13 @@ impl Held {
             Ok(listener) => return Ok(listener),
             Err(error) => error,
         };
-        if !matches!(
-            refused.kind(),
-            ErrorKind::AddrInUse | ErrorKind::PermissionDenied
-        ) {
+        if ![ErrorKind::AddrInUse, ErrorKind::PermissionDenied].contains(&refused.kind()) {
             return Err(refused);
         }
         let listeners = self.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         let is = |held: &TcpListener| held.local_addr().is_ok_and(|at| at == address);
-        let Some(at) = listeners.iter().position(is) else {
-            return Err(refused);
-        };
+        let at = listeners.iter().position(is).ok_or(refused)?;
         let listener = listeners.swap_remove(at);
         listener.set_nonblocking(true)?;
         tokio::net::TcpListener::from_std(listener)

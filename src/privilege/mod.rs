@@ -24,7 +24,7 @@ mod held;
 pub(crate) mod way;
 
 use crate::Failure;
-use callbridge_model::{Code, Secret};
+use callbridge_model::{Code, SecretPlace};
 use callbridge_ops::log::say;
 use callbridge_spool as spool;
 pub(crate) use held::{Held, Needs, OwnFile};
@@ -49,8 +49,7 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
         return Ok(());
     };
     // What is no folder, or cannot be reached, the command itself refuses in its words.
-    let walked = walk(state).and_then(|way| way.about().map(|about| (way, about)));
-    let Ok((way, about)) = walked else {
+    let Ok((about, way)) = walk(state).and_then(|way| Ok((way.about()?, way))) else {
         return Ok(());
     };
     let owner = Owner {
@@ -84,8 +83,7 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
             closed.display()
         )));
     }
-    let read = needs.secrets.iter().map(|place| held::read(place));
-    let read: Vec<Option<Secret>> = read.collect();
+    let read: Vec<_> = needs.secrets.into_iter().filter_map(held::read).collect();
     let by_root = Held::by_root(owner, &needs.listen, needs.file);
     become_owner(owner).map_err(|error| {
         refused(format!(
@@ -99,10 +97,12 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
         // a link that only root can follow leads there
         state.clone_from(&way.path);
     }
-    let places = needs.secrets.into_iter();
-    places
-        .zip(read)
-        .for_each(|(place, text)| held::keep(place, text));
+    // what cannot be read any more stays as it was read
+    for (place, path, text) in read {
+        if !held::is_readable(&path) {
+            *place = SecretPlace::Held(path, text);
+        }
+    }
     name_left_files(state, owner);
     if let Some(held) = needs.held {
         *held = by_root;
@@ -138,16 +138,12 @@ const OURS: [&str; 4] = ["spool.", "connection.", "shown-once.json", "control.so
 
 /// Names them with what gives them to the owner; root's rights to do it are gone by now.
 pub(super) fn name_left_files(folder: &Path, owner: Owner) {
-    let Ok(entries) = folder.read_dir() else {
-        return;
-    };
     let is_roots = |entry: &DirEntry| {
-        let name = entry.file_name();
+        let (name, about) = (entry.file_name(), entry.metadata());
         let ours = OURS.iter().any(|it| name.to_string_lossy().starts_with(it));
-        ours && entry
-            .metadata()
-            .is_ok_and(|about| about.uid() == 0 && !about.is_symlink())
+        ours && about.is_ok_and(|about| about.uid() == 0 && !about.is_symlink())
     };
+    let entries = folder.read_dir().into_iter().flatten();
     let left = entries.flatten().filter(is_roots);
     let mut left: Vec<String> = left.map(|it| it.path().display().to_string()).collect();
     if left.is_empty() {

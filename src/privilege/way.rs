@@ -21,12 +21,10 @@ pub(crate) struct Owner {
 impl Owner {
     /// May go through this folder, as its mode says it.
     fn may_pass(self, folder: &Metadata) -> bool {
-        let bit = if folder.uid() == self.uid {
-            0o100
-        } else if folder.gid() == self.gid {
-            0o010
-        } else {
-            0o001
+        let bit = match (folder.uid() == self.uid, folder.gid() == self.gid) {
+            (true, _) => 0o100,
+            (false, true) => 0o010,
+            (false, false) => 0o001,
         };
         folder.mode() & bit != 0
     }
@@ -106,10 +104,7 @@ impl ResolvedPath {
     /// # Errors
     /// The system's.
     pub(crate) fn about(&self) -> io::Result<Metadata> {
-        match self.folders.last() {
-            Some(end) => end.metadata(),
-            None => Err(ErrorKind::NotFound.into()),
-        }
+        self.folders.last().ok_or(ErrorKind::NotFound)?.metadata()
     }
 
     /// Returns `true` when this path leads to the end, too: device and inode are the same.
@@ -124,14 +119,10 @@ impl ResolvedPath {
     /// The first folder on the way that is closed to this user and group.
     pub(crate) fn closed_to(&self, owner: Owner) -> Option<PathBuf> {
         let above: Vec<&Path> = self.path.ancestors().collect();
-        let above = above.iter().rev();
-        let mut folders = above.zip(&self.folders);
-        let closed = |folder: &File| match folder.metadata() {
-            Ok(about) => !owner.may_pass(&about),
-            Err(_) => true,
-        };
-        let found = folders.find(|(_, folder)| closed(folder));
-        found.map(|(path, _)| path.to_path_buf())
+        let mut folders = above.iter().rev().zip(&self.folders);
+        let passes = |folder: &File| folder.metadata().is_ok_and(|it| owner.may_pass(&it));
+        let (closed, _) = folders.find(|(_, folder)| !passes(folder))?;
+        Some(closed.to_path_buf())
     }
 }
 
@@ -161,27 +152,19 @@ pub(crate) fn is_open_to_all(file: &Path) -> bool {
 
 /// Nobody but root can have put this file in its place, or a link on the way to it.
 pub(crate) fn is_roots(file: &Path) -> bool {
-    let Ok(path) = std::path::absolute(file) else {
-        return false;
+    let ways = || {
+        let path = std::path::absolute(file).ok()?;
+        let straight = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+        // a pipe (`/dev/fd/63`) leads to no path at all
+        let end = path.canonicalize().unwrap_or_else(|_| straight.clone());
+        Some([path, straight, end])
     };
-    let own = |path: &Path| {
-        let kept = |about: Metadata| {
-            let shared = about.is_dir() && callbridge_model::plain_file::is_shared(&about);
-            about.uid() == 0 && !shared
-        };
-        let all = path.ancestors();
-        all.map(Path::symlink_metadata).all(|it| it.is_ok_and(kept))
+    let is_own = |about: Metadata| {
+        let shared = about.is_dir() && callbridge_model::plain_file::is_shared(&about);
+        about.uid() == 0 && !shared
     };
-    let straight = path.parent().zip(path.file_name()).map(|(folder, name)| {
-        let folder = folder.canonicalize();
-        folder.map(|folder| folder.join(name))
-    });
-    let Some(Ok(straight)) = straight else {
-        return false;
-    };
-    // a pipe (`/dev/fd/63`) leads to no path at all
-    let end = path.canonicalize().unwrap_or_else(|_| straight.clone());
-    own(&path) && own(&straight) && own(&end)
+    let own = |path: &Path| path.symlink_metadata().is_ok_and(is_own);
+    ways().is_some_and(|ways| ways.iter().flat_map(|it| it.ancestors()).all(own))
 }
 
 #[cfg(test)]
