@@ -86,16 +86,15 @@ impl Checking<'_> {
     }
 
     fn status(mut self, flags: StatusFlags) -> Result<Command, Faults> {
-        let mode = match [flags.exit_code, flags.watch, flags.healthy] {
+        let asked = [flags.exit_code, flags.watch, flags.healthy];
+        let words = "only one of --exit-code, --watch and --healthy can be asked for";
+        let several = asked.iter().filter(|it| **it).count() > 1;
+        self.faults.add_if(several, "status", words);
+        let mode = match asked {
+            [true, ..] => StatusMode::ExitCode,
+            [_, true, _] => StatusMode::Watch,
+            [_, _, true] => StatusMode::Healthy,
             [false, false, false] => StatusMode::Once,
-            [true, false, false] => StatusMode::ExitCode,
-            [false, true, false] => StatusMode::Watch,
-            [false, false, true] => StatusMode::Healthy,
-            _ => {
-                let words = "only one of --exit-code, --watch and --healthy can be asked for";
-                self.faults.add("status", words);
-                StatusMode::Once
-            }
         };
         Ok(Command::Status(mode, self.asking(flags.state)?))
     }
@@ -123,24 +122,17 @@ impl Checking<'_> {
     fn explain(mut self, flags: ExplainFlags) -> Result<Command, Faults> {
         let faults = &mut self.faults;
         let format = faults.read("--format", &flags.format, str::parse::<Format>);
-        let file = match (flags.file, format) {
-            (Some(file), Some(format)) => Some((PathBuf::from(file), format)),
-            (Some(_), None) if faults.is_empty() => {
-                let words = "is missing: how is FILE written? ami, ami-json, …";
-                faults.take("--format", Err(words))
-            }
-            (None, _) if flags.call.is_none() => {
-                let words = "is missing: a recording, or --call ID for a call kept";
-                faults.take("FILE", Err(words))
-            }
-            (Some(_) | None, _) => None,
-        };
+        let no_format = flags.file.is_some() && format.is_none() && faults.is_empty();
+        let words = "is missing: how is FILE written? ami, ami-json, …";
+        faults.add_if(no_format, "--format", words);
+        let words = "is missing: a recording, or --call ID for a call kept";
+        faults.add_if(flags.file.is_none() && flags.call.is_none(), "FILE", words);
+        let file = flags.file.map(PathBuf::from).zip(format);
         let of_messages = format.is_some_and(Format::carries_whole_calls);
-        if of_messages && flags.flags.sources.pbx_id.is_some() {
-            let words = "cannot be used with format call, whose messages each name their \
-                         own PBX: remove it";
-            faults.add("--pbx-id", words);
-        }
+        let words = "cannot be used with format call, whose messages each name their own PBX: \
+                     remove it";
+        let is_named = flags.flags.sources.pbx_id.is_some();
+        faults.add_if(of_messages && is_named, "--pbx-id", words);
         let config = self.config(flags.flags)?;
         Ok(Command::Explain(Box::new(Explain {
             file,
@@ -227,21 +219,20 @@ impl Checking<'_> {
 
     /// Letters to look at: nothing chosen is everything.
     fn letters(&mut self, which: SelectFlags, whole: bool) -> ControlRequest {
-        let which = match self.selection(which) {
-            none if none.is_empty() => Selection::everything(),
-            chosen => chosen,
-        };
+        let mut which = self.selection(which);
+        if which.is_empty() {
+            which = Selection::everything();
+        }
         ControlRequest::Letters { which, whole }
     }
 
     /// A selection that is acted on: something must be chosen.
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
-        let faults = &mut self.faults;
-        match (flags.all, flags.ids.is_empty() && flags.reason.is_none()) {
-            (false, true) => faults.add(command, "which letters? Give ID…, --reason R or --all"),
-            (true, false) => faults.add("--all", "cannot be used with ID or --reason; keep one"),
-            (true, true) | (false, false) => {}
-        }
+        let chooses = !flags.ids.is_empty() || flags.reason.is_some();
+        let words = "which letters? Give ID…, --reason R or --all";
+        self.faults.add_if(!flags.all && !chooses, command, words);
+        let words = "cannot be used with ID or --reason; keep one";
+        self.faults.add_if(flags.all && chooses, "--all", words);
         self.selection(flags)
     }
 
@@ -266,10 +257,9 @@ impl Checking<'_> {
         let word = |text: &str| values::word(text, &[("yes", true), ("no", false)]);
         let answered = self.faults.read("--answered", answered, word);
         let talk_sec = self.faults.read("--talk", talk, values::talk);
-        if answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0) {
-            let words = "cannot be of a call that was not answered: leave one of the two out";
-            self.faults.add("--talk", words);
-        }
+        let differ = answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0);
+        let words = "cannot be of a call that was not answered: leave one of the two out";
+        self.faults.add_if(differ, "--talk", words);
         is_told.then_some(SuppliedFacts { answered, talk_sec })
     }
 
@@ -331,33 +321,20 @@ impl Checking<'_> {
 
     /// Reads `ID=VALUE…`, each field once.
     fn items(&mut self, values: &[String]) -> Vec<Item> {
-        let mut items: Vec<Item> = Vec::new();
-        if values.is_empty() || values.len() > ITEMS_MAX {
-            let words = format!("give 1 to {ITEMS_MAX} values, as 11=VIP or 12=null");
-            self.faults.add("ID=VALUE", words);
-        }
+        let (flag, mut items) = ("ID=VALUE", Vec::<Item>::new());
+        let words = format!("give 1 to {ITEMS_MAX} values, as 11=VIP or 12=null");
+        let is_right = (1..=ITEMS_MAX).contains(&values.len());
+        self.faults.add_if(!is_right, flag, words);
         for text in values {
-            let Some(item) = self.faults.take("ID=VALUE", Item::parse(text)) else {
+            let Some(item) = self.faults.take(flag, Item::parse(text)) else {
                 continue;
             };
-            if items.iter().any(|other| other.id == item.id) {
-                let words = format!("field {} is given twice", item.id);
-                self.faults.add("ID=VALUE", words);
-            }
+            let again = items.iter().any(|other| other.id == item.id);
+            let words = format!("field {} is given twice", item.id);
+            self.faults.add_if(again, flag, words);
             items.push(item);
         }
         items
-    }
-
-    /// Reads the flags of `state forward-again`.
-    fn forward_again(mut self, since: &str, state: StateFlags) -> Result<Command, Faults> {
-        let now = clock::now().wall;
-        let since = match since {
-            "" => Err("is missing: since when? As 2026-11-20, or 2h".to_owned()),
-            text => values::since(text, &TimeZone::system(), now),
-        };
-        let since = self.faults.take("--since", since).unwrap_or(now).micros();
-        self.ask(ControlRequest::ForwardAgain { since }, false, state)
     }
 
     fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {
@@ -365,7 +342,13 @@ impl Checking<'_> {
             StateVerb::Export(flags) => (flags, false),
             StateVerb::Import(flags) => (flags, true),
             StateVerb::ForwardAgain { since, state } => {
-                return self.forward_again(&since.unwrap_or_default(), state);
+                let now = clock::now().wall;
+                let since = match since.as_deref().unwrap_or_default() {
+                    "" => Err("is missing: since when? As 2026-11-20, or 2h".to_owned()),
+                    text => values::since(text, &TimeZone::system(), now),
+                };
+                let since = self.faults.take("--since", since).unwrap_or(now).micros();
+                return self.ask(ControlRequest::ForwardAgain { since }, false, state);
             }
         };
         let file = flags.file.filter(|file| !file.is_empty());

@@ -15,28 +15,26 @@ pub(crate) struct Doubt {
     pub words: String,
 }
 
+impl Doubt {
+    fn new(what: impl Into<String>, kind: &'static str, words: impl Into<String>) -> Self {
+        let (what, words) = (what.into(), words.into());
+        Self { what, kind, words }
+    }
+}
+
 const MISTAKE: &str = "likely a mistake";
 const CLEAR: &str = "can be read on the network";
 
 /// All of them. Reads the files of secrets; one that cannot be read is told elsewhere.
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
-    let variables = config.unread_variables.iter().map(|name| Doubt {
-        what: name.clone(),
-        kind: MISTAKE,
-        words: "nothing reads this variable; remove it, or see `callbridge run --help` for the \
-                flag that was meant"
-            .to_owned(),
-    });
-    let quoted = config
-        .places()
-        .into_iter()
-        .filter(|(_, place)| place.is_quoted());
-    let quoted = quoted.map(|(what, _)| Doubt {
-        what: format!("secret of {what}"),
-        kind: MISTAKE,
-        words: "it is in quotes, which are taken for a part of it; remove them if they are not"
-            .to_owned(),
-    });
+    let words = "nothing reads this variable; remove it, or see `callbridge run --help` for the \
+                 flag that was meant";
+    let variables = config.unread_variables.iter();
+    let variables = variables.map(|name| Doubt::new(name, MISTAKE, words));
+    let words = "it is in quotes, which are taken for a part of it; remove them if they are not";
+    let places = config.places().into_iter();
+    let quoted = places.filter(|(_, place)| place.is_quoted());
+    let quoted = quoted.map(|(of, _)| Doubt::new(format!("secret of {of}"), MISTAKE, words));
     let all = variables.chain(quoted).chain(wide(config));
     all.chain(clear(config)).chain(new_state(config)).collect()
 }
@@ -58,15 +56,12 @@ fn new_state(config: &Config) -> Option<Doubt> {
         "" => String::new(),
         others => format!("; in the same place there is {others}"),
     };
-    Some(Doubt {
-        what: "--state".to_owned(),
-        kind: "a new state begins",
-        words: format!(
-            "{} has none, so no call that was sent before is known there: correct --state if \
-             another was meant{others}",
-            dir.display()
-        ),
-    })
+    let words = format!(
+        "{} has none, so no call that was sent before is known there: correct --state if another \
+         was meant{others}",
+        dir.display()
+    );
+    Some(Doubt::new("--state", "a new state begins", words))
 }
 
 /// Lines to other machines on which nothing is encrypted.
@@ -110,29 +105,27 @@ fn is_clear(broker: &Broker) -> bool {
 }
 
 fn crossing(what: String, crosses: &str, scheme: &str) -> Doubt {
-    Doubt {
-        what,
-        kind: CLEAR,
-        words: format!(
-            "{crosses} the network in clear text; write {scheme}:// (with ca-file= for a \
-             certificate of your own), or lead it through a tunnel that begins on this machine"
-        ),
-    }
+    let words = format!(
+        "{crosses} the network in clear text; write {scheme}:// (with ca-file= for a certificate \
+         of your own), or lead it through a tunnel that begins on this machine"
+    );
+    Doubt::new(what, CLEAR, words)
 }
 
 /// Trunks whose pattern takes telephones in, too.
 fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
     config.rules.trunks.iter().filter_map(|trunk| {
         let telephone = trunk.telephone_within()?;
-        Some(Doubt {
-            what: format!("endpoint of trunk {}", trunk.name),
-            kind: MISTAKE,
-            words: format!(
-                "{} takes in telephones, too, as {telephone}: calls between them would be taken \
-                 for customers'; name the lines to the outside alone, several with a --trunk each",
-                trunk.endpoint
-            ),
-        })
+        let words = format!(
+            "{} takes in telephones, too, as {telephone}: calls between them would be taken for \
+             customers'; name the lines to the outside alone, several with a --trunk each",
+            trunk.endpoint
+        );
+        Some(Doubt::new(
+            format!("endpoint of trunk {}", trunk.name),
+            MISTAKE,
+            words,
+        ))
     })
 }
 

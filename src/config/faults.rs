@@ -13,6 +13,13 @@ impl Faults {
         self.say(format!("{what}: {words}"));
     }
 
+    /// Adds this one where it is one.
+    pub(crate) fn add_if(&mut self, is_wrong: bool, what: &str, words: impl fmt::Display) {
+        if is_wrong {
+            self.add(what, words);
+        }
+    }
+
     /// Adds one whose words name the flag themselves.
     pub(crate) fn say(&mut self, words: impl Into<String>) {
         let words = words.into();
@@ -32,8 +39,8 @@ impl Faults {
         what: &str,
         value: Result<T, Vec<impl fmt::Display>>,
     ) -> Option<T> {
-        let told = value.map_err(|all| all.iter().for_each(|words| self.add(what, words)));
-        told.ok()
+        let mut add_all = |all: Vec<_>| all.iter().for_each(|words| self.add(what, words));
+        value.map_err(&mut add_all).ok()
     }
 
     /// Parses the value typed behind a flag; adds the fault where it cannot be read.
@@ -48,10 +55,9 @@ impl Faults {
 
     /// `value`, unless there are faults.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.is_empty() {
-            Ok(value)
-        } else {
-            Err(self)
+        match self.is_empty() {
+            true => Ok(value),
+            false => Err(self),
         }
     }
 

@@ -77,12 +77,9 @@ pub(crate) fn check(
     let state = all.take("--state", state_folder(flags.state.as_deref(), environment));
     let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
     let proxy = all.read("--crm-proxy", &flags.crm_proxy, proxy);
-    if proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain) {
-        all.add(
-            "--crm-proxy",
-            "would be given secrets in clear: with an http:// address no proxy is used",
-        );
-    }
+    let in_clear = proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain);
+    let words = "would be given secrets in clear: with an http:// address no proxy is used";
+    all.add_if(in_clear, "--crm-proxy", words);
     let wanted = Wanted {
         company: all.read("--company", &flags.company, company),
         yes: flags.yes,

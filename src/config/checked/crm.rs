@@ -5,7 +5,7 @@ use super::{Checking, Crm};
 use crate::config::Faults;
 use crate::config::flags::CrmFlags;
 use crate::values;
-use callbridge_crm::{Address, FieldNames, Setup};
+use callbridge_crm::{Address, AddressError, FieldNames, Setup};
 use callbridge_leads::lead_field;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_sender::rate::Rate;
@@ -23,23 +23,19 @@ pub(super) fn check(
     let faults = &mut checking.faults;
     let url = flags.crm_url.as_deref();
     let forwards = flags.forward.is_some();
-    if needed && url.is_none() && !forwards {
-        let words = "is missing: give the CRM's address, --forward, or --dry-run";
-        faults.add("--crm-url", words);
-    }
-    if url.is_some() && forwards {
-        faults.add("--forward", "stands in place of --crm-url: keep one");
-    }
+    let words = "is missing: give the CRM's address, --forward, or --dry-run";
+    faults.add_if(needed && url.is_none() && !forwards, "--crm-url", words);
+    let words = "stands in place of --crm-url: keep one";
+    faults.add_if(url.is_some() && forwards, "--forward", words);
     let own = url.and_then(|text| address(text, "--crm-url", faults));
     let auth = flags.auth_url.as_deref();
     let auth = auth.and_then(|text| address(text, "--auth-url", faults));
-    let rate = rate(flags.rate.as_deref(), own.as_ref(), faults);
+    let rate = rate(flags.rate.as_deref(), own.as_ref(), faults).unwrap_or_default();
     let fields = fields(&flags.field, faults);
     let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
-    if proxy.is_some() && own.as_ref().is_some_and(Address::is_plain) {
-        let words = "would be given the token in clear: with an http:// --crm-url no proxy is used";
-        faults.add("--crm-proxy", words);
-    }
+    let in_clear = proxy.is_some() && own.as_ref().is_some_and(Address::is_plain);
+    let words = "would be given the token in clear: with an http:// --crm-url no proxy is used";
+    faults.add_if(in_clear, "--crm-proxy", words);
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
     let tokens = (needed && !forwards, connected);
     let token = token(flags, token_file.as_deref(), tokens, checking);
@@ -70,13 +66,9 @@ pub(super) fn check(
 
 /// An address of the CRM; its words name the flag.
 pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Address> {
-    match Address::parse(text) {
-        Ok(address) => Some(address),
-        Err(error) => {
-            faults.say(error.to_string().replacen("--crm-url", flag, 1));
-            None
-        }
-    }
+    let words = |error: AddressError| error.to_string().replacen("--crm-url", flag, 1);
+    let read = Address::parse(text).map_err(words);
+    read.map_err(|words| faults.say(words)).ok()
 }
 
 /// An empty one, as from a variable, is none.
@@ -84,40 +76,23 @@ fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> Rate {
-    let Some(text) = text else {
-        return Rate::default();
-    };
-    let rate = match text.parse::<Rate>() {
-        Ok(rate) => rate,
-        Err(error) => {
-            faults.say(error.to_string());
-            return Rate::default();
-        }
-    };
+fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> Option<Rate> {
+    let text = text?;
+    let read = text.parse::<Rate>();
+    let rate = read.map_err(|error| faults.say(error.to_string())).ok()?;
     let loopback = address.is_some_and(Address::is_loopback);
-    if rate.exceeds_service() && !loopback {
-        let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
-        let words = format!(
-            "up to {most} requests in 60 s, and the service allows {service} to a token; \
-             more is for a CRM on this machine alone"
-        );
-        faults.add(&format!("--rate {text}"), words);
-    }
-    rate
+    let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
+    let words = format!(
+        "up to {most} requests in 60 s, and the service allows {service} to a token; more is for \
+         a CRM on this machine alone"
+    );
+    let exceeds = rate.exceeds_service() && !loopback;
+    faults.add_if(exceeds, &format!("--rate {text}"), words);
+    Some(rate)
 }
 
 fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
-    const TAKEN: [&str; 8] = [
-        "leadId",
-        "employeeId",
-        "uuid",
-        "startedAt",
-        "durationSec",
-        "answered",
-        "direction",
-        "provider",
-    ];
+    const TAKEN: &str = "leadId employeeId uuid startedAt durationSec answered direction provider";
     let mut names = FieldNames::default();
     for text in values::given(flags) {
         let flag = format!("--field {text}");
@@ -125,20 +100,18 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
             faults.add(&flag, "is not talk=NAME, phone=NAME or extension=NAME");
             continue;
         };
-        let Some(name) = faults.take(&flag, values::field_name(name)) else {
-            continue;
-        };
-        if TAKEN.contains(&name.as_str()) {
-            faults.add(&flag, format!("`{name}` is another field of the service"));
-        }
+        let name = faults.take(&flag, values::field_name(name));
+        let Some(name) = name else { continue };
+        let words = format!("`{name}` is another field of the service");
+        faults.add_if(TAKEN.split(' ').any(|it| it == name), &flag, words);
         match what {
             "talk" => names.talk = name,
             "phone" => names.phone = Some(name),
             "extension" => names.extension = Some(name),
-            _ => faults.add(
-                &flag,
-                "only talk, phone and extension have names that can be set",
-            ),
+            _ => {
+                let words = "only talk, phone and extension have names that can be set";
+                faults.add(&flag, words);
+            }
         }
     }
     let named = [
@@ -149,8 +122,10 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     for [one, other] in [[0, 1], [0, 2], [1, 2]] {
         let ((one, name), (other, same)) = (named[one], named[other]);
         if let Some(name) = name.filter(|_| name == same) {
-            let words = format!("{one} and {other} are both called `{name}`");
-            faults.add("--field", words);
+            faults.add(
+                "--field",
+                format!("{one} and {other} are both called `{name}`"),
+            );
         }
     }
     names
@@ -161,12 +136,9 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a user or password in it could be read by everybody on this machine".into());
     }
-    match url.scheme() {
-        "http" | "https" if url.host().is_some() => Ok(url),
-        _ => Err(format!(
-            "`{text}` is not a proxy: give it as http://HOST:PORT"
-        )),
-    }
+    let is_proxy = ["http", "https"].contains(&url.scheme()) && url.host().is_some();
+    let wrong = || format!("`{text}` is not a proxy: give it as http://HOST:PORT");
+    is_proxy.then_some(url).ok_or_else(wrong)
 }
 
 /// The source of the token, of which there is one.
@@ -191,37 +163,32 @@ pub(super) fn token(
     let place = SecretPlace::find(SecretKind::Token, file, checking.environment);
     let faults = &mut checking.faults;
     let command = flags.token_command.as_deref();
-    if command.is_some_and(|text| text.trim().is_empty()) {
-        faults.add("--token-command", "is empty: give a command for /bin/sh");
-    }
+    let is_empty = command.is_some_and(|text| text.trim().is_empty());
+    faults.add_if(
+        is_empty,
+        "--token-command",
+        "is empty: give a command for /bin/sh",
+    );
     let source = match &place {
         Ok(SecretPlace::File(_) | SecretPlace::Held(..)) if file.is_some() => "--token-file",
         Ok(SecretPlace::File(_) | SecretPlace::Held(..)) => "the credential `token`",
         Ok(SecretPlace::Variable(_)) => "CALLBRIDGE_TOKEN",
         Err(_) => "--token-command",
     };
-    if let (Ok(_), Some(_)) = (&place, command) {
-        let words = format!("{source} gives a token, too: keep one of them");
-        faults.add("--token-command", words);
-    }
+    let words = format!("{source} gives a token, too: keep one of them");
+    faults.add_if(place.is_ok() && command.is_some(), "--token-command", words);
     let given = place.is_ok() || command.is_some();
-    if given && connected {
-        faults.add(
-            source,
-            "the state folder holds a connection by consent, too: leave the token out to use it, \
-             or end it with `callbridge disconnect`",
-        );
-    }
+    let words = "the state folder holds a connection by consent, too: leave the token out to use \
+                 it, or end it with `callbridge disconnect`";
+    faults.add_if(given && connected, source, words);
     match (place, command) {
         (Ok(place), _) => Some(TokenFrom::Place(place)),
         (Err(_), Some(command)) => Some(TokenFrom::Command(command.to_owned())),
         (Err(_), None) if connected => Some(TokenFrom::Connection),
         (Err(words), None) => {
-            if needed {
-                let words = words.replacen("no secret", "no token", 1);
-                let words = format!("{words}; or --token-command, or run `callbridge connect`");
-                faults.add("--token-file", words);
-            }
+            let words = words.replacen("no secret", "no token", 1);
+            let words = format!("{words}; or --token-command, or run `callbridge connect`");
+            faults.add_if(needed, "--token-file", words);
             None
         }
     }

@@ -37,15 +37,13 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
     let listen = faults.read("--lookup", &flags.lookup, address)?;
     let environment = checking.environment;
     let secret = SecretPlace::find(SecretKind::Lookup, file.as_deref(), environment).ok();
-    if !listen.ip().to_canonical().is_loopback() {
-        let wanted = [
-            (flags.lookup_allow.is_none(), "--lookup-allow CIDR"),
-            (secret.is_none(), "--lookup-secret-file FILE"),
-        ];
-        for (_, flag) in wanted.iter().filter(|(is_missing, _)| *is_missing) {
-            let words = format!("others reach {listen}: give {flag}, or 127.0.0.1");
-            faults.add("--lookup", words);
-        }
+    let is_open = !listen.ip().to_canonical().is_loopback();
+    for (is_missing, flag) in [
+        (flags.lookup_allow.is_none(), "--lookup-allow CIDR"),
+        (secret.is_none(), "--lookup-secret-file FILE"),
+    ] {
+        let words = format!("others reach {listen}: give {flag}, or 127.0.0.1");
+        faults.add_if(is_open && is_missing, "--lookup", words);
     }
     Some(LookupConfig {
         listen,
@@ -55,8 +53,9 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
 }
 
 fn networks(text: &str) -> Result<Vec<Network>, String> {
-    let networks = text.split(',').map(str::trim).map(Network::parse);
-    networks.collect()
+    text.split(',')
+        .map(|text| Network::parse(text.trim()))
+        .collect()
 }
 
 /// The flags of the look-up at ring time, as typed.

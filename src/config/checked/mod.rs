@@ -16,7 +16,7 @@ pub(crate) mod connect;
 pub(crate) mod crm;
 pub(crate) mod lookup;
 pub(crate) mod page;
-mod sources;
+pub(super) mod sources;
 mod trunks;
 pub(crate) mod typed;
 mod webhooks;
@@ -27,6 +27,7 @@ use crate::privilege::{Held, Needs};
 use crate::values;
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames, Setup};
+use callbridge_fleet::lease::queue;
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::{Rules, Trunk};
@@ -192,12 +193,8 @@ impl Config {
         all.extend(passwords.map(|it| ("the page".to_owned(), it)));
         let lookup = self.lookup.iter().flat_map(|it| &it.secret);
         all.extend(lookup.map(|it| ("the look-up".to_owned(), it)));
-        all.extend(
-            self.dead_letters
-                .iter()
-                .map(|it| (it.url.public(), &it.secret)),
-        );
-        all.extend(self.forward.iter().map(|it| (it.url.public(), &it.secret)));
+        let published = self.dead_letters.iter().chain(&self.forward);
+        all.extend(published.map(|it| (it.url.public(), &it.secret)));
         all
     }
 
@@ -220,8 +217,8 @@ impl Config {
         }
         all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
         all.extend(self.lookup.iter_mut().flat_map(|it| &mut it.secret));
-        all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
-        all.extend(self.forward.as_mut().map(|it| &mut it.secret));
+        let published = self.dead_letters.iter_mut().chain(&mut self.forward);
+        all.extend(published.map(|it| &mut it.secret));
         Needs {
             state: self.state.as_mut(),
             secrets: all,
@@ -258,40 +255,22 @@ pub(super) fn standby(
     crm: Option<&Crm>,
     faults: &mut Faults,
 ) -> Option<String> {
-    let name = faults.read(
-        "--standby",
-        &flags.crm.standby,
-        callbridge_fleet::lease::queue::name,
-    )?;
-    if flags.crm.forward.is_some() {
-        let words = "is a sender's: a collector forwards the calls of its own PBX; remove it";
-        faults.add("--standby", words);
-    }
-    if flags.operation.dry_run {
-        faults.add(
-            "--standby",
-            "cannot be used with --dry-run: it would hold the lease and send nothing; remove one \
-             of them",
-        );
-    }
-    if !sources.iter().any(|source| stream(source).is_some()) {
-        faults.add(
-            "--standby",
-            "needs calls that each machine can read: --source \
-             'amqp://USER@HOST/VHOST?stream=S&format=call'",
-        );
-    }
-    if matches!(
-        crm.and_then(|it| it.token.as_ref()),
-        Some(TokenFrom::Connection)
-    ) {
-        faults.add(
-            "--standby",
-            "the state folder holds a connection by consent, whose refresh tokens belong to one \
-             machine alone: end it with `callbridge disconnect`, and give --token-file or \
-             --token-command on each",
-        );
-    }
+    const FLAG: &str = "--standby";
+    let name = faults.read(FLAG, &flags.crm.standby, queue::name)?;
+    let words = "is a sender's: a collector forwards the calls of its own PBX; remove it";
+    faults.add_if(flags.crm.forward.is_some(), FLAG, words);
+    let words = "cannot be used with --dry-run: it would hold the lease and send nothing; remove \
+                 one of them";
+    faults.add_if(flags.operation.dry_run, FLAG, words);
+    let is_of_stream = sources.iter().any(|source| stream(source).is_some());
+    let words = "needs calls that each machine can read: --source \
+                 'amqp://USER@HOST/VHOST?stream=S&format=call'";
+    faults.add_if(!is_of_stream, FLAG, words);
+    let token = crm.and_then(|it| it.token.as_ref());
+    let words = "the state folder holds a connection by consent, whose refresh tokens belong to \
+                 one machine alone: end it with `callbridge disconnect`, and give --token-file or \
+                 --token-command on each";
+    faults.add_if(matches!(token, Some(TokenFrom::Connection)), FLAG, words);
     Some(name)
 }
 
@@ -321,18 +300,14 @@ pub(super) fn certificate(
 ) -> Option<Certificate> {
     let (cert_flag, key_flag) = (format!("--{of}-cert"), format!("--{of}-key"));
     let path = |text: &str| values::path(text).map_err(|words| format!("{words}{holds}"));
-    let files = (
-        faults.read(&cert_flag, chain, path),
-        faults.read(&key_flag, key, path),
-    );
+    let chain_file = faults.read(&cert_flag, chain, path);
+    let key_file = faults.read(&key_flag, key, path);
     match (chain, key) {
         (Some(_), None) => faults.add(&cert_flag, format!("needs {key_flag}, its private key")),
         (None, Some(_)) => faults.add(&key_flag, format!("needs {cert_flag}, its certificate")),
         (Some(_), Some(_)) | (None, None) => {}
     }
-    let (Some(chain), Some(key)) = files else {
-        return None;
-    };
+    let (chain, key) = chain_file.zip(key_file)?;
     Some(Certificate { chain, key })
 }
 

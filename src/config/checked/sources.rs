@@ -22,10 +22,8 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
     }
     let mut sources = Vec::new();
     for text in values::given(&flags.source) {
-        let url = SourceUrl::parse(text);
-        let Some(url) = checking.faults.take_all("--source", url) else {
-            continue;
-        };
+        let url = checking.faults.take_all("--source", SourceUrl::parse(text));
+        let Some(url) = url else { continue };
         let flag = format!("--source {url}");
         if let Some(pbx) = url.pbx.as_deref().filter(unfit) {
             checking.faults.add(&flag, format!("pbx={pbx}: {NAMES}"));
@@ -42,17 +40,12 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
     }
     let (needs, faults) = (checking.needs, &mut checking.faults);
     two_unnamed(&sources, faults);
-    if flags.pbx_id.is_some() && sources.iter().any(SourceConfig::carries_whole_calls) {
-        faults.add(
-            "--pbx-id",
-            "cannot be used with format=call, whose messages each name their own PBX: remove it \
-             (other sources take pbx=)",
-        );
-    }
-    if needs && flags.source.is_empty() {
-        let words = "is missing: give the PBX, as ami://USER@HOST or file:///PATH";
-        faults.add("--source", words);
-    }
+    let of_messages = sources.iter().any(SourceConfig::carries_whole_calls);
+    let words = "cannot be used with format=call, whose messages each name their own PBX: remove \
+                 it (other sources take pbx=)";
+    faults.add_if(flags.pbx_id.is_some() && of_messages, "--pbx-id", words);
+    let words = "is missing: give the PBX, as ami://USER@HOST or file:///PATH";
+    faults.add_if(needs && flags.source.is_empty(), "--source", words);
     let files = catch_up(flags, &sources, faults);
     sources.extend(files);
     sources
@@ -94,7 +87,7 @@ pub(super) fn columns(text: &str) -> Result<Columns, String> {
 }
 
 /// Returns the kind of secret that a source of this transport needs; `None` where it needs none.
-const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
+pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
     match transport {
         Transport::Ami { .. } => Some(SecretKind::Ami),
         Transport::Esl { .. } => Some(SecretKind::Esl),
@@ -113,9 +106,8 @@ pub(super) fn catch_up(
 ) -> Vec<SourceConfig> {
     let mut files = Vec::new();
     for text in values::given(&flags.catch_up) {
-        let Some(url) = faults.take_all(FLAG, SourceUrl::parse(text)) else {
-            continue;
-        };
+        let url = faults.take_all(FLAG, SourceUrl::parse(text));
+        let Some(url) = url else { continue };
         let name = format!("{FLAG} {url}");
         if let Some(words) = unfit(&url, sources) {
             faults.add(&name, words);
@@ -153,11 +145,8 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
 fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
     let first = sources.first()?;
     let one = sources.iter().all(|source| source.pbx == first.pbx);
-    if one {
-        first.pbx.clone()
-    } else {
-        flags.pbx_id.clone()
-    }
+    let pbx = if one { &first.pbx } else { &flags.pbx_id };
+    pbx.clone()
 }
 
 fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
@@ -190,9 +179,9 @@ pub(super) fn derived_pbx(
     if !checking.needs || flags.pbx_id.is_some() {
         return None;
     }
-    let first = sources
-        .iter()
-        .find(|it| it.url.pbx.is_none() && !it.catch_up && !it.carries_whole_calls())?;
+    let is_unnamed = |it: &&SourceConfig| it.url.pbx.is_none() && !it.catch_up;
+    let mut unnamed = sources.iter().filter(is_unnamed);
+    let first = unnamed.find(|it| !it.carries_whole_calls())?;
     // A trunk of a PBX that another source tells of is no part of this one.
     let named = |pbx: &str| sources.iter().any(|it| it.url.pbx.as_deref() == Some(pbx));
     let own = |trunk: &&Trunk| !trunk.pbx.as_deref().is_some_and(named);
@@ -207,10 +196,8 @@ pub(super) fn named_pbx(
     state: Option<&Path>,
     faults: &mut Faults,
 ) {
-    let Some(Err(unknown)) = derived_pbx else {
-        return;
-    };
-    if !state.is_some_and(|folder| folder.join(spool::folder::FILE).exists()) {
-        faults.add("--pbx-id", identity::UnnamedPbx(unknown.clone()));
+    let is_used = state.is_some_and(|folder| folder.join(spool::folder::FILE).exists());
+    if let Some(Err(unknown)) = derived_pbx {
+        faults.add_if(!is_used, "--pbx-id", identity::UnnamedPbx(unknown.clone()));
     }
 }

@@ -31,10 +31,12 @@ fn check(
             }
         }
     }
-    if *needs && flags.trunk.is_empty() && messages != Messages::All {
-        let words = "is missing: without one every call looks internal";
-        faults.add("--trunk", words);
-    }
+    let lacks = *needs && flags.trunk.is_empty() && messages != Messages::All;
+    faults.add_if(
+        lacks,
+        "--trunk",
+        "is missing: without one every call looks internal",
+    );
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
     (trunks.unwrap_or_default(), defaults)
 }
@@ -118,17 +120,18 @@ fn known_pbxs(
     if sources.is_empty() || sources.iter().any(gateway) {
         return;
     }
-    let known = |pbx: &str| {
-        pbx_id == Some(pbx)
-            || sources
-                .iter()
-                .any(|source| source.pbx.as_deref() == Some(pbx))
-    };
-    let named = |trunk: &Trunk| Some((trunk.name.clone(), trunk.pbx.clone()?));
-    let named = trunks.iter().filter_map(named);
-    for (name, pbx) in named.filter(|(_, pbx)| !known(pbx)) {
+    let of_sources = sources.iter().filter_map(|source| source.pbx.as_deref());
+    let known: Vec<&str> = of_sources.chain(pbx_id).collect();
+    for trunk in trunks.iter() {
+        let Some(pbx) = trunk.pbx.as_deref() else {
+            continue;
+        };
         let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
-        faults.add(&format!("--trunk {name}"), words);
+        faults.add_if(
+            !known.contains(&pbx),
+            &format!("--trunk {}", trunk.name),
+            words,
+        );
     }
 }
 

@@ -36,9 +36,9 @@ impl<'a> Checking<'a> {
     }
 
     /// The same for a command that works as `run` does.
-    pub(crate) fn for_run(self) -> Self {
-        let needs = true;
-        Self { needs, ..self }
+    pub(crate) fn for_run(mut self) -> Self {
+        self.needs = true;
+        self
     }
 
     /// Takes the value found for this flag; its absence is a fault where it is needed.
@@ -64,7 +64,7 @@ impl<'a> Checking<'a> {
 
     /// Checks the flags as typed; returns the configuration, or all faults at once.
     pub(crate) fn config(mut self, flags: Flags) -> Result<Config, Faults> {
-        let it = &mut self;
+        let (it, operation) = (&mut self, &flags.operation);
         let sources = sources::check(&flags.sources, it);
         let zone_flag = &flags.sources.pbx_timezone;
         let pbx_timezone = it.faults.read("--pbx-timezone", zone_flag, values::zone);
@@ -72,29 +72,28 @@ impl<'a> Checking<'a> {
         let columns = &flags.sources.columns;
         let cel_columns = it.faults.read("--columns", columns, sources::columns);
         let date = |text: &str| callbridge_model::dates::date(text, &zone);
-        let not_before = it
-            .faults
-            .read("--not-before", &flags.calls.not_before, date);
+        let begins = &flags.calls.not_before;
+        let not_before = it.faults.read("--not-before", begins, date);
+        let rules = trunks::rules(&flags, &sources, it);
         let rules = Rules {
             not_before,
-            ..trunks::rules(&flags, &sources, it)
+            ..rules
         };
-        let folder = state_folder(flags.operation.state.as_deref(), it.environment);
+        let folder = state_folder(operation.state.as_deref(), it.environment);
         // A recording is judged without a token, whatever lies there.
         let connected = it.needs && folder.as_deref().is_ok_and(callbridge_oauth::store::exists);
-        let crm = crm::check(&flags.crm, (flags.operation.dry_run, connected), it);
+        let crm = crm::check(&flags.crm, (operation.dry_run, connected), it);
         let webhooks = webhooks::check(&flags.webhooks, it);
         let page = page::check(&flags.page, it);
         let lookup = lookup::check(&flags.lookup, it);
         let calls = calls(&flags.calls, &mut it.faults);
         let state = it.needed("--state", folder);
         let address = |text: &str| values::address(text, "");
-        let listen = it.faults.read("--listen", &flags.operation.listen, address);
+        let listen = it.faults.read("--listen", &operation.listen, address);
         let derived_pbx = sources::derived_pbx(&flags.sources, &sources, &rules.trunks, it);
         sources::named_pbx(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
         // The faults of these are told in their order here.
-        let letters = flags.operation.dead_letter_queue.as_deref();
-        let letters = letters.map(BrokerUrl::queue);
+        let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
         let forward = flags.crm.forward.as_deref().map(BrokerUrl::stream);
         let config = Config {
             pbx_id: flags.sources.pbx_id.clone(),
@@ -110,7 +109,7 @@ impl<'a> Checking<'a> {
             state,
             listen,
             dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
-            notify: notify(&flags.operation, &mut it.faults),
+            notify: notify(operation, &mut it.faults),
             forward: it.broker("--forward", SecretKind::Amqp, forward),
             standby: standby(&flags, &sources, crm.as_ref(), &mut it.faults),
             streams: streams(&flags.sources, &zone, &mut it.faults),
@@ -119,9 +118,9 @@ impl<'a> Checking<'a> {
             unread_variables: unread_variables(it.environment, &mut it.faults),
             sources,
             crm,
-            rebind: flags.operation.rebind,
-            until_idle: flags.operation.until_idle,
-            dry_run: flags.operation.dry_run,
+            rebind: operation.rebind,
+            until_idle: operation.until_idle,
+            dry_run: operation.dry_run,
             held: Default::default(),
         };
         self.faults.or(config)
@@ -146,10 +145,12 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops:
     let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
     let command = flags.notify_command.clone();
     let command = command.filter(|text| !text.trim().is_empty());
-    if missed.is_some() && command.is_none() {
-        let words = "has no effect without --notify-command";
-        faults.add("--notify-missed", words);
-    }
+    let words = "has no effect without --notify-command";
+    faults.add_if(
+        missed.is_some() && command.is_none(),
+        "--notify-missed",
+        words,
+    );
     Some(callbridge_ops::notify::Settings {
         command: command?,
         missed,
@@ -191,11 +192,10 @@ pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     }
     let folders = services.read_dir().into_iter().flatten().flatten();
     let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
-    let running = folders.map(|it| it.path()).filter(|it| listens(it));
-    let running: Vec<PathBuf> = running.collect();
-    match <[PathBuf; 1]>::try_from(running) {
-        Ok([only]) => only,
-        Err(_) => usual,
+    let mut running = folders.map(|it| it.path()).filter(|it| listens(it));
+    match (running.next(), running.next()) {
+        (Some(only), None) => only,
+        (Some(_) | None, _) => usual,
     }
 }
 
@@ -210,15 +210,12 @@ pub(crate) fn state_folder(
         None => {}
     }
     // systemd names several folders with colons between them; ours is the first.
-    if let Some(first) = environment
-        .text("STATE_DIRECTORY")
-        .and_then(|all| all.split(':').next())
-    {
+    let all = environment.text("STATE_DIRECTORY");
+    if let Some(first) = all.and_then(|all| all.split(':').next()) {
         return Ok(PathBuf::from(first));
     }
-    let home = environment
-        .path("HOME")
-        .ok_or("is missing, and there is no $HOME to keep it in")?;
+    let home = environment.path("HOME");
+    let home = home.ok_or("is missing, and there is no $HOME to keep it in")?;
     Ok(home.join(".local/state/callbridge"))
 }
 
@@ -238,12 +235,10 @@ fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamR
 fn pbx_owners(flags: &SourceFlags, faults: &mut Faults) -> BTreeMap<String, String> {
     let mut owners = BTreeMap::new();
     for text in &flags.pbx_owner {
-        let Some((pbx, user)) = faults.take("--pbx-owner", values::pbx_owner(text)) else {
-            continue;
-        };
-        if let Some(before) = owners.insert(pbx.clone(), user.clone())
-            && before != user
-        {
+        let read = faults.take("--pbx-owner", values::pbx_owner(text));
+        let Some((pbx, user)) = read else { continue };
+        let before = owners.insert(pbx.clone(), user.clone());
+        if let Some(before) = before.filter(|before| *before != user) {
             let words = format!("PBX {pbx} is given to {before} and to {user}: it has one owner");
             faults.add("--pbx-owner", words);
         }

@@ -9,18 +9,17 @@ use clap::Args;
 use std::path::PathBuf;
 
 pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Command, Faults> {
-    let file = match (flags.cdr, flags.cel) {
-        (Some(file), None) => Some((PathBuf::from(file), Format::CdrCsv)),
-        (None, Some(file)) => Some((PathBuf::from(file), Format::CelCsv)),
-        (None, None) => {
-            let words = "which file of the PBX? Give --cdr FILE or --cel FILE";
-            checking.faults.take("audit", Err(words))
-        }
-        (Some(_), Some(_)) => {
-            let words = "cannot be used with --cel; keep one";
-            checking.faults.take("--cdr", Err(words))
-        }
+    let (is_cdr, is_cel) = (flags.cdr.is_some(), flags.cel.is_some());
+    let words = "which file of the PBX? Give --cdr FILE or --cel FILE";
+    checking.faults.add_if(!is_cdr && !is_cel, "audit", words);
+    let words = "cannot be used with --cel; keep one";
+    checking.faults.add_if(is_cdr && is_cel, "--cdr", words);
+    let format = if is_cdr {
+        Format::CdrCsv
+    } else {
+        Format::CelCsv
     };
+    let file = flags.cdr.or(flags.cel).map(PathBuf::from);
     // One that cannot be read is told with the other flags.
     let zone = flags.flags.sources.pbx_timezone.as_deref();
     let zone = Zone::of(zone.and_then(|text| values::zone(text).ok()).as_ref());
@@ -30,7 +29,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
     let end = |text: &str| dates::date_end(text, zone);
     let until = checking.faults.read("--to", &flags.to, end);
     let config = checking.config(flags.flags)?;
-    let (file, format) = file.ok_or_else(Faults::default)?;
+    let file = file.ok_or_else(Faults::default)?;
     Ok(Command::Audit(Box::new(Audit {
         file,
         format,

@@ -1,6 +1,7 @@
 //! `init`: its flags. What was given is right as far as it goes, and without a terminal nothing is
 //! missing.
 
+use crate::config::checked::sources;
 use crate::config::flags::Flags;
 use crate::config::{Checking, Command, Faults, Init};
 use callbridge_mapping::trunk::is_name;
@@ -16,15 +17,12 @@ const NAME: &str = "pbx1";
 /// Checks the flags of `init`; those of `run` only as far as they are given.
 pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Command, Faults> {
     let name = flags.name.unwrap_or_else(|| NAME.to_owned());
-    if !is_name(&name) {
-        let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
-        checking.faults.add("--name", format!("`{name}`: {words}"));
-    }
+    let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
+    let words = format!("`{name}`: {words}");
+    checking.faults.add_if(!is_name(&name), "--name", words);
     let etc = PathBuf::from(flags.etc.unwrap_or_else(|| ETC.to_owned()));
-    if !etc.is_absolute() {
-        let words = "is not an absolute path: the service does not start in this folder";
-        checking.faults.add("--etc", words);
-    }
+    let words = "is not an absolute path: the service does not start in this folder";
+    checking.faults.add_if(!etc.is_absolute(), "--etc", words);
     let file = etc.join(format!("{name}.flags"));
     let environment = checking.environment.clone().beside(&file);
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -47,56 +45,45 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
 
 /// The questions that no flag, variable or credential answers.
 pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
-    let mut missing = Vec::new();
-    let source = flags
-        .sources
-        .source
-        .first()
-        .map(|url| SourceUrl::parse(url));
+    let source = flags.sources.source.first();
+    let source = source.map(|url| SourceUrl::parse(url));
     // One that is given has an account, or needs none, or is a fault of its own.
-    if source.is_none() {
-        missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]);
-    }
+    let no_source = source.is_none();
     let secret = match &source {
         Some(Ok(url)) => secret_kind(&url.transport),
         Some(Err(_)) => None,
         None => Some(SecretKind::Ami),
     };
     let file = source.and_then(|url| url.ok()?.secret_file);
-    if secret.is_some_and(|kind| SecretPlace::find(kind, file.as_deref(), environment).is_err()) {
-        missing.push(SetupQuestion::AccountSecret);
-    }
-    if flags.crm.crm_url.is_none() {
-        missing.push(SetupQuestion::CrmAddress);
-    }
+    let finds = |kind, file| SecretPlace::find(kind, file, environment).is_ok();
+    let no_secret = secret.is_some_and(|kind| !finds(kind, file.as_deref()));
     // A token is given, or the state that was named has a connection by consent.
     let file = flags.crm.token_file.as_deref().map(Path::new);
-    let given = SecretPlace::find(SecretKind::Token, file, environment).is_ok();
+    let given = finds(SecretKind::Token, file) || flags.crm.token_command.is_some();
     let state = flags.operation.state.as_deref().map(Path::new);
     let connected = state.is_some_and(callbridge_oauth::store::exists);
-    if !given && flags.crm.token_command.is_none() && !connected {
-        missing.push(SetupQuestion::Token);
-    }
     let every_trunk = |key: &str| {
         let trunks = &flags.trunks.trunk;
         !trunks.is_empty() && trunks.iter().all(|trunk| trunk.contains(key))
     };
-    if flags.trunks.lead.is_none() && !every_trunk(",lead=") {
-        missing.push(SetupQuestion::LeadRule);
-    }
-    if flags.trunks.country.is_none() && !every_trunk(",country=") {
-        missing.push(SetupQuestion::Country);
-    }
-    missing
+    let no_lead = flags.trunks.lead.is_none() && !every_trunk(",lead=");
+    let no_country = flags.trunks.country.is_none() && !every_trunk(",country=");
+    let questions = [
+        (no_source, SetupQuestion::PbxAddress),
+        (no_source, SetupQuestion::Account),
+        (no_secret, SetupQuestion::AccountSecret),
+        (flags.crm.crm_url.is_none(), SetupQuestion::CrmAddress),
+        (!given && !connected, SetupQuestion::Token),
+        (no_lead, SetupQuestion::LeadRule),
+        (no_country, SetupQuestion::Country),
+    ];
+    let missing = questions.into_iter().filter(|(is_missing, _)| *is_missing);
+    missing.map(|(_, question)| question).collect()
 }
 
 /// The secret of a PBX's own line; `None` where a source is none.
-pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
-    match transport {
-        Transport::Ami { .. } => Some(SecretKind::Ami),
-        Transport::Esl { .. } => Some(SecretKind::Esl),
-        _ => None,
-    }
+pub(crate) fn secret_kind(transport: &Transport) -> Option<SecretKind> {
+    sources::secret_kind(transport).filter(|kind| *kind != SecretKind::Amqp)
 }
 
 /// The examples at the end of `init --help`.
