@@ -18,12 +18,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);
     let wrong = || format!("`{text}` is not a time span: give it as 500ms, 10s, 12h or 7d");
     let read = dates::span(text).ok_or_else(wrong)?;
-    if read.is_zero() || read > LONGEST {
-        return Err(format!(
-            "`{text}` is outside of what is possible: above 0, at most 31d"
-        ));
-    }
-    Ok(read)
+    let is_possible = !read.is_zero() && read <= LONGEST;
+    let outside = || format!("`{text}` is outside of what is possible: above 0, at most 31d");
+    is_possible.then_some(read).ok_or_else(outside)
 }
 
 /// `first`, `30d`, `12h`, or a date.
@@ -40,39 +37,31 @@ pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, Str
 
 /// A moment: a date, or an age like `2h` or `30d`.
 pub(crate) fn since(text: &str, zone: &TimeZone, now: EventTime) -> Result<EventTime, String> {
+    let wrong = || format!("`{text}` is not a point in time: give 2h, 30d, or 2026-11-20");
     match stream_from(text, zone) {
         Ok(StreamFrom::Ago(time)) => Ok(now.minus(time)),
         Ok(StreamFrom::At(at)) => Ok(at),
-        Ok(StreamFrom::First) | Err(_) => Err(format!(
-            "`{text}` is not a point in time: give 2h, 30d, or 2026-11-20"
-        )),
+        Ok(StreamFrom::First) | Err(_) => Err(wrong()),
     }
 }
 
 /// Reads a message of a stream: `calls:1234`.
 pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
     let (stream, offset) = text.rsplit_once(':').unwrap_or_default();
-    match offset.parse() {
-        Ok(offset) if !stream.is_empty() => Ok(StreamSkip {
-            stream: stream.to_owned(),
-            offset,
-        }),
-        Ok(_) | Err(_) => Err(format!(
-            "`{text}` is not a message of a stream: give STREAM:OFFSET, as calls:1234"
-        )),
-    }
+    let wrong = "is not a message of a stream: give STREAM:OFFSET, as calls:1234";
+    let offset = offset.parse().ok().filter(|_| !stream.is_empty());
+    let offset = offset.ok_or_else(|| format!("`{text}` {wrong}"))?;
+    let stream = stream.to_owned();
+    Ok(StreamSkip { stream, offset })
 }
 
 /// Reads a PBX with its broker's user: `branch7=LOGIN`.
 pub(crate) fn pbx_owner(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((pbx, user)) if !pbx.is_empty() && !user.is_empty() => {
-            Ok((pbx.to_owned(), user.to_owned()))
-        }
-        Some(_) | None => Err(format!(
-            "`{text}` does not name an owner: give PBX=LOGIN, as branch7=branch7-user"
-        )),
-    }
+    let (pbx, user) = text.split_once('=').unwrap_or_default();
+    let is_whole = !pbx.is_empty() && !user.is_empty();
+    let wrong = "does not name an owner: give PBX=LOGIN, as branch7=branch7-user";
+    let owner = is_whole.then(|| (pbx.to_owned(), user.to_owned()));
+    owner.ok_or_else(|| format!("`{text}` {wrong}"))
 }
 
 /// Seconds of talk: `80`, or `1m20s`; 0 is none.
@@ -87,8 +76,8 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
 
 /// A zone of the tz database: `Asia/Tashkent`.
 pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
-    TimeZone::get(text)
-        .map_err(|_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC"))
+    let wrong = |_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC");
+    TimeZone::get(text).map_err(wrong)
 }
 
 /// Reads a path, which must not be empty.
@@ -101,8 +90,8 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
 
 /// An address to listen at, with what one looks like.
 pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not IP:PORT{example}"))
+    let wrong = |_| format!("`{text}` is not IP:PORT{example}");
+    text.parse().map_err(wrong)
 }
 
 /// A level of the log.
@@ -140,12 +129,9 @@ pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Res
 /// The name of a JSON field.
 pub(crate) fn field_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !text.is_empty() && text.len() <= 64 && text.chars().all(good) {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "`{text}` is not a name of a field: letters, digits, `_`, `-`, `.`"
-    ))
+    let is_name = (1..=64).contains(&text.len()) && text.chars().all(good);
+    let wrong = || format!("`{text}` is not a name of a field: letters, digits, `_`, `-`, `.`");
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use callbridge_intake::machine;
 use callbridge_model::{Code, SecretKind};
 use callbridge_oauth as oauth;
 use callbridge_spool as spool;
+use clap::Arg;
 use clap_complete::Shell;
 use std::{collections::BTreeSet, io};
 
@@ -40,7 +41,7 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
         let words = roff(&words.to_string());
         text.extend(format!(".PP\n.nf\n{words}\n.fi\n").bytes());
     }
-    text.extend(".SH COMMANDS\n".bytes());
+    text.extend(b".SH COMMANDS\n");
     for verb in &verbs {
         let about = verb.get_about().map(ToString::to_string);
         let (name, about) = (roff(verb.get_name()), roff(&about.unwrap_or_default()));
@@ -51,8 +52,16 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     for verb in verbs {
         verb_sections(verb, "", &of_run, &mut text)?;
     }
-    for section in sections() {
-        text.extend(section_text(&section).bytes());
+    let files = FILES.replace("{db}", spool::folder::FILE);
+    let files = files.replace("{lock}", spool::folder::LOCK);
+    let files = files.replace("{connection}", oauth::store::FILE);
+    for (heading, words, terms) in [
+        ("EXIT STATUS", EXIT_STATUS, exit_codes()),
+        ("ENVIRONMENT", ENVIRONMENT, variables()),
+        ("FILES", "", files),
+        ("EXAMPLES", "", EXAMPLES.to_owned()),
+    ] {
+        text.extend(section(heading, words, &terms).bytes());
     }
     Ok(text)
 }
@@ -64,33 +73,28 @@ fn verbs(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
 
 fn longs(verb: &clap::Command) -> impl Iterator<Item = &str> {
     let shown = verb.get_arguments().filter(|arg| !arg.is_hide_set());
-    shown.filter_map(clap::Arg::get_long)
+    shown.filter_map(Arg::get_long)
 }
 
 /// Dashes that can be copied, and no line that is taken for a request.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
-    let lines = text
-        .lines()
-        .map(|line| match line.starts_with(['.', '\'']) {
-            true => format!("\\&{line}"),
-            false => line.to_owned(),
-        });
+    let lines = text.lines().map(|line| match line.chars().next() {
+        Some('.' | '\'') => format!("\\&{line}"),
+        Some(_) | None => line.to_owned(),
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn section_text((heading, words, terms): &Section) -> String {
-    let mut text = format!(".SH \"{heading}\"\n");
-    if !words.is_empty() {
-        text.push_str(&format!("{}\n", roff(words)));
-    }
-    for line in terms.lines() {
-        text.push_str(&match line.strip_prefix("  ") {
-            Some(words) => format!("{}\n", roff(words)),
-            None => format!(".TP\n\\fB{}\\fR\n", roff(line)),
-        });
-    }
-    text
+/// A heading, words below it, and a line for each term with what it is indented below that.
+fn section(heading: &str, words: &str, terms: &str) -> String {
+    let words = words.lines().map(|words| format!("{}\n", roff(words)));
+    let terms = terms.lines().map(|line| match line.strip_prefix("  ") {
+        Some(words) => format!("{}\n", roff(words)),
+        None => format!(".TP\n\\fB{}\\fR\n", roff(line)),
+    });
+    let below: String = words.chain(terms).collect();
+    format!(".SH \"{heading}\"\n{below}")
 }
 
 fn verb_sections(
@@ -131,23 +135,6 @@ fn verb_sections(
     Ok(())
 }
 
-/// A heading, words below it, and a line for each term with what it is indented below that.
-pub(super) type Section = (&'static str, &'static str, String);
-
-/// All of them, in the order of a manual page.
-pub(super) fn sections() -> [Section; 4] {
-    let files = FILES
-        .replace("{db}", spool::folder::FILE)
-        .replace("{lock}", spool::folder::LOCK)
-        .replace("{connection}", oauth::store::FILE);
-    [
-        ("EXIT STATUS", EXIT_STATUS, exit_codes()),
-        ("ENVIRONMENT", ENVIRONMENT, variables()),
-        ("FILES", "", files),
-        ("EXAMPLES", "", EXAMPLES.to_owned()),
-    ]
-}
-
 const EXIT_STATUS: &str = "check ends with the code of the worst fault it found.";
 
 const fn meaning(code: Code) -> &'static str {
@@ -175,10 +162,9 @@ const fn meaning(code: Code) -> &'static str {
 }
 
 fn exit_codes() -> String {
-    let well = "0\n  Success; of run also: ended by SIGTERM or SIGINT.\n".to_owned();
-    let codes = Code::ALL.iter();
     let code = |code: &Code| format!("{}\n  {}\n", code.number(), meaning(*code));
-    std::iter::once(well).chain(codes.map(code)).collect()
+    let codes: String = Code::ALL.iter().map(code).collect();
+    format!("0\n  Success; of run also: ended by SIGTERM or SIGINT.\n{codes}")
 }
 
 const fn secret_of(kind: SecretKind) -> &'static str {

@@ -56,7 +56,11 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
         DemoPbx::Freeswitch => format!("esl://{pbx_addr}"),
     };
     let config = config(&scratch.0, &source, &crm.url(), &token)?;
-    let mut view = View::new(form(demo.json));
+    let mut view = View {
+        form: form(demo.json),
+        shown: BTreeMap::new(),
+        lines_drawn: 0,
+    };
     view.say(&format!("a PBX at {source}, a CRM at {},", crm.url()))?;
     view.say("callbridge between them; nothing leaves this machine")?;
     for recording in recording::RECORDINGS {
@@ -165,31 +169,35 @@ async fn finish(
 ) -> Result<()> {
     let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
     let count = journal.len() as u64;
-    view.say(&format!(
-        "the CRM's journal has {count} calls; callbridge's books say"
-    ))?;
+    let words = format!("the CRM's journal has {count} calls; callbridge's books say");
+    view.say(&words)?;
     view.say(&format!(
         "{} journaled, {} dead, {} parked; not among them: {} internal",
         books.journaled, books.dead, books.parked, books.internal
     ))?;
-    let fault = if !books.balance() {
-        Some("the books do not balance".to_owned())
-    } else if !books.settled() || books.finished < CALLS {
-        Some("not every call settled in time".to_owned())
-    } else if count != books.journaled {
-        Some("the CRM's journal and the books differ".to_owned())
-    } else {
-        let breaches = format!("the CRM counted breaches: {violations:?}");
-        (!violations.is_empty()).then_some(breaches)
-    };
+    let breaches = format!("the CRM counted breaches: {violations:?}");
+    let faults = [
+        (!books.balance(), "the books do not balance"),
+        (
+            !books.settled() || books.finished < CALLS,
+            "not every call settled in time",
+        ),
+        (
+            count != books.journaled,
+            "the CRM's journal and the books differ",
+        ),
+        (!violations.is_empty(), &breaches),
+    ];
+    let fault = faults
+        .into_iter()
+        .find_map(|(is_so, words)| is_so.then_some(words));
     if fault.is_none() {
         view.say("every call is in one place: the books balance")?;
     }
     if demo.stay && fault.is_none() {
-        let journal = format!("{}/sandbox/journal", crm.url());
-        view.say(&format!(
-            "staying until interrupted; the CRM's journal: {journal}"
-        ))?;
+        let at = format!("{}/sandbox/journal", crm.url());
+        let words = format!("staying until interrupted; the CRM's journal: {at}");
+        view.say(&words)?;
         tokio::select! {
             () = shutdown => {}
             error = daemon.failed() => return Err(Failure::of(Code::Failed, error)),
@@ -199,7 +207,9 @@ async fn finish(
         let line = serde_json::to_string(status).or_fail(Code::Failed)?;
         print(format!("{line}\n"))?;
     }
-    fault.map_or(Ok(()), |words| Err(Failure::new(Code::Failed, words)))
+    fault.map_or(Ok(()), |words| {
+        Err(Failure::new(Code::Failed, words.to_owned()))
+    })
 }
 
 /// The form in which the demo is shown.
@@ -225,14 +235,6 @@ fn line_of(row: &Row) -> OneLine {
 }
 
 impl View {
-    pub(crate) const fn new(form: Form) -> Self {
-        Self {
-            form,
-            shown: BTreeMap::new(),
-            lines_drawn: 0,
-        }
-    }
-
     /// A word on what goes on.
     ///
     /// # Errors

@@ -63,12 +63,10 @@ impl Choice {
             Some(id) => fit(id, &reported.call, &judged).max(self.fits_number(&judged)),
             None => Some(IdMatch::Any),
         };
-        let Some(fit) = fit else { return };
-        if Some(fit) < self.best {
+        let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
             return;
-        }
-        if Some(fit) > self.best {
-            self.best = Some(fit);
+        };
+        if self.best.replace(fit) != Some(fit) {
             self.kept.clear();
             self.fitting = 0;
         }
@@ -101,10 +99,12 @@ impl Choice {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let others = match self.best {
             None => {
-                return failed(match &self.wanted {
-                    Some(id) => format!("{place}: no finished call is {id}"),
-                    None => format!("{place}: there is no finished call in it"),
-                });
+                let id = self
+                    .wanted
+                    .as_ref()
+                    .map(|id| format!("no finished call is {id}"));
+                let words = id.unwrap_or_else(|| "there is no finished call in it".to_owned());
+                return failed(format!("{place}: {words}"));
             }
             // Of a number the newest call is meant, the others are named.
             Some(IdMatch::Ending | IdMatch::Number) => {
@@ -129,8 +129,7 @@ impl Choice {
         for (_, judged) in self.kept.iter().take(NAMED_MAX) {
             words.push_str(&format!("\n  {}", name(judged)));
         }
-        let more = self.fitting.saturating_sub(NAMED_MAX);
-        if more > 0 {
+        if let Some(more @ 1..) = fitting.checked_sub(NAMED_MAX) {
             words.push_str(&format!("\n  and {more} more"));
         }
         words

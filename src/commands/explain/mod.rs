@@ -13,14 +13,16 @@ use crate::privilege::Held;
 use crate::{Failure, OrFail as _, Result};
 use callbridge_admin::explain::reading::{ReadCall, Reading};
 use callbridge_admin::explain::story::{Paint, Times};
+use callbridge_admin::explain::text::{Depth, Explained};
 use callbridge_admin::explain::{PBX, picture, reading, shape, text};
-use callbridge_admin::{audit::records, explain::shape::Other, explain::text::Depth};
+use callbridge_admin::{audit::records, explain::shape::Other};
 use callbridge_call::decoded::WrongCall;
 use callbridge_call::trunk::extension;
 use callbridge_call::{EventTime, FinishedCall, ReportedCall, Role};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
-use callbridge_mapping::{People, Rules, journal, people::files::Watched};
+use callbridge_mapping::journal::figures::wrong_start;
+use callbridge_mapping::{People, Rules, judge, people::files::Watched};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
 use choice::Choice;
 use std::{collections::BTreeMap, fs::File, io, io::IsTerminal as _, io::Write, path::Path};
@@ -65,18 +67,15 @@ pub fn run(
     let file = open(path, *format)?;
     let config = &explain.config;
     let lists = lists(&config.rules, notes)?;
-    let terminal = io::stdout().is_terminal();
+    let colour = callbridge_ops::log::colour(environment, io::stdout().is_terminal());
     // One call is shown rather than all.
     let chooses = explain.call.is_some() || explain.picture.is_some();
     let mut printing = Printing {
-        rules: &config.rules,
+        explain,
         people: lists.people(),
         choice: chooses.then(|| Choice::new(explain.call.as_deref(), number(explain))),
         zone: Zone::of(config.pbx_timezone.as_ref()),
-        json: explain.json,
-        paint: Paint {
-            colour: callbridge_ops::log::colour(environment, terminal),
-        },
+        paint: Paint { colour },
         waiting: Vec::new(),
         nameless: Vec::new(),
         names_calls: false,
@@ -99,18 +98,14 @@ pub fn run(
         && let Some(words) = unreadable(of_file, &beginning, partly)
     {
         // Where it looks like another format, that is all there is to say.
-        let first = printing
-            .nameless
-            .first()
-            .filter(|_| !words.contains("--format"));
+        let first = printing.nameless.first();
+        let first = first.filter(|_| !words.contains("--format"));
         let first = first.map(|wrong| format!("; of its first message: {wrong}"));
-        return Err(Failure::new(
-            Code::Input,
-            words + &first.unwrap_or_default(),
-        ));
+        let words = words + &first.unwrap_or_default();
+        return Err(Failure::new(Code::Input, words));
     }
     for wrong in std::mem::take(&mut printing.nameless) {
-        printing.print(&shape::wrong_message(&wrong, printing.json))?;
+        printing.print(&shape::wrong_message(&wrong, explain.json))?;
     }
     printing.flushed()?;
     let choice = printing.choice.take();
@@ -119,7 +114,7 @@ pub fn run(
     let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
     let (chosen, others) = choice.made(&path.display().to_string())?;
-    printing.chosen(&chosen, &others, explain)
+    printing.chosen(&chosen, &others)
 }
 
 /// `--call` as a number, where it can be one.
@@ -132,13 +127,8 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
 /// The recording: a file, what comes in at stdin, or a folder with a file a record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
     let unread = |error: io::Error| Failure::unread(path.display(), &error);
-    let is_stdin = path.as_os_str() == "-";
-    let from = if is_stdin {
-        Path::new("/dev/stdin")
-    } else {
-        path
-    };
-    let file = File::open(from).map_err(unread)?;
+    let stdin = (path.as_os_str() == "-").then_some(Path::new("/dev/stdin"));
+    let file = File::open(stdin.unwrap_or(path)).map_err(unread)?;
     if !file.metadata().map_err(unread)?.is_dir() {
         return Ok(Box::new(file));
     }
@@ -209,12 +199,11 @@ pub(crate) fn read(
 
 /// The output of `explain`, with what must wait for the recording's end.
 struct Printing<'a> {
-    rules: &'a Rules,
+    explain: &'a Explain,
     people: &'a People,
     /// With `--call` or `--picture`: which call is shown, when all are read.
     choice: Option<Choice>,
     zone: Zone,
-    json: bool,
     paint: Paint,
     waiting: Vec<ReportedCall>,
     /// Wrong messages that name neither PBX nor call: perhaps the file is of another format.
@@ -235,28 +224,18 @@ impl Printing<'_> {
             self.nameless.push(wrong);
             return Ok(());
         }
-        self.print(&shape::wrong_message(&wrong, self.json))
+        self.print(&shape::wrong_message(&wrong, self.explain.json))
     }
 
     fn calls(&mut self, calls: Vec<ReadCall>, is_last: bool, now: EventTime) -> Result<()> {
         for call in calls {
-            let reported = match call {
-                Ok(reported) => reported,
-                Err(wrong) => {
-                    self.wrong(wrong)?;
-                    continue;
-                }
-            };
-            // A message's own time proves nothing: it is judged by our clock.
-            if reported.call.given.is_some() {
-                self.call(reported, clock::now().wall)?;
-                continue;
-            }
-            let odd = journal::figures::wrong_start(reported.call.started, now).is_some();
-            if odd && self.waiting.len() < WAITING_MAX {
-                self.waiting.push(reported);
-            } else {
-                self.call(reported, now)?;
+            match call {
+                Err(wrong) => self.wrong(wrong)?,
+                // A message's own time proves nothing: it is judged by our clock.
+                Ok(it) if it.call.given.is_some() => self.call(it, clock::now().wall)?,
+                Ok(it) if wrong_start(it.call.started, now).is_none() => self.call(it, now)?,
+                Ok(it) if self.waiting.len() < WAITING_MAX => self.waiting.push(it),
+                Ok(it) => self.call(it, now)?,
             }
         }
         if is_last {
@@ -270,61 +249,51 @@ impl Printing<'_> {
     fn call(&mut self, reported: ReportedCall, now: EventTime) -> Result<()> {
         let ReportedCall { pbx, call } = &reported;
         self.endpoints.of(call);
-        let judged = journal::judge(call, pbx, self.rules, self.people, now);
+        let judged = judge(call, pbx, &self.explain.config.rules, self.people, now);
         if let Some(choice) = &mut self.choice {
             choice.offer(reported, judged);
             return Ok(());
         }
-        let text = if self.json {
-            shape::Shape::of(&judged).to_line()
-        } else {
-            let of = self.explained(&reported, &judged);
-            let times = Times::new(&self.zone, call.started);
-            text::block(&of, &times, Depth::Values, self.paint)
-        };
-        self.print(&text)
+        if self.explain.json {
+            return self.print(&shape::Shape::of(&judged).to_line());
+        }
+        let (of, times) = (
+            self.explained(call, &judged),
+            Times::new(&self.zone, call.started),
+        );
+        self.print(&text::block(&of, &times, Depth::Values, self.paint))
     }
 
-    fn explained<'b>(
-        &'b self,
-        reported: &'b ReportedCall,
-        judged: &'b Judged,
-    ) -> text::Explained<'b> {
-        text::Explained {
+    fn explained<'b>(&'b self, call: &'b FinishedCall, judged: &'b Judged) -> Explained<'b> {
+        Explained {
             judged,
             state: None,
-            call: &reported.call,
-            rules: self.rules,
+            call,
+            rules: &self.explain.config.rules,
             people: self.people,
         }
     }
 
     /// The calls that were asked for: told with all that happened in them, and one of them drawn.
-    fn chosen(
-        &mut self,
-        chosen: &[(ReportedCall, Judged)],
-        others: &[Other],
-        explain: &Explain,
-    ) -> Result<()> {
-        for (reported, judged) in chosen {
-            let of = self.explained(reported, judged);
-            let text = render(&of, self.json, &self.zone, self.paint, others);
+    fn chosen(&mut self, chosen: &[(ReportedCall, Judged)], others: &[Other]) -> Result<()> {
+        let explain = self.explain;
+        for (ReportedCall { call, .. }, judged) in chosen {
+            let of = self.explained(call, judged);
+            let text = render(&of, explain.json, &self.zone, self.paint, others);
             self.print(&text)?;
         }
         match (&explain.picture, chosen) {
             (None, _) => Ok(()),
-            (Some(file), [(reported, judged)]) => {
-                let held = &explain.config.held;
-                draw(&self.explained(reported, judged), &self.zone, file, held)
+            (Some(file), [(ReportedCall { call, .. }, judged)]) => {
+                let of = self.explained(call, judged);
+                draw(&of, &self.zone, file, &explain.config.held)
             }
             (Some(_), several) => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
                 let uuids: String = uuids.map(|uuid| format!("\n  {uuid}")).collect();
                 let words = "several calls have this id; draw one of them by its uuid:";
-                Err(Failure::new(
-                    Code::Failed,
-                    format!("--picture: {words}{uuids}"),
-                ))
+                let words = format!("--picture: {words}{uuids}");
+                Err(Failure::new(Code::Failed, words))
             }
         }
     }
@@ -351,13 +320,7 @@ impl Printing<'_> {
 }
 
 /// One call with all that happened in it, for scripts or for people.
-fn render(
-    of: &text::Explained<'_>,
-    json: bool,
-    zone: &Zone,
-    paint: Paint,
-    others: &[Other],
-) -> String {
+fn render(of: &Explained<'_>, json: bool, zone: &Zone, paint: Paint, others: &[Other]) -> String {
     if json {
         return shape::Shape::with_story(of, others).to_line();
     }
@@ -367,7 +330,7 @@ fn render(
 }
 
 /// Draws one call into a file.
-fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Result<()> {
+fn draw(of: &Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Result<()> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";
@@ -387,17 +350,14 @@ pub(crate) fn unreadable(
     if beginning.trim_ascii().is_empty() {
         return None;
     }
-    let shown = path.display();
     match Likeness::of(beginning).filter(|like| like.format != Some(format)) {
         Some(like) => Some(instead(path, format, &like)),
         None if partly => None,
         None => {
             let columns = (format == Format::CelCsv).then(|| columns_seen(beginning));
             let other = || format!("nothing in it is {format}, nor any other format known here");
-            Some(format!(
-                "{shown}: {}",
-                columns.flatten().unwrap_or_else(other)
-            ))
+            let words = columns.flatten().unwrap_or_else(other);
+            Some(format!("{}: {words}", path.display()))
         }
     }
 }
