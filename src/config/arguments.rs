@@ -204,6 +204,9 @@ const BEGINNING: &str = "CALLBRIDGE_";
 /// as we are.
 const OF_SERVICES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"];
 
+/// A name that is less like another (by Jaro) is not suggested for it.
+const LIKENESS_MIN: f64 = 0.7;
+
 /// A name with more letters of its own is another one, and not misspelt.
 const LETTERS_APART_MAX: usize = 2;
 
@@ -236,24 +239,15 @@ fn known() -> BTreeSet<String> {
     known
 }
 
-/// Returns the known variable that clap would suggest for a flag spelt so.
+/// Returns the known variable that may be meant by one that ends so. As clap suggests flags: it
+/// guesses freely, for what is a fault anyway; here the guess makes it one.
 fn near(end: &str, known: &BTreeSet<String>) -> Option<String> {
-    let flag = |name: &str| name.trim_start_matches(BEGINNING).to_ascii_lowercase();
-    let known = known.iter();
-    let command = Command::new("variables")
-        .no_binary_name(true)
-        .disable_help_flag(true)
-        .disable_version_flag(true)
-        .args(known.map(|name| Arg::new(name.clone()).long(flag(name))));
-    let typed = format!("--{}", end.to_ascii_lowercase());
-    let error = command.try_get_matches_from([typed]).err()?;
-    let ContextValue::String(near) = error.get(ContextKind::SuggestedArg)? else {
-        return None;
-    };
-    let near = near.trim_start_matches('-').to_ascii_uppercase();
-    // clap guesses freely, for what is a fault anyway; here the guess makes it one.
-    let close = letters_apart(&near, end) <= LETTERS_APART_MAX;
-    close.then(|| format!("{BEGINNING}{near}"))
+    let typed = end.to_ascii_uppercase();
+    let ends = known.iter().filter_map(|name| name.strip_prefix(BEGINNING));
+    let likely = ends.map(|known| (strsim::jaro(&typed, known), known));
+    let likely = likely.filter(|(likeness, _)| *likeness > LIKENESS_MIN);
+    let (_, near) = likely.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    (letters_apart(near, end) <= LETTERS_APART_MAX).then(|| format!("{BEGINNING}{near}"))
 }
 
 /// Letters that only one of them has, wherever they stand.
