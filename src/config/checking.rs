@@ -9,8 +9,8 @@ use super::faults::Faults;
 use super::flags::StateFlags;
 use super::manual;
 use super::options::{
-    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, MissedFlags,
-    PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
+    DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, PageCommandFlags, PageVerb,
+    SelectFlags, StateVerb, StatusFlags, Verb,
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
@@ -32,9 +32,8 @@ impl Checking<'_> {
             Verb::Run(flags) => Ok(Command::Run(Box::new(self.for_run().config(*flags)?))),
             Verb::Demo(flags) => self.demo(&flags),
             Verb::Explain(flags) => self.explain(*flags),
-            Verb::Check(flags) => {
-                let CheckFlags { json, flags } = *flags;
-                let config = self.for_run().config(flags)?;
+            Verb::Check { json, flags } => {
+                let config = self.for_run().config(*flags)?;
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
             Verb::Audit(flags) => audit::check(self, *flags),
@@ -48,7 +47,11 @@ impl Checking<'_> {
             Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
-            Verb::Missed(flags) => self.missed(flags),
+            Verb::Missed { since, csv, state } => {
+                let within = self.faults.read("--since", &since, values::duration);
+                let within_sec = within.map(|within| within.as_secs());
+                self.ask(ControlRequest::Missed { within_sec }, csv, state)
+            }
             Verb::Page(PageCommandFlags { verb, role, state }) => match verb {
                 None => {
                     let role = self.role("--role", &role);
@@ -63,8 +66,8 @@ impl Checking<'_> {
                 let connect = config::connect(&flags, self.environment, self.faults)?;
                 Ok(Command::Connect(Box::new(connect)))
             }
-            Verb::Disconnect(flags) => {
-                let state = self.folder(flags.state.as_deref());
+            Verb::Disconnect { state } => {
+                let state = self.folder(state.as_deref());
                 self.faults.or(Command::Disconnect(state))
             }
             Verb::Init(flags) => init::check(self, *flags),
@@ -296,13 +299,6 @@ impl Checking<'_> {
                 Ok(Command::Ask { request, csv, at })
             }
         }
-    }
-
-    fn missed(mut self, flags: MissedFlags) -> Result<Command, Faults> {
-        let within = self.faults.read("--since", &flags.since, values::duration);
-        let within_sec = within.map(|within| within.as_secs());
-        let request = ControlRequest::Missed { within_sec };
-        self.ask(request, flags.csv, flags.state)
     }
 
     /// A number, as a person writes it.

@@ -1,7 +1,7 @@
 //! Every command, checked: what its flags say is right, and nothing was opened yet.
 
 use super::arguments;
-use super::flags::Flags;
+use super::checking::init::InitFlags;
 use crate::Result;
 use crate::config::{Checking, Config};
 use crate::privilege::{Held, Needs, OwnFile};
@@ -39,7 +39,7 @@ pub enum Command {
     /// `disconnect`, with its state folder.
     Disconnect(PathBuf),
     Sandbox(Box<callbridge_sandbox::Options>),
-    Init(Box<Init>),
+    Init(Box<InitFlags>),
     /// The commands `state export` and `state import`.
     State(StateMove),
     /// The commands that only print a text; help and the version, too.
@@ -82,10 +82,9 @@ impl Command {
             Self::State(state) => Needs {
                 state: Some(&mut state.state),
                 holds_secrets: true,
-                file: Some(if state.import {
-                    OwnFile::Import(&state.file)
-                } else {
-                    OwnFile::Export(&state.file)
+                file: Some(match state.import {
+                    true => OwnFile::Import(&state.file),
+                    false => OwnFile::Export(&state.file),
                 }),
                 held: Some(&mut state.held),
                 ..none
@@ -187,21 +186,6 @@ pub struct Audit {
 pub struct Check {
     pub json: bool,
     pub config: Config,
-}
-
-/// The flags of `init`, checked as far as they are given.
-#[derive(Debug)]
-pub struct Init {
-    /// The name of the service: `pbx1`.
-    pub name: String,
-    /// The folder for the flags and secrets: `--etc`.
-    pub etc: PathBuf,
-    /// The flag `--yes`: files may be written over without a question.
-    pub yes: bool,
-    /// A person answers at a terminal.
-    pub asks: bool,
-    /// The flags of `run`, as they were typed; right as far as they go.
-    pub flags: Flags,
 }
 
 /// The flags of `state export` and `state import`, checked.

@@ -28,8 +28,8 @@ pub(crate) use checked::{
     BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, STATES, SourceConfig, TokenFrom,
     Webhooks,
 };
-pub(crate) use checking::init::{missing as missing_answers, secret_kind};
+pub(crate) use checking::init::{InitFlags, missing as missing_answers, secret_kind};
 pub(crate) use command::{
-    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, Init, StateMove, StatusMode,
+    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode,
 };
 pub(crate) use faults::Faults;

@@ -1,7 +1,7 @@
 //! The commands and their flags as they are typed: texts alone, checked in
 //! [`crate::config::checked`] all at once. The flags of `run` are [`super::flags`].
 
-use super::checked::connect::{ConnectFlags, DisconnectFlags};
+use super::checked::connect::ConnectFlags;
 use super::checking::{audit, calls, init};
 use super::flags::{Flags, LogFlags, StateFlags};
 use clap::{Args, Parser, Subcommand};
@@ -62,7 +62,13 @@ pub(crate) enum Verb {
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainFlags>),
     /// Try each source, right, grant, folder and file, and say what to do about what is wrong
-    Check(Box<CheckFlags>),
+    Check {
+        /// One JSON object a check: name, ok, what, todo
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        flags: Box<Flags>,
+    },
     /// Compare a file of the PBX with what became of its calls, and name each that is missing
     #[command(after_help = audit::EXAMPLES)]
     Audit(Box<audit::AuditFlags>),
@@ -82,7 +88,16 @@ pub(crate) enum Verb {
     Lead(LeadVerb),
     /// List customers who called, reached nobody and still wait for a call back, longest first
     #[command(after_help = MISSED_EXAMPLES)]
-    Missed(MissedFlags),
+    Missed {
+        /// Only those who tried in this time, as 24h
+        #[arg(long, value_name = "T")]
+        since: Option<String>,
+        /// As CSV
+        #[arg(long, conflicts_with = "json")]
+        csv: bool,
+        #[command(flatten)]
+        state: StateFlags,
+    },
     /// Print a link that opens the administrator's page, or a line for its password file
     #[command(after_help = PAGE_EXAMPLES)]
     Page(PageCommandFlags),
@@ -90,7 +105,11 @@ pub(crate) enum Verb {
     #[command(after_help = super::checked::connect::EXAMPLE)]
     Connect(Box<ConnectFlags>),
     /// Revoke the tokens of a connection and remove it
-    Disconnect(DisconnectFlags),
+    Disconnect {
+        /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+        #[arg(long, value_name = "DIR")]
+        state: Option<String>,
+    },
     /// Serve a test CRM that keeps every rule of the service's document
     Sandbox(Box<callbridge_sandbox::Options>),
     /// Set a service up: ask what cannot be detected, detect the rest, write its flags
@@ -171,16 +190,6 @@ pub(crate) struct ExplainFlags {
     /// Draw that call, or the recording's only one, as an SVG
     #[arg(long, value_name = "FILE.svg")]
     pub picture: Option<String>,
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// The flags of `check`, as typed.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct CheckFlags {
-    /// One JSON object a check: name, ok, what, todo
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
     pub flags: Flags,
 }
@@ -303,19 +312,6 @@ Examples:
   callbridge missed
   callbridge missed --since 24h --csv > to-call.csv
   callbridge missed --json | jq -r .phone";
-
-/// The flags of `missed`, as typed.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct MissedFlags {
-    /// Only those who tried in this time, as 24h
-    #[arg(long, value_name = "T")]
-    pub since: Option<String>,
-    /// As CSV
-    #[arg(long, conflicts_with = "json")]
-    pub csv: bool,
-    #[command(flatten)]
-    pub state: StateFlags,
-}
 
 /// The commands below `lead`, as typed.
 #[derive(Debug, Subcommand)]

@@ -81,39 +81,41 @@ fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
 }
 
 impl Recording {
-    const fn frames(&self, pbx: DemoPbx) -> &'static str {
-        match pbx {
+    /// Every frame, after the microseconds at which it was told.
+    fn frames(&self, pbx: DemoPbx) -> impl Iterator<Item = (i64, &'static str)> {
+        let text = match pbx {
             DemoPbx::Asterisk => self.asterisk,
             DemoPbx::Freeswitch => self.freeswitch,
-        }
-    }
-
-    fn times(&self, pbx: DemoPbx) -> impl Iterator<Item = i64> {
-        let lines = self.frames(pbx).lines();
-        lines.filter_map(move |line| timestamp(pbx, line))
+        };
+        text.lines()
+            .filter_map(move |line| Some((timestamp(pbx, line)?, line)))
     }
 
     /// The frames with their times moved so that the first is told at `begin` (whole seconds
     /// since the epoch).
     pub(crate) fn moved_to(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
-        let Some(first) = self.times(pbx).next() else {
-            return vec![];
-        };
+        let first = self.frames(pbx).next().map_or(0, |(at, _)| at);
         let by = begin - first.div_euclid(1_000_000);
         // A heart-beat counts the channels of its own recording, and not of those beside it.
-        let lines = self.frames(pbx).lines();
-        let lines = lines.filter(|line| !line.contains("\"Event-Name\":\"HEARTBEAT\""));
-        let frame = |line: &str| {
-            let (after_micros, text) = (timestamp(pbx, line)? - first, shift(line, by));
-            Some(TimedFrame { after_micros, text })
-        };
-        lines.filter_map(frame).collect()
+        let heartbeat = "\"Event-Name\":\"HEARTBEAT\"";
+        let frames = self
+            .frames(pbx)
+            .filter(|(_, line)| !line.contains(heartbeat));
+        let moved = frames.map(|(at, line)| TimedFrame {
+            after_micros: at - first,
+            text: shift(line, by),
+        });
+        moved.collect()
     }
 
     /// Seconds from the first frame to the last, rounded up.
     fn seconds(&self, pbx: DemoPbx) -> i64 {
-        let first = self.times(pbx).next().unwrap_or(0);
-        (self.times(pbx).max().unwrap_or(first) - first + 999_999).div_euclid(1_000_000)
+        let times: Vec<i64> = self.frames(pbx).map(|(at, _)| at).collect();
+        let (first, last) = (
+            times.first().unwrap_or(&0),
+            times.iter().max().unwrap_or(&0),
+        );
+        (last - first + 999_999).div_euclid(1_000_000)
     }
 }
 

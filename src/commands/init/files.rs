@@ -36,8 +36,8 @@ pub(crate) struct Planned {
 /// Where a secret cannot be read, or a value cannot stand on one line.
 pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Result<Planned> {
     let config = pbx::config(answers)?;
-    let (name, etc) = (&answers.init.name, &answers.init.etc);
-    let store = credstore(etc);
+    let name = &answers.init.name;
+    let store = credstore(Path::new(&answers.init.etc));
     let mut flags = answers.init.flags.clone();
     let mut files = Vec::new();
     let mut add = |path, text, secret| files.push(PlannedFile { path, text, secret });

@@ -17,7 +17,7 @@ pub(crate) mod service;
 pub(crate) mod trunks;
 
 use crate::config::flags::Flags;
-use crate::config::{Checking, Config, Faults, Init, STATES};
+use crate::config::{Checking, Config, Faults, InitFlags, STATES};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, Result, print};
 use callbridge_call::EventTime;
@@ -42,7 +42,7 @@ const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employ
 
 /// The answers so far: flags, and secrets that were typed; and the person who types them, if any.
 pub(crate) struct Answers {
-    pub init: Init,
+    pub init: InitFlags,
     pub environment: Environment,
     /// Typed, not given by a file or a variable.
     pub ami_secret: Option<Secret>,
@@ -62,7 +62,7 @@ impl Answers {
 
     /// The file of flags of a service of the package, whose unit reads it.
     pub(crate) fn is_of_service(&self) -> bool {
-        self.init.etc == Path::new(ETC)
+        self.init.etc == ETC
     }
 
     /// Puts an answer into the flags. One that is wrong is told, and taken out again.
@@ -150,13 +150,14 @@ pub(crate) fn say(words: &str) -> Result<()> {
 /// 130 when it was left, 77 when PBX or CRM refuse, 69 when one is not there, 73 when the files
 /// cannot be written, 78 when no trunk is clear; then nothing was written.
 pub(crate) async fn run(
-    init: Init,
+    init: InitFlags,
     environment: &Environment,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let mut shutdown = std::pin::pin!(shutdown);
-    files::must_be_writable(&init.etc)?;
-    let file = init.etc.join(format!("{}.flags", init.name));
+    let etc = Path::new(&init.etc);
+    files::must_be_writable(etc)?;
+    let file = etc.join(format!("{}.flags", init.name));
     let mut answers = Answers {
         lines: init.asks.then(StdinLines::listen),
         environment: environment.clone().beside(&file),
@@ -265,7 +266,7 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
         ));
         flags.sources.pbx_timezone = Some(zone);
     }
-    if flags.operation.state.is_none() && answers.init.etc == Path::new(ETC) {
+    if flags.operation.state.is_none() && answers.init.etc == ETC {
         flags.operation.state = Some(format!("{STATES}/{name}"));
     }
     if let Some(account) = shown.accounts.first() {

@@ -40,7 +40,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
         };
         // What was wrong has been told.
         let Some(curl) = curl else { continue };
-        let (etc, instance) = (&answers.init.etc, &answers.init.name);
+        let (etc, instance) = (Path::new(&answers.init.etc), &answers.init.name);
         let messenger = Messenger {
             curl: Secret::from(curl),
             path: credstore(etc).join(format!("callbridge.{instance}.notify")),

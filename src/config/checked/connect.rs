@@ -1,4 +1,4 @@
-//! The flags of `connect` and `disconnect`, and those of `connect` checked.
+//! The flags of `connect`, as typed and checked.
 
 use super::crm::{address, proxy};
 use super::state_folder;
@@ -194,14 +194,6 @@ pub(crate) struct ConnectFlags {
     /// The only proxy that is used: those of the environment are ignored
     #[arg(long, value_name = "URL")]
     pub crm_proxy: Option<String>,
-}
-
-/// The flags of `disconnect`, as typed.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct DisconnectFlags {
-    /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<String>,
 }
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
         ];
         alone("--page", &given, faults);
     }
+    let (kind, environment) = (SecretKind::PagePassword, checking.environment);
+    let passwords = SecretPlace::find(kind, file.as_deref(), environment);
     let address = |text: &str| values::address(text, ", as 127.0.0.1:9470");
     Some(PageConfig {
         listen: faults.read("--page", &flags.page, address)?,
@@ -86,12 +88,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
         names,
         lead_url: faults.read("--lead-url", &flags.lead_url, lead_url),
         behind_proxy: faults.read("--page-behind-proxy", &flags.page_behind_proxy, proxies),
-        passwords: SecretPlace::find(
-            SecretKind::PagePassword,
-            file.as_deref(),
-            checking.environment,
-        )
-        .ok(),
+        passwords: passwords.ok(),
     })
 }
 
@@ -99,11 +96,10 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
 fn lead_url(text: &str) -> Result<String, String> {
     let url = url::Url::parse(&text.replace("{id}", "1"));
     let of_web = url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if of_web && text.matches("{id}").count() == 1 {
-        return Ok(text.to_owned());
-    }
+    let is_right = of_web && text.matches("{id}").count() == 1;
     let words = "is not an address with one {id}, as 'https://crm.example.com/lead/{id}'";
-    Err(format!("`{text}` {words}"))
+    let right = is_right.then(|| text.to_owned());
+    right.ok_or_else(|| format!("`{text}` {words}"))
 }
 
 fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {

@@ -3,44 +3,35 @@
 
 use crate::config::checked::sources;
 use crate::config::flags::Flags;
-use crate::config::{Checking, Command, Faults, Init};
+use crate::config::{Checking, Command, Faults};
 use callbridge_mapping::trunk::is_name;
 use callbridge_model::{ETC, Environment, SecretKind, SecretPlace};
 use callbridge_setup::question::SetupQuestion;
 use callbridge_source::{SourceUrl, Transport};
 use clap::Args;
-use std::{io::IsTerminal as _, path::Path, path::PathBuf};
-
-/// The usual name of a service, without `--name`.
-const NAME: &str = "pbx1";
+use std::{io::IsTerminal as _, path::Path};
 
 /// Checks the flags of `init`; those of `run` only as far as they are given.
-pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Command, Faults> {
-    let name = flags.name.unwrap_or_else(|| NAME.to_owned());
+pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<Command, Faults> {
+    let name = &init.name;
     let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
     let words = format!("`{name}`: {words}");
-    checking.faults.add_if(!is_name(&name), "--name", words);
-    let etc = PathBuf::from(flags.etc.unwrap_or_else(|| ETC.to_owned()));
+    checking.faults.add_if(!is_name(name), "--name", words);
+    let etc = Path::new(&init.etc);
     let words = "is not an absolute path: the service does not start in this folder";
     checking.faults.add_if(!etc.is_absolute(), "--etc", words);
     let file = etc.join(format!("{name}.flags"));
     let environment = checking.environment.clone().beside(&file);
-    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if !asks {
-        for question in missing(&flags.flags, &environment) {
+    init.asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !init.asks {
+        for question in missing(&init.flags, &environment) {
             let (flag, words) = question.flag();
             checking.faults.add(flag, words);
         }
     }
     // Their values are looked at as they will be, and what is not given yet is no fault.
-    Checking::new(&environment, checking.faults).config(flags.flags.clone())?;
-    Ok(Command::Init(Box::new(Init {
-        name,
-        etc,
-        yes: flags.yes,
-        asks,
-        flags: flags.flags,
-    })))
+    Checking::new(&environment, checking.faults).config(init.flags.clone())?;
+    Ok(Command::Init(Box::new(init)))
 }
 
 /// The questions that no flag, variable or credential answers.
@@ -99,18 +90,26 @@ It writes DIR/NAME.flags, and the secrets as credentials of the service callbrid
 Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM not there, 73 not to be written,
 77 refused by PBX or CRM, 78 trunks not clear or the CRM's address wrong, 130 left (Ctrl-C).";
 
-/// The flags of `init`, as typed.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct InitFlags {
+/// The flags of `init`: checked as far as they are given.
+#[derive(Args, Clone, Debug)]
+pub struct InitFlags {
     /// The name of the service's instance and, without --pbx-id, of the PBX [default: pbx1]
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "pbx1",
+        hide_default_value = true
+    )]
+    pub name: String,
     /// The folder of the flags [default: /etc/callbridge]
-    #[arg(long, value_name = "DIR")]
-    pub etc: Option<String>,
+    #[arg(long, value_name = "DIR", default_value = ETC, hide_default_value = true)]
+    pub etc: String,
     /// Take what is proposed, and write over files that are there
     #[arg(long)]
     pub yes: bool,
+    /// A person answers at a terminal.
+    #[arg(skip)]
+    pub asks: bool,
     #[command(flatten)]
     pub flags: Flags,
 }
