@@ -82,12 +82,10 @@ pub(crate) struct StdinLines {
 impl StdinLines {
     /// Reads stdin until it ends, or until this is dropped.
     pub(crate) fn listen() -> Self {
-        let (lines, hears) = mpsc::channel(8);
-        tokio::spawn(read_lines(lines));
-        Self {
-            lines: hears,
-            person: std::io::stdin().is_terminal(),
-        }
+        let (typing, lines) = mpsc::channel(8);
+        tokio::spawn(read_lines(typing));
+        let person = io::stdin().is_terminal();
+        Self { lines, person }
     }
 
     /// The next line; `None` once stdin has ended.
@@ -97,9 +95,7 @@ impl StdinLines {
 
     /// Drops the lines that a person typed before a question: none of them is an answer to it.
     pub(crate) fn forget(&mut self) {
-        if self.person {
-            while self.lines.try_recv().is_ok() {}
-        }
+        while self.person && self.lines.try_recv().is_ok() {}
     }
 
     /// Returns these lines, typed after [`StdinLines::forget`].

@@ -49,71 +49,47 @@ pub enum Command {
 impl Command {
     /// Returns the folder, secrets, addresses and file of the command; a new command is added here.
     pub(crate) fn needs(&mut self) -> Needs<'_> {
-        let none = Needs::default();
-        let folder = |state, stops_in_order| Needs {
+        let of = |state, holds_secrets, stops_in_order| Needs {
             state,
+            holds_secrets,
             stops_in_order,
             ..Needs::default()
         };
         match self {
-            Self::Run(config) => Needs {
-                stops_in_order: true,
-                ..config.needs()
-            },
-            Self::Check(check) => Needs {
-                judges_folder: true,
-                ..check.config.needs()
-            },
+            Self::Run(config) => config.needs(true),
+            Self::Check(check) => check.config.needs(false),
             Self::Connect(connect) => Needs {
-                state: Some(&mut connect.state),
-                holds_secrets: true,
                 secrets: vec![&mut connect.secret],
                 listen: connect.redirect.listen().unwrap_or_default(),
                 held: Some(&mut connect.held),
-                ..none
+                ..of(Some(&mut connect.state), true, false)
             },
-            Self::Explain(explain) if explain.file.is_some() => none,
+            Self::Explain(explain) if explain.file.is_some() => of(None, false, false),
             Self::Explain(explain) => Needs {
-                state: explain.config.state.as_mut(),
                 file: explain.picture.as_deref().map(OwnFile::Picture),
                 held: Some(&mut explain.config.held),
-                ..none
+                ..of(explain.config.state.as_mut(), false, false)
             },
             Self::State(state) => Needs {
-                state: Some(&mut state.state),
-                holds_secrets: true,
                 file: Some(match state.import {
                     true => OwnFile::Import(&state.file),
                     false => OwnFile::Export(&state.file),
                 }),
                 held: Some(&mut state.held),
-                ..none
+                ..of(Some(&mut state.state), true, false)
             },
-            Self::Audit(audit) => folder(audit.config.state.as_mut(), false),
-            Self::Status(mode, at) => folder(Some(&mut at.state), *mode == StatusMode::Watch),
+            Self::Audit(audit) => of(audit.config.state.as_mut(), false, false),
+            Self::Status(mode, at) => of(Some(&mut at.state), false, *mode == StatusMode::Watch),
             Self::Ask { request, at, .. } => {
                 let follows = matches!(request, ControlRequest::Calls { follow: true, .. });
                 let watches = matches!(request, ControlRequest::Watch);
-                folder(Some(&mut at.state), follows || watches)
+                of(Some(&mut at.state), false, follows || watches)
             }
-            Self::Disconnect(state) => Needs {
-                holds_secrets: true,
-                ..folder(Some(state), false)
-            },
-            Self::Init(_) | Self::Fleet(_) => Needs {
-                holds_secrets: true,
-                stops_in_order: true,
-                ..none
-            },
-            Self::PagePassword { .. } => Needs {
-                holds_secrets: true,
-                ..none
-            },
-            Self::Demo(_) | Self::Sandbox(_) => Needs {
-                stops_in_order: true,
-                ..none
-            },
-            Self::Print(_) => none,
+            Self::Disconnect(state) => of(Some(state), true, false),
+            Self::Init(_) | Self::Fleet(_) => of(None, true, true),
+            Self::PagePassword { .. } => of(None, true, false),
+            Self::Demo(_) | Self::Sandbox(_) => of(None, false, true),
+            Self::Print(_) => of(None, false, false),
         }
     }
 }

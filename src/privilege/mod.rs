@@ -52,13 +52,9 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
     let Ok((about, way)) = walk(state).and_then(|way| Ok((way.about()?, way))) else {
         return Ok(());
     };
-    let owner = Owner {
-        uid: about.uid(),
-        gid: match about.gid() {
-            0 => GROUP_OF_NOBODY,
-            gid => gid,
-        },
-    };
+    let (uid, gid) = (about.uid(), Some(about.gid()).filter(|gid| *gid != 0));
+    let gid = gid.unwrap_or(GROUP_OF_NOBODY);
+    let owner = Owner { uid, gid };
     if let Some(other) = way.links.iter().find(|uid| ![0, owner.uid].contains(uid)) {
         let (given, path) = (state.display(), way.path.display());
         return Err(refused(format!(

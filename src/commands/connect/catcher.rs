@@ -78,11 +78,8 @@ impl Catcher {
         backs: mpsc::Sender<ConsentReply>,
         stopped: watch::Receiver<bool>,
     ) {
-        let answer = Arc::new(RedirectPage {
-            path: self.path,
-            state,
-            backs,
-        });
+        let path = self.path;
+        let answer = Arc::new(RedirectPage { path, state, backs });
         let serving = self.listeners.into_iter().map(|listener| {
             let open = Open {
                 name: "--redirect-uri",

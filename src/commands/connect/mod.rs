@@ -27,7 +27,7 @@ use callbridge_call::EventTime;
 use callbridge_crm::Setup;
 use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe};
 use callbridge_oauth::connection::{Client, Connection};
-use callbridge_oauth::consent::{ConsentReply, Redirect, address, pasted};
+use callbridge_oauth::consent::{ConsentReply, address, pasted};
 use callbridge_oauth::exchange::{Exchange, Pair, TokenReply, TokenRequest};
 use callbridge_oauth::store::{self, Lock};
 use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once::ShownOnce};
@@ -195,7 +195,17 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let (backs, mut hears) = mpsc::channel(8);
     let (stop, stopped) = watch::channel(false);
     let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
-    let pasting = paste(typed, redirect, state, backs);
+    // After the last pasted address there is nothing more to come from stdin.
+    let pasting = async move {
+        while let Some(line) = typed.line().await {
+            let is_empty = line.trim().is_empty();
+            if !is_empty && backs.send(pasted(&line, redirect, &state)).await.is_err() {
+                break;
+            }
+        }
+        drop(backs);
+        std::future::pending::<Infallible>().await
+    };
     let until = Instant::now() + connect.wanted.within;
     let answer = async {
         loop {
@@ -231,23 +241,6 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
             format!("no consent came within {seconds} s; run connect again")
         }
     }))
-}
-
-/// Reads pasted addresses until stdin ends; then there is nothing more to come from here.
-async fn paste(
-    typed: &mut StdinLines,
-    redirect: &Redirect,
-    state: Secret,
-    backs: mpsc::Sender<ConsentReply>,
-) -> Infallible {
-    while let Some(line) = typed.line().await {
-        let is_empty = line.trim().is_empty();
-        if !is_empty && backs.send(pasted(&line, redirect, &state)).await.is_err() {
-            break;
-        }
-    }
-    drop(backs);
-    std::future::pending().await
 }
 
 /// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where none is

@@ -30,7 +30,7 @@ enum IdMatch {
 }
 
 /// Looks at one call after the other, and keeps those that are meant.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
@@ -51,9 +51,7 @@ impl Choice {
         Self {
             wanted: wanted.map(str::to_owned),
             number,
-            best: None,
-            kept: Vec::new(),
-            fitting: 0,
+            ..Self::default()
         }
     }
 

@@ -164,11 +164,8 @@ pub(super) fn token(
     let faults = &mut checking.faults;
     let command = flags.token_command.as_deref();
     let is_empty = command.is_some_and(|text| text.trim().is_empty());
-    faults.add_if(
-        is_empty,
-        "--token-command",
-        "is empty: give a command for /bin/sh",
-    );
+    let words = "is empty: give a command for /bin/sh";
+    faults.add_if(is_empty, "--token-command", words);
     let source = match &place {
         Ok(SecretPlace::File(_) | SecretPlace::Held(..)) if file.is_some() => "--token-file",
         Ok(SecretPlace::File(_) | SecretPlace::Held(..)) => "the credential `token`",

@@ -198,8 +198,9 @@ impl Config {
         all
     }
 
-    /// Returns the folder, secrets and addresses of a daemon with these flags.
-    pub(crate) fn needs(&mut self) -> Needs<'_> {
+    /// Returns the folder, secrets and addresses of a daemon with these flags, or of a `check`
+    /// that judges them.
+    pub(crate) fn needs(&mut self, is_run: bool) -> Needs<'_> {
         let addresses = [
             self.listen,
             self.webhooks.as_ref().map(|it| it.listen),
@@ -225,7 +226,9 @@ impl Config {
             listen: addresses.into_iter().flatten().collect(),
             held: Some(&mut self.held),
             holds_secrets: true,
-            ..Needs::default()
+            judges_folder: !is_run,
+            stops_in_order: is_run,
+            file: None,
         }
     }
 

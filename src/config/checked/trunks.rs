@@ -9,15 +9,14 @@ use callbridge_mapping::{Rules, Trunk, Trunks, trunk};
 use callbridge_model::Country;
 use callbridge_source::url::Format;
 
-/// Every `--trunk` over the defaults, and what those say of calls whose message names no trunk.
-fn check(
-    flags: &TrunkFlags,
-    messages: Messages,
-    Checking { faults, needs, .. }: &mut Checking<'_>,
-) -> (Trunks, Trunk) {
-    let defaults = defaults(flags, faults);
+/// Returns the rules by which all calls are judged, without `--not-before`: every `--trunk` over
+/// the defaults, and what those say of calls whose message names no trunk.
+pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
+    let messages = Messages::of(sources, checking.needs);
+    let (of_trunks, faults) = (&flags.trunks, &mut checking.faults);
+    let defaults = defaults(of_trunks, faults);
     let mut trunks = Vec::new();
-    for text in values::given(&flags.trunk) {
+    for text in values::given(&of_trunks.trunk) {
         match trunk::parse(text, &defaults) {
             Ok(trunk) if !trunk.has_channels() && messages == Messages::None => faults.add(
                 &format!("--trunk {}", trunk.name),
@@ -31,14 +30,20 @@ fn check(
             }
         }
     }
-    let lacks = *needs && flags.trunk.is_empty() && messages != Messages::All;
-    faults.add_if(
-        lacks,
-        "--trunk",
-        "is missing: without one every call looks internal",
-    );
+    let lacks = checking.needs && of_trunks.trunk.is_empty() && messages != Messages::All;
+    let words = "is missing: without one every call looks internal";
+    faults.add_if(lacks, "--trunk", words);
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
-    (trunks.unwrap_or_default(), defaults)
+    let trunks = trunks.unwrap_or_default();
+    known_pbxs(&trunks, sources, flags.sources.pbx_id.as_deref(), faults);
+    Rules {
+        country: country(of_trunks, &trunks),
+        trunks,
+        without_trunk: (messages != Messages::None).then_some(defaults),
+        require_employee: of_trunks.require_employee,
+        forwards: flags.crm.forward.is_some(),
+        ..Rules::default()
+    }
 }
 
 /// The share of sources whose calls come as messages, which name their trunks.
@@ -60,22 +65,6 @@ impl Messages {
             of_calls if of_calls == sources.len() => Self::All,
             _ => Self::Some,
         }
-    }
-}
-
-/// Returns the rules by which all calls are judged, without `--not-before`.
-pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
-    let messages = Messages::of(sources, checking.needs);
-    let (trunks, without_trunk) = check(&flags.trunks, messages, checking);
-    let pbx_id = flags.sources.pbx_id.as_deref();
-    known_pbxs(&trunks, sources, pbx_id, &mut checking.faults);
-    Rules {
-        country: country(&flags.trunks, &trunks),
-        trunks,
-        without_trunk: (messages != Messages::None).then_some(without_trunk),
-        require_employee: flags.trunks.require_employee,
-        forwards: flags.crm.forward.is_some(),
-        ..Rules::default()
     }
 }
 
@@ -127,11 +116,8 @@ fn known_pbxs(
             continue;
         };
         let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
-        faults.add_if(
-            !known.contains(&pbx),
-            &format!("--trunk {}", trunk.name),
-            words,
-        );
+        let flag = format!("--trunk {}", trunk.name);
+        faults.add_if(!known.contains(&pbx), &flag, words);
     }
 }
 

@@ -146,11 +146,8 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops:
     let command = flags.notify_command.clone();
     let command = command.filter(|text| !text.trim().is_empty());
     let words = "has no effect without --notify-command";
-    faults.add_if(
-        missed.is_some() && command.is_none(),
-        "--notify-missed",
-        words,
-    );
+    let is_alone = missed.is_some() && command.is_none();
+    faults.add_if(is_alone, "--notify-missed", words);
     Some(callbridge_ops::notify::Settings {
         command: command?,
         missed,
