@@ -88,10 +88,8 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Ver
         let Some((what, fault)) = mend(&mut arguments, &error) else {
             let before = faults.or(()).err().map(|faults| format!("{faults}\n  "));
             let words = words.trim_start_matches("error: ").trim_end();
-            return Err(Failure::new(
-                Code::Usage,
-                before.unwrap_or_default() + words,
-            ));
+            let words = before.unwrap_or_default() + words;
+            return Err(Failure::new(Code::Usage, words));
         };
         faults.add(&what, fault);
     }
@@ -100,10 +98,8 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Ver
 
 fn no_command() -> Failure {
     let help = command().render_help().to_string();
-    Failure::new(
-        Code::Usage,
-        format!("no command is given\n\n{}", help.trim()),
-    )
+    let words = format!("no command is given\n\n{}", help.trim());
+    Failure::new(Code::Usage, words)
 }
 
 /// Takes out what clap stumbled over, so that it can go on to the next; returns what it was, with
@@ -163,10 +159,8 @@ fn begins_flag(argument: &OsStr) -> bool {
 
 /// The first `@FILE` of these arguments.
 pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
-    let mut files = arguments
-        .iter()
-        .skip(1)
-        .filter_map(|it| it.to_str()?.strip_prefix('@'));
+    let texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
+    let mut files = texts.filter_map(|it| it.strip_prefix('@'));
     files.next().map(PathBuf::from)
 }
 
@@ -220,9 +214,8 @@ pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)>
     });
     let known = LazyCell::new(known);
     let unread = ours.filter(|(name, _)| !known.contains(*name));
-    unread
-        .map(|(name, end)| (name.to_owned(), near(end, &known)))
-        .collect()
+    let suggested = unread.map(|(name, end)| (name.to_owned(), near(end, &known)));
+    suggested.collect()
 }
 
 /// Every variable that some command reads.

@@ -322,9 +322,8 @@ impl Checking<'_> {
         let is_right = (1..=ITEMS_MAX).contains(&values.len());
         self.faults.add_if(!is_right, flag, words);
         for text in values {
-            let Some(item) = self.faults.take(flag, Item::parse(text)) else {
-                continue;
-            };
+            let item = self.faults.take(flag, Item::parse(text));
+            let Some(item) = item else { continue };
             let again = items.iter().any(|other| other.id == item.id);
             let words = format!("field {} is given twice", item.id);
             self.faults.add_if(again, flag, words);

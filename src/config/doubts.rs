@@ -121,11 +121,8 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
              customers'; name the lines to the outside alone, several with a --trunk each",
             trunk.endpoint
         );
-        Some(Doubt::new(
-            format!("endpoint of trunk {}", trunk.name),
-            MISTAKE,
-            words,
-        ))
+        let what = format!("endpoint of trunk {}", trunk.name);
+        Some(Doubt::new(what, MISTAKE, words))
     })
 }
 

@@ -8,6 +8,7 @@ use callbridge_oauth as oauth;
 use callbridge_spool as spool;
 use clap::Arg;
 use clap_complete::Shell;
+use clap_mangen::Man;
 use std::{collections::BTreeSet, io};
 
 /// The completions of a shell.
@@ -30,9 +31,7 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     let mut whole = command();
     whole.build();
     let verbs: Vec<&clap::Command> = verbs(&whole).collect();
-    let page = clap_mangen::Man::new(whole.clone())
-        .manual("callbridge")
-        .section("1");
+    let page = Man::new(whole.clone()).manual("callbridge").section("1");
     page.render_title(&mut text)?;
     page.render_name_section(&mut text)?;
     page.render_synopsis_section(&mut text)?;
@@ -128,7 +127,7 @@ fn verb_sections(
     if verb.get_arguments().any(|arg| !arg.is_hide_set()) {
         // Its own heading stands above: none for its flags, and smaller ones for groups.
         let mut section = Vec::new();
-        clap_mangen::Man::new(verb).render_options_section(&mut section)?;
+        Man::new(verb).render_options_section(&mut section)?;
         let section = String::from_utf8_lossy(&section).replace(".SH OPTIONS\n", "");
         text.extend(section.replace("\n.SH ", "\n.SS ").bytes());
     }

@@ -109,11 +109,10 @@ impl ResolvedPath {
 
     /// Returns `true` when this path leads to the end, too: device and inode are the same.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let (Ok(end), Ok(path)) = (self.about(), std::path::absolute(path)) else {
-            return false;
-        };
-        let found = path.metadata();
-        found.is_ok_and(|found| (found.dev(), found.ino()) == (end.dev(), end.ino()))
+        let place = |about: Metadata| (about.dev(), about.ino());
+        let found = std::path::absolute(path).and_then(|path| path.metadata());
+        let found = found.map(place).ok();
+        found.is_some() && found == self.about().map(place).ok()
     }
 
     /// The first folder on the way that is closed to this user and group.

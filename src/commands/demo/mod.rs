@@ -188,9 +188,8 @@ async fn finish(
         ),
         (!violations.is_empty(), &breaches),
     ];
-    let fault = faults
-        .into_iter()
-        .find_map(|(is_so, words)| is_so.then_some(words));
+    let mut found = faults.into_iter().filter(|(is_so, _)| *is_so);
+    let fault = found.next().map(|(_, words)| words);
     if fault.is_none() {
         view.say("every call is in one place: the books balance")?;
     }

@@ -98,9 +98,8 @@ impl Recording {
         let by = begin - first.div_euclid(1_000_000);
         // A heart-beat counts the channels of its own recording, and not of those beside it.
         let heartbeat = "\"Event-Name\":\"HEARTBEAT\"";
-        let frames = self
-            .frames(pbx)
-            .filter(|(_, line)| !line.contains(heartbeat));
+        let frames = self.frames(pbx);
+        let frames = frames.filter(|(_, line)| !line.contains(heartbeat));
         let moved = frames.map(|(at, line)| TimedFrame {
             after_micros: at - first,
             text: shift(line, by),

@@ -97,10 +97,7 @@ impl Choice {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let others = match self.best {
             None => {
-                let id = self
-                    .wanted
-                    .as_ref()
-                    .map(|id| format!("no finished call is {id}"));
+                let id = self.wanted.map(|id| format!("no finished call is {id}"));
                 let words = id.unwrap_or_else(|| "there is no finished call in it".to_owned());
                 return failed(format!("{place}: {words}"));
             }

@@ -43,11 +43,8 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     let mut add = |path, text, secret| files.push(PlannedFile { path, text, secret });
     let mut secret = |kind: SecretKind, text: &Secret| {
         let path = store.join(format!("callbridge.{name}.{}", kind.credential()));
-        add(
-            path,
-            Secret::from(format!("{}\n", text.expose_secret())),
-            true,
-        );
+        let line = format!("{}\n", text.expose_secret());
+        add(path, Secret::from(line), true);
     };
     let lines = config.sources.iter();
     let mut lines = lines.filter_map(|it| Some((it, secret_kind(&it.url.transport)?)));
@@ -94,10 +91,8 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b);
     let names = telephones.map(|it| extension(&it.endpoint));
     let names = names.filter(|it| it.bytes().all(is_plain));
-    let list: Vec<_> = names
-        .take(TELEPHONES_MAX)
-        .map(|it| format!("{it}:ID"))
-        .collect();
+    let entries = names.map(|it| format!("{it}:ID"));
+    let list: Vec<String> = entries.take(TELEPHONES_MAX).collect();
     if list.is_empty() {
         return Vec::new();
     }
@@ -133,9 +128,8 @@ impl Planned {
         for file in &self.files {
             let (path, text) = (file.path.display(), file.text.expose_secret());
             let old = std::fs::read(&file.path);
-            let is_new = old
-                .as_ref()
-                .is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+            let is_missing = |it: &io::Error| it.kind() == io::ErrorKind::NotFound;
+            let is_new = old.as_ref().is_err_and(is_missing);
             // What cannot be read is there all the same.
             let old = old.unwrap_or_default();
             if !is_new && old == text.as_bytes() {

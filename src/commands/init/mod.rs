@@ -297,11 +297,8 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
     let service = format!("callbridge@{}", answers.init.name);
     let here = answers.is_of_service() && Path::new("/run/systemd/system").is_dir();
     let asks = here && planned.connect.is_none() && answers.init.asks;
-    if asks
-        && answers
-            .agrees(&format!("Enable and start {service} now?"), true)
-            .await?
-    {
+    let question = format!("Enable and start {service} now?");
+    if asks && answers.agrees(&question, true).await? {
         let mut enable = tokio::process::Command::new("systemctl");
         let ended = enable.args(["enable", "--now", &service]).status().await;
         if ended.is_ok_and(|status| status.success()) {

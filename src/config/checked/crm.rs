@@ -122,10 +122,8 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     for [one, other] in [[0, 1], [0, 2], [1, 2]] {
         let ((one, name), (other, same)) = (named[one], named[other]);
         if let Some(name) = name.filter(|_| name == same) {
-            faults.add(
-                "--field",
-                format!("{one} and {other} are both called `{name}`"),
-            );
+            let words = format!("{one} and {other} are both called `{name}`");
+            faults.add("--field", words);
         }
     }
     names

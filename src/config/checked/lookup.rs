@@ -53,9 +53,8 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
 }
 
 fn networks(text: &str) -> Result<Vec<Network>, String> {
-    text.split(',')
-        .map(|text| Network::parse(text.trim()))
-        .collect()
+    let networks = text.split(',').map(str::trim).map(Network::parse);
+    networks.collect()
 }
 
 /// The flags of the look-up at ring time, as typed.

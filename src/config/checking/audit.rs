@@ -14,10 +14,9 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
     checking.faults.add_if(!is_cdr && !is_cel, "audit", words);
     let words = "cannot be used with --cel; keep one";
     checking.faults.add_if(is_cdr && is_cel, "--cdr", words);
-    let format = if is_cdr {
-        Format::CdrCsv
-    } else {
-        Format::CelCsv
+    let format = match is_cdr {
+        true => Format::CdrCsv,
+        false => Format::CelCsv,
     };
     let file = flags.cdr.or(flags.cel).map(PathBuf::from);
     // One that cannot be read is told with the other flags.

@@ -17,19 +17,18 @@ impl Checking<'_> {
         self.faults.read("--from", &flags.from, date);
         let end = |text: &str| dates::date_end(text, &utc);
         self.faults.read("--to", &flags.to, end);
-        let is_dated = flags.from.is_some() || flags.to.is_some();
+        let dated = flags.from.is_some() || flags.to.is_some();
         let words = "cannot be used with --from or --to; keep one";
-        self.faults
-            .add_if(flags.today && is_dated, "--today", words);
+        self.faults.add_if(flags.today && dated, "--today", words);
         let words = "is not a telephone number: give it in full, or its last four digits or more";
         let wrong = |text: &str| format!("`{text}` {words}");
         let number = |text: &str| TypedNumber::read(text, []).ok_or_else(|| wrong(text));
         self.faults.read("--phone", &flags.phone, number);
         let (state, folder) = self.state_or_folder(flags.state);
-        let is_outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
+        let outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
+        let wrong = flags.internal && outside;
         let words = "such calls have no --phone, no --trunk and no --state";
-        self.faults
-            .add_if(flags.internal && is_outside, "--internal", words);
+        self.faults.add_if(wrong, "--internal", words);
         let at = self.asking(StateFlags {
             state: folder,
             json: flags.json,

@@ -94,15 +94,12 @@ Exit: 0 written, 64 answers missing or wrong, 69 PBX or CRM not there, 73 not to
 #[derive(Args, Clone, Debug)]
 pub struct InitFlags {
     /// The name of the service's instance and, without --pbx-id, of the PBX [default: pbx1]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "pbx1",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME")]
+    #[arg(default_value = "pbx1", hide_default_value = true)]
     pub name: String,
     /// The folder of the flags [default: /etc/callbridge]
-    #[arg(long, value_name = "DIR", default_value = ETC, hide_default_value = true)]
+    #[arg(long, value_name = "DIR")]
+    #[arg(default_value = ETC, hide_default_value = true)]
     pub etc: String,
     /// Take what is proposed, and write over files that are there
     #[arg(long)]
