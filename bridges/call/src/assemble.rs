@@ -10,11 +10,12 @@ mod names;
 mod processes;
 mod settling;
 
-use crate::facts::{Effect, OpenCall, unmarked};
+use crate::facts::{Effect, OpenCall};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
+use crate::trunk::unmarked;
 use crate::{
     CLOCK_TOLERANCE, Cdr, ChannelEvent, EventTime, FinishedCall, Kind, Origin, PbxEvent, Reception,
-    Settings, TrunkEndpoint, UniqueId,
+    Settings, UniqueId,
 };
 use calls::{CallOwner, LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
@@ -337,11 +338,9 @@ impl Assembler {
 
     /// Keeps a CDR for a call that is not known yet, where calls wait for CDRs at all.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        let awaited = self.settings.cdr_wait.is_some()
-            && (self.settings.endpoints.iter()).any(TrunkEndpoint::awaits_cdr);
-        let finished = [&cdr.uniqueid, &cdr.linkedid];
-        let finished = finished.iter().any(|id| self.calls.has_finished(id));
-        match EarlyCdr::of(cdr, arrived).filter(|_| awaited && !finished) {
+        let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
+        let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
+        match EarlyCdr::of(cdr, arrived).filter(|_| awaited) {
             Some(early) => {
                 let key = self.calls.next_key();
                 self.early.put(key, early);

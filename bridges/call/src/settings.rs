@@ -13,7 +13,7 @@ pub struct Settings {
     pub endpoints: Endpoints,
     /// A call is finished when all its channels have hung up and this long no new one came.
     pub settle: Duration,
-    /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaiting_cdr)
+    /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr)
     /// wait for one with a user field; `None`: not at all.
     pub cdr_wait: Option<Duration>,
     /// CDRs come by a way of their own. Of a backlog, the one way may be read long before the
@@ -47,6 +47,11 @@ impl Settings {
     pub(crate) fn open_bytes_max(&self) -> usize {
         let many = self.max_open_calls.saturating_mul(BYTES_A_CALL);
         self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
+    }
+
+    /// Calls of one of the trunks wait for a CDR.
+    pub(crate) fn awaits_cdr(&self) -> bool {
+        self.cdr_wait.is_some() && self.endpoints.iter().any(|it| it.awaits_cdr)
     }
 
     /// Makes the settings of [`Settings::default`], with these trunks.

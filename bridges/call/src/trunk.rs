@@ -12,7 +12,9 @@ mod line;
 use crate::timeline::{Role, TEXT_BYTES_MAX};
 use crate::units::{Extension, clip};
 pub use line::{LineTraits, host_and_port};
-pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_outside, is_plumbing, party_of_line};
+pub(crate) use line::{
+    OUTSIDE_DIGITS_MIN, digits, is_numeric, is_outside, is_plumbing, party_of_line,
+};
 
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
 /// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
@@ -26,32 +28,19 @@ const TELEPHONES: [&str; 34] = [
 ];
 
 /// Technologies that can never be a trunk, not even by an endpoint full of `*`.
-const PLUMBING: [&str; 17] = [
-    "Local",
-    "Snoop",
-    "CBAnn",
-    "CBRec",
-    "Recorder",
-    "Announcer",
-    "Surrogate",
-    "AsyncGoto",
-    "Message",
-    "UnicastRTP",
-    "MulticastRTP",
-    "AudioSocket",
-    "WebSocket",
-    "Bridge",
-    "Parked",
-    "Transfered",
-    "OutgoingSpoolFailed",
-];
+const PLUMBING: &str = "Local Snoop CBAnn CBRec Recorder Announcer Surrogate AsyncGoto Message \
+                        UnicastRTP MulticastRTP AudioSocket WebSocket Bridge Parked Transfered \
+                        OutgoingSpoolFailed";
 
 /// One `--trunk`: a name, and the endpoint by which its channels are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkEndpoint {
-    trunk: String,
-    pattern: String,
-    awaits_cdr: bool,
+    /// Name of the trunk, as its flag gives it.
+    pub trunk: String,
+    /// The endpoint as it was written.
+    pub pattern: String,
+    /// The trunk's lead stands in the CDR's user field: its calls wait for such a CDR.
+    pub awaits_cdr: bool,
 }
 
 impl TrunkEndpoint {
@@ -65,28 +54,6 @@ impl TrunkEndpoint {
         }
     }
 
-    /// The same trunk, whose lead stands in the CDR's user field: its calls wait for the CDR.
-    #[must_use]
-    pub fn awaiting_cdr(mut self) -> Self {
-        self.awaits_cdr = true;
-        self
-    }
-
-    /// Returns the trunk's name, as its flag gives it.
-    pub fn trunk(&self) -> &str {
-        &self.trunk
-    }
-
-    /// Returns the endpoint as it was written.
-    pub fn pattern(&self) -> &str {
-        &self.pattern
-    }
-
-    /// Calls over this trunk wait for a CDR with a user field.
-    pub fn awaits_cdr(&self) -> bool {
-        self.awaits_cdr
-    }
-
     /// Returns `true` when the channel called `name` is one of this trunk's.
     pub fn matches(&self, name: &str) -> bool {
         self.end_in(name).is_some()
@@ -95,16 +62,17 @@ impl TrunkEndpoint {
     /// The bytes of a channel's name up to the last place where this endpoint can end in it; `None`
     /// when the channel is none of this trunk's.
     fn end_in(&self, name: &str) -> Option<usize> {
-        let name = alive(name);
-        if is_one_of(&PLUMBING, technology(name)) || is_pseudo(name) {
-            return None;
-        }
-        if self.pattern.contains('*') {
-            ends(name).rfind(|&end| glob(&self.pattern, &name[..end]))
+        let name = unmarked(name);
+        let end = if self.pattern.contains('*') {
+            let mut ends = (0..=name.len()).filter(|&end| name.is_char_boundary(end));
+            ends.rfind(|&end| goes_on(name, end) && glob(&self.pattern, &name[..end]))
         } else {
             let end = self.pattern.len();
             (name.starts_with(&self.pattern) && goes_on(name, end)).then_some(end)
-        }
+        };
+        let tech = technology(name);
+        let is_plumbing = || PLUMBING.split(' ').any(|it| it.eq_ignore_ascii_case(tech));
+        end.filter(|_| !is_plumbing() && !is_pseudo(name))
     }
 }
 
@@ -115,19 +83,10 @@ pub struct Endpoints(Vec<TrunkEndpoint>);
 /// Two equally long endpoints can match one channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the endpoints {first} (trunk {first_trunk}) and {second} (trunk {second_trunk}) are equally \
-     long and can match one channel: make one of them more exact"
+    "the endpoints {} (trunk {}) and {} (trunk {}) are equally long and can match one channel: \
+     make one of them more exact", .0.pattern, .0.trunk, .1.pattern, .1.trunk
 )]
-pub struct Conflict {
-    /// The first of the two endpoints.
-    pub first: String,
-    /// Trunk of the first endpoint.
-    pub first_trunk: String,
-    /// The second of the two endpoints.
-    pub second: String,
-    /// Trunk of the second endpoint.
-    pub second_trunk: String,
-}
+pub struct Conflict(TrunkEndpoint, TrunkEndpoint);
 
 impl Endpoints {
     /// Takes the trunks of one PBX, each with its endpoints.
@@ -141,12 +100,7 @@ impl Endpoints {
                     && a.pattern.chars().count() == b.pattern.chars().count()
                     && overlap(a.pattern.as_bytes(), b.pattern.as_bytes())
                 {
-                    return Err(Conflict {
-                        first: a.pattern.clone(),
-                        first_trunk: a.trunk.clone(),
-                        second: b.pattern.clone(),
-                        second_trunk: b.trunk.clone(),
-                    });
+                    return Err(Conflict(a.clone(), b.clone()));
                 }
             }
         }
@@ -188,7 +142,7 @@ impl<'a> Party<'a> {
     /// The name of the trunk that it belongs to.
     pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
-            Self::Trunk(endpoint) => Some(endpoint.trunk()),
+            Self::Trunk(endpoint) => Some(&endpoint.trunk),
             Self::Extension(_) | Self::Outsider | Self::Plumbing => None,
         }
     }
@@ -215,10 +169,7 @@ impl<'a> Party<'a> {
 
 /// Returns the part that the channel called `name` can have in a call.
 pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
-    if let Some(endpoint) = endpoints.of(name) {
-        return Party::Trunk(endpoint);
-    }
-    extension(name).map_or(Party::Plumbing, Party::Extension)
+    party_of_line(name, None, endpoints)
 }
 
 /// The extension of a channel of a telephone technology: what follows the slash, without suffix.
@@ -238,7 +189,7 @@ pub fn prefix(name: &str) -> Option<String> {
 
 /// Technology and device of a channel of a telephone technology.
 fn device(name: &str) -> Option<(&str, &str)> {
-    let name = alive(name);
+    let name = unmarked(name);
     let (tech, rest) = name.split_once('/')?;
     if !is_one_of(&TELEPHONES, tech) || is_pseudo(name) {
         return None;
@@ -257,14 +208,14 @@ fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     if is_one_of(&["Skinny", "USTM"], tech) {
         return device.split('@').next().unwrap_or(device);
     }
-    let number = |rest: &&str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
-    device.strip_suffix("-WS").filter(number).unwrap_or(device)
+    let number = device.strip_suffix("-WS").filter(|rest| is_numeric(rest));
+    number.unwrap_or(device)
 }
 
 /// The channel by which a `MeetMe` conference mixes: `DAHDI/pseudo-1234`.
 fn is_pseudo(name: &str) -> bool {
-    let device = name.split_once('/').map_or("", |(_, rest)| rest);
-    device.starts_with("pseudo") && is_line(name)
+    let device = name.split_once('/');
+    device.is_some_and(|(_, device)| device.starts_with("pseudo")) && is_line(name)
 }
 
 /// Returns `true` when a name of letters is one of these, in whatever case.
@@ -289,7 +240,7 @@ pub(crate) fn is_line(name: &str) -> bool {
 
 /// The name both halves of a Local channel share, without `;1` or `;2`.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
-    let name = alive(name);
+    let name = unmarked(name);
     if !is_one_of(&["Local", "loopback"], technology(name)) {
         return None;
     }
@@ -299,7 +250,7 @@ pub(crate) fn local_pair(name: &str) -> Option<&str> {
 }
 
 /// The name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
-fn alive(name: &str) -> &str {
+pub(crate) fn unmarked(name: &str) -> &str {
     name.split_once('<').map_or(name, |(name, _)| name)
 }
 
@@ -320,21 +271,11 @@ fn is_suffix(tech: &str, text: &str) -> bool {
     let hex = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     match tech.to_ascii_uppercase().as_str() {
         "PJSIP" | "SIP" => hex && text.len() == 8,
-        "IAX2" => {
-            hex && (text.len() == 8 || text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit()))
-        }
-        "MISDN" => {
-            let number = text.strip_prefix('u').unwrap_or(text);
-            !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
-        }
+        "IAX2" => hex && text.len() == 8 || text.len() <= 5 && is_numeric(text),
+        "MISDN" => is_numeric(text.strip_prefix('u').unwrap_or(text)),
         "USTM" => hex || text.starts_with("0x"),
         _ => hex,
     }
-}
-
-/// Iterates over the offsets in the name at which an endpoint could end.
-fn ends(name: &str) -> impl DoubleEndedIterator<Item = usize> {
-    (0..=name.len()).filter(|&end| name.is_char_boundary(end) && goes_on(name, end))
 }
 
 /// Returns `true` when `text` is `pattern`, in which `*` stands for any text.
@@ -457,7 +398,7 @@ mod tests {
             TrunkEndpoint::new("rest", "Dongle/*"),
         ])
         .expect("no conflict");
-        let trunk = |name: &str| endpoints.of(name).map(|e| e.trunk().to_owned());
+        let trunk = |name: &str| endpoints.of(name).map(|e| e.trunk.clone());
         assert_eq!(
             trunk("Dongle/MTS-SUP-0100000151").as_deref(),
             Some("support")
@@ -473,7 +414,7 @@ mod tests {
         let b = TrunkEndpoint::new("b", "PJSIP/*-b");
         for both in [[a.clone(), b.clone()], [b, a]] {
             let endpoints = Endpoints::new(both.to_vec()).expect("no conflict");
-            let of = |name| endpoints.of(name).map(TrunkEndpoint::trunk);
+            let of = |name| endpoints.of(name).map(|it| it.trunk.as_str());
             assert_eq!(of("PJSIP/x-a/y-b-00000001"), Some("b"));
             assert_eq!(of("PJSIP/y-b/x-a-00000001"), Some("a"));
             assert_eq!(of("PJSIP/x-a-00000001"), Some("a"));

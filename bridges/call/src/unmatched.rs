@@ -1,7 +1,9 @@
 //! Channels of no trunk that carried somebody from outside: of a trunk that no flag names, or whose
 //! endpoint is misspelt. Their calls look internal.
 
-use crate::trunk::{LineTraits, OUTSIDE_DIGITS_MIN, digits, is_outside, is_sip, prefix};
+use crate::trunk::{
+    LineTraits, OUTSIDE_DIGITS_MIN, digits, is_numeric, is_outside, is_sip, prefix,
+};
 
 /// Prefixes named of one call.
 const PREFIXES_MAX: usize = 8;
@@ -53,10 +55,6 @@ impl Unmatched {
     pub(crate) fn prefixes(self) -> Vec<String> {
         self.0
     }
-}
-
-fn is_numeric(device: &str) -> bool {
-    !device.is_empty() && device.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// `101`, `101-WS`: an extension's number.

@@ -165,11 +165,11 @@ impl Trunk {
     /// A trunk whose lead stands in the user field waits for the CDR that brings it.
     fn known_by(&self) -> impl Iterator<Item = TrunkEndpoint> {
         let mut rules = self.leads.iter();
-        let awaits = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
-        let known_by = self
-            .endpoints()
-            .map(|it| TrunkEndpoint::new(&self.name, it));
-        known_by.map(move |it| if awaits { it.awaiting_cdr() } else { it })
+        let awaits_cdr = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
+        self.endpoints().map(move |pattern| TrunkEndpoint {
+            awaits_cdr,
+            ..TrunkEndpoint::new(&self.name, pattern)
+        })
     }
 
     /// Nobody answered the call, and `unanswered=no` leaves such calls out.

@@ -2,8 +2,8 @@
 //! where a masquerade moves names from one unique id to another.
 
 use super::calls::OpenCalls;
-use crate::facts::{Renamings, is_stand_in, unmarked};
-use crate::trunk;
+use crate::facts::{Renamings, is_stand_in};
+use crate::trunk::{self, unmarked};
 use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UniqueId};
 use smol_str::SmolStr;
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 
 use super::index::{Schedule, in_order};
 use crate::facts::{Leg, OpenCall};
-use crate::{EventTime, Settings, TrunkEndpoint};
+use crate::{EventTime, Settings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -72,17 +72,10 @@ fn wait(call: &OpenCall, settings: &Settings) -> Duration {
     let beginning = call.awaits_beginning().then_some(BEGINNING_WAIT);
     let settle = settings.settle.max(beginning.unwrap_or_default());
     let endpoints = &settings.endpoints;
-    let Some(cdr_wait) = settings.cdr_wait else {
-        return settle;
-    };
-    let awaits = |leg: &Leg| {
-        let endpoint = leg.endpoint(endpoints);
-        endpoint.is_some_and(TrunkEndpoint::awaits_cdr)
-    };
-    let awaits_cdr = endpoints.iter().any(TrunkEndpoint::awaits_cdr)
-        && call.legs.values().any(awaits)
-        && !call.has_userfield();
-    settle.max(if awaits_cdr { cdr_wait } else { settle })
+    let awaits = |leg: &Leg| leg.endpoint(endpoints).is_some_and(|it| it.awaits_cdr);
+    let awaits_cdr =
+        settings.awaits_cdr() && call.legs.values().any(awaits) && !call.has_userfield();
+    settle.max(settings.cdr_wait.filter(|_| awaits_cdr).unwrap_or_default())
 }
 
 /// The calls by number, and in the order of what their ends wait for.

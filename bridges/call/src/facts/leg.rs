@@ -2,7 +2,7 @@
 //! what a PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
 
 use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
-use crate::trunk::{self, LineTraits};
+use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
     ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, Origin, Party,
     TrunkEndpoint, UniqueId, clip, is_did,
@@ -394,11 +394,6 @@ impl Leg {
 pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
     let rest = id.strip_prefix(name).filter(|_| !name.is_empty());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
-}
-
-/// A name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
-pub(crate) fn unmarked(name: &str) -> &str {
-    name.split_once('<').map_or(name, |(name, _)| name)
 }
 
 /// Each value as it was told first: destinations, numbers and profiles change with a transfer.

@@ -1,7 +1,8 @@
 //! An open call: channels that belong together, as far as is known by now.
 
 use super::times::{CallProcess, Gaps, Times};
-use super::{Effect, FactKind, Leg, Texts, is_stand_in, unmarked};
+use super::{Effect, FactKind, Leg, Texts, is_stand_in};
+use crate::trunk::unmarked;
 use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, UniqueId, local_pair};
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;

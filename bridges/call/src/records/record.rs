@@ -1,9 +1,9 @@
 //! One call detail record, as far as a call depends on it.
 
-use crate::facts::{Leg, unmarked};
-use crate::trunk;
+use crate::facts::Leg;
+use crate::trunk::{self, unmarked};
 use crate::units;
-use crate::{Cdr, ChannelEvent, EventTime, UniqueId, is_one_of};
+use crate::{Cdr, ChannelEvent, EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -15,36 +15,10 @@ const BIRTH_SLACK: Duration = Duration::from_secs(1);
 /// Applications that connect a call with nobody. Asterisk before 12 keeps the destination channel
 /// of a `Dial` that failed beside the application that came after it; of one that was answered, it
 /// ends the record with the bridge, so that `Dial` stays there.
-const CONNECTS_NOBODY: [&str; 28] = [
-    "Hangup",
-    "VoiceMail",
-    "VoiceMailMain",
-    "Playback",
-    "BackGround",
-    "Congestion",
-    "Busy",
-    "Playtones",
-    "Progress",
-    "Ringing",
-    "Answer",
-    "MusicOnHold",
-    "WaitMusicOnHold",
-    "Park",
-    "Record",
-    "Read",
-    "Wait",
-    "WaitExten",
-    "Echo",
-    "Milliwatt",
-    "Directory",
-    "ChanSpy",
-    "ExtenSpy",
-    "SayDigits",
-    "SayNumber",
-    "SayAlpha",
-    "ControlPlayback",
-    "MinivmGreet",
-];
+const CONNECTS_NOBODY: &str = "Hangup VoiceMail VoiceMailMain Playback BackGround Congestion Busy \
+                               Playtones Progress Ringing Answer MusicOnHold WaitMusicOnHold Park \
+                               Record Read Wait WaitExten Echo Milliwatt Directory ChanSpy \
+                               ExtenSpy SayDigits SayNumber SayAlpha ControlPlayback MinivmGreet";
 
 /// The application of a record that a transfer by feature code makes.
 const TRANSFERRED: &str = "Transferred Call";
@@ -169,9 +143,9 @@ impl Record {
     /// Returns the span in which the record's two channels heard each other. A queue or an
     /// announcement that answered has no second channel, or says that it was not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
-        let app = self.app.as_str();
-        let nobody = is_one_of(&CONNECTS_NOBODY, app);
-        let talked = self.answered && !nobody && !self.dest.is_empty();
+        let mut nobody = CONNECTS_NOBODY.split(' ');
+        let connects = !nobody.any(|app| app.eq_ignore_ascii_case(&self.app));
+        let talked = self.answered && connects && !self.dest.is_empty();
         (talked && self.billed_from < self.end).then_some((self.billed_from, self.end))
     }
 

@@ -191,7 +191,7 @@ fn change(
         // A step on the way, not a place.
         return None;
     }
-    let name = name.split_once('<').map_or(name, |(name, _)| name);
+    let name = trunk::unmarked(name);
     let sits = |occupancies: &[ChannelOccupancy<'_>], i: usize| {
         occupancies[i].sits.last().map_or(i, |&(_, who)| who)
     };

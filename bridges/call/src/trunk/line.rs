@@ -9,7 +9,7 @@
 //! ```
 //! The first of them that matches wins, in this order: the gateway is what says most.
 
-use super::{Endpoints, Party, TrunkEndpoint, glob, is_one_of, party, technology};
+use super::{Endpoints, Party, TrunkEndpoint, extension, glob, is_one_of, technology};
 use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -46,45 +46,6 @@ pub struct LineTraits {
     pub extension: SmolStr,
 }
 
-/// Trait that an endpoint is compared with; the one that says most comes last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trait {
-    Name,
-    Profile,
-    Context,
-    Address,
-    Gateway,
-}
-
-impl Trait {
-    /// Returns the trait that this endpoint names, and the text to compare.
-    pub(super) fn of(pattern: &str) -> (Self, &str) {
-        let named = pattern.split_once('/');
-        let of = match named.map(|(kind, _)| kind) {
-            Some("gateway") => Self::Gateway,
-            Some("address") => Self::Address,
-            Some("context") => Self::Context,
-            Some("profile") => Self::Profile,
-            _ => return (Self::Name, pattern),
-        };
-        (of, named.map_or("", |(_, text)| text))
-    }
-}
-
-impl LineTraits {
-    fn is(&self, what: Trait, pattern: &str) -> bool {
-        let text = match what {
-            Trait::Name => return false,
-            Trait::Gateway => &self.gateway,
-            Trait::Address => return is_address(pattern, &self.address),
-            Trait::Context if !self.inbound => return false,
-            Trait::Context => &self.context,
-            Trait::Profile => &self.profile,
-        };
-        !text.is_empty() && glob(pattern, text)
-    }
-}
-
 /// Returns `true` when the address is the one meant: with a port, at that port.
 fn is_address(pattern: &str, address: &str) -> bool {
     let (host, port) = host_and_port(address);
@@ -105,15 +66,19 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
 }
 
 impl TrunkEndpoint {
-    /// Returns how much the endpoint says of the channel with this name and line; `None` where that
-    /// is none of this trunk's.
-    fn is_of(&self, name: &str, line: &LineTraits) -> Option<(Trait, usize)> {
-        let (what, pattern) = Trait::of(self.pattern());
-        let is = match what {
-            Trait::Name => self.matches(name),
-            _ => line.is(what, pattern),
+    /// Returns how much the endpoint says of the channel with this name and line, by the trait that
+    /// it names and by its length; `None` where that is none of this trunk's.
+    fn is_of(&self, name: &str, line: &LineTraits) -> Option<(u8, usize)> {
+        let (named, text) = self.pattern.split_once('/').unwrap_or_default();
+        let is = |known: &str| !known.is_empty() && glob(text, known);
+        let (rank, is_of, pattern) = match named {
+            "gateway" => (4, is(&line.gateway), text),
+            "address" => (3, is_address(text, &line.address), text),
+            "context" => (2, line.inbound && is(&line.context), text),
+            "profile" => (1, is(&line.profile), text),
+            _ => (0, self.matches(name), self.pattern.as_str()),
         };
-        is.then(|| (what, pattern.chars().count()))
+        is_of.then(|| (rank, pattern.chars().count()))
     }
 }
 
@@ -128,9 +93,8 @@ impl Endpoints {
         }
         let matching = self
             .iter()
-            .filter_map(|endpoint| Some((endpoint.is_of(name, line)?, endpoint)));
-        let best = matching.max_by_key(|&(says, _)| says);
-        best.map(|(_, endpoint)| endpoint)
+            .filter_map(|it| Some((it.is_of(name, line)?, it)));
+        Some(matching.max_by_key(|&(says, _)| says)?.1)
     }
 }
 
@@ -142,6 +106,11 @@ pub(crate) fn is_plumbing(name: &str) -> bool {
 /// The digits of a number.
 pub(crate) fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// Digits, and nothing else.
+pub(crate) fn is_numeric(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Somebody's number outside: digits, as a carrier writes them.
@@ -156,19 +125,17 @@ pub(crate) fn party_of_line<'a>(
     line: Option<&LineTraits>,
     endpoints: &'a Endpoints,
 ) -> Party<'a> {
-    let Some(known) = line else {
-        return party(name, endpoints);
-    };
-    if is_plumbing(name) {
-        return Party::Plumbing;
-    }
     if let Some(endpoint) = endpoints.of_line(name, line) {
         return Party::Trunk(endpoint);
     }
+    let Some(known) = line else {
+        return extension(name).map_or(Party::Plumbing, Party::Extension);
+    };
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
     // A name shows whom the line carries, too: a caller, or a number dialled over a gateway.
     match known.extension.as_str() {
+        _ if is_plumbing(name) => Party::Plumbing,
         "" if user.is_empty() => Party::Plumbing,
         "" if !known.gateway.is_empty() || is_outside(user) => Party::Outsider,
         "" => Party::Extension(Extension::new(user)),
@@ -200,7 +167,7 @@ mod tests {
     fn trunk<'e>(endpoints: &'e Endpoints, line: &LineTraits) -> Option<&'e str> {
         let name = "sofia/external/998901110001@203.0.113.5";
         let found = endpoints.of_line(name, Some(line));
-        found.map(TrunkEndpoint::trunk)
+        found.map(|it| it.trunk.as_str())
     }
 
     #[test]

@@ -8,7 +8,11 @@ const HOUR: f64 = 3600.0;
 
 /// Its trunk's leads stand in CDRs, which come apart from the events.
 fn assembler() -> Assembler {
-    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let city = TrunkEndpoint::new("city", "PJSIP/city");
+    let endpoints = vec![TrunkEndpoint {
+        awaits_cdr: true,
+        ..city
+    }];
     let endpoints = Endpoints::new(endpoints).expect("no conflict");
     Assembler::new(Settings {
         cdr_wait: Some(Duration::from_secs(10)),

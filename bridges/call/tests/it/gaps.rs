@@ -252,7 +252,11 @@ fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to
 
 #[test]
 fn a_call_that_hung_up_after_a_gap_waits_for_its_cdr_however_long() {
-    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let city = TrunkEndpoint::new("city", "PJSIP/city");
+    let endpoints = vec![TrunkEndpoint {
+        awaits_cdr: true,
+        ..city
+    }];
     for touched in [false, true] {
         let (mut story, city, phone) = answered_by_101();
         story.at(5.0).leave(&city, "b1").leave(&phone, "b1");

@@ -249,7 +249,11 @@ fn of_too_many_open_calls_the_longest_silent_ends_incomplete() {
 
 #[test]
 fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
-    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let city = TrunkEndpoint::new("city", "PJSIP/city");
+    let endpoints = vec![TrunkEndpoint {
+        awaits_cdr: true,
+        ..city
+    }];
     let endpoints = Endpoints::new(endpoints).expect("no conflict");
     let cdr_wait = Some(Duration::from_secs(10));
     let (mut story, city, phone) = answered_by_101();
@@ -298,7 +302,11 @@ fn through_a_local(at: f64, first: u32) -> Story {
 
 #[test]
 fn a_local_whose_name_a_restarted_pbx_gives_again_is_no_part_of_a_call_that_waits_for_its_cdr() {
-    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let city = TrunkEndpoint::new("city", "PJSIP/city");
+    let endpoints = vec![TrunkEndpoint {
+        awaits_cdr: true,
+        ..city
+    }];
     let mut assembler = Assembler::new(Settings {
         cdr_wait: Some(Duration::from_secs(10)),
         ..Settings::new(Endpoints::new(endpoints).expect("no conflict"))
