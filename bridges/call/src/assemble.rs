@@ -20,7 +20,6 @@ use crate::{
 use calls::{CallOwner, LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
-use processes::ClockEvidence;
 use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
@@ -134,8 +133,13 @@ impl Assembler {
             }
             return;
         }
-        if event.origin == Origin::Cel && event.kind.is_of_bridge() {
-            self.note_cel_bridges();
+        let of_cel = event.origin == Origin::Cel && event.kind.is_of_bridge();
+        // A call of which CEL tells no bridge from here on had none.
+        if of_cel && !std::mem::replace(&mut self.cel_bridges, true) {
+            self.change_each(|call| {
+                call.cel_bridges = true;
+                true
+            });
         }
         let Some(id) = self.calls.identify(&event.channel) else {
             self.counts.unidentified += 1;
@@ -146,18 +150,31 @@ impl Assembler {
         let told_at = event.at.or(self.stream.timing.order).unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
-        if far && self.stream.timing.kept {
-            self.is_late(&found);
+        let open = |found: &CallOwner| match found {
+            CallOwner::Open(key) => Some(*key),
+            CallOwner::Finished | CallOwner::Unknown => None,
+        };
+        // Such an event arrived late: from here on the stream says when the call is over.
+        if far
+            && self.stream.timing.kept
+            && let Some(key) = open(&found)
+            && let Some(call) = self.calls.get_mut(key)
+        {
+            call.times.live = false;
+            self.keep_deadlines(key);
         }
         // Who numbers its events tells itself when its clock is set back: such an event is late.
         let is_late = told_at < arrived && event.channel.stamp.is_some();
         let jumped = far && !is_late;
-        let clamped = jumped && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
+        let call = open(&found).and_then(|key| self.calls.get(key));
+        let live = call.is_some_and(|call| call.times.live);
+        let clamped = jumped && live && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
-        self.is_alive(event.channel.process, at, arrived);
-        let what = ClockEvidence::Happened(told_at);
-        self.is_counted(event.channel.process, event.channel.stamp, what);
+        if let Some(process) = event.channel.process {
+            let stamp = event.channel.stamp;
+            self.on_sign(process, stamp, None, told_at, (at, arrived));
+        }
         self.listening.whole = self.listening.whole.max(Some(arrived));
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
@@ -196,28 +213,6 @@ impl Assembler {
         self.limit_open_bytes();
     }
 
-    /// An event of the call arrived late: from here on the stream says when the call is over.
-    fn is_late(&mut self, found: &CallOwner) {
-        if let CallOwner::Open(key) = *found
-            && let Some(call) = self.calls.get_mut(key)
-        {
-            call.times.live = false;
-            self.keep_deadlines(key);
-        }
-    }
-
-    /// CEL has told of a bridge: a call of which it tells none had none. Each open call keeps that
-    /// over a restart.
-    fn note_cel_bridges(&mut self) {
-        if std::mem::replace(&mut self.cel_bridges, true) {
-            return;
-        }
-        self.change_each(|call| {
-            call.cel_bridges = true;
-            true
-        });
-    }
-
     /// Takes in an event of the channel `id`, which belongs to the call `key`.
     fn take_in(
         &mut self,
@@ -252,10 +247,9 @@ impl Assembler {
         if let Some(process) = event.channel.process {
             self.asks_set_back(key, process);
         }
-        let key = if outcome.new_leg {
-            self.met(key, id, event, at)
-        } else {
-            key
+        let key = match outcome.new_leg {
+            true => self.met(key, id, event, at),
+            false => key,
         };
         if let Kind::Renamed { to, .. } = &event.kind {
             self.calls.renamed(key, id, (at, to));

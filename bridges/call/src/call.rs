@@ -92,6 +92,13 @@ pub struct FinishedCall {
     pub given: Option<GivenIds>,
 }
 
+impl FinishedCall {
+    /// All ids of the call.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &UniqueId> {
+        std::iter::once(&self.linkedid).chain(&self.also_known_as)
+    }
+}
+
 /// Lead and employee that a call which came whole is put down to, by its message. They go before
 /// every rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -102,15 +102,6 @@ pub struct Reconciler {
     changes: Changes,
 }
 
-/// All ids of a call.
-fn ids(call: &FinishedCall) -> impl Iterator<Item = &UniqueId> {
-    std::iter::once(&call.linkedid).chain(&call.also_known_as)
-}
-
-fn share(a: &FinishedCall, b: &FinishedCall) -> bool {
-    ids(a).any(|id| ids(b).any(|other| id == other))
-}
-
 impl Reconciler {
     /// Makes a reconciler that holds no call.
     pub fn new(patience: Patience) -> Self {
@@ -178,95 +169,33 @@ impl Reconciler {
         known: &mut dyn FnMut(&UniqueId) -> Knowledge,
         is_open: &dyn Fn(&UniqueId) -> bool,
     ) -> Vec<Decision> {
-        let mut decisions = Vec::new();
-        let mut done = BTreeSet::new();
-        for (key, held) in self.of(By::Second) {
-            let of_primary = self
-                .of(By::Primary)
-                .filter(|(_, it)| share(&it.call, &held.call));
-            let of_primary: Vec<(u64, &HeldCall)> = of_primary.collect();
-            let over_limit = self.held.len() > HELD_MAX;
-            let Some(decision) = self.second(held, &of_primary, now, unheard, over_limit, known)
-            else {
-                continue;
-            };
-            match &decision {
-                Second::Known => {}
-                Second::End(id) => {
-                    decisions.push(Decision::End(id.clone()));
-                    continue;
-                }
-                Second::Finish(call) => {
-                    decisions.push(Decision::Finish(call.clone()));
-                    done.extend(of_primary.iter().map(|(key, _)| *key));
-                }
-            }
-            done.insert(key);
-        }
         let over_limit = self.held.len() > HELD_MAX;
+        let (mut decisions, mut done) = (Vec::new(), BTreeSet::new());
+        for (key, held) in self.of(By::Second) {
+            let same =
+                |call: &FinishedCall| call.ids().any(|id| held.call.ids().any(|it| it == id));
+            let of_primary = self.of(By::Primary).filter(|(_, it)| same(&it.call));
+            let (keys, halves): (Vec<u64>, Vec<_>) =
+                of_primary.map(|(key, held)| (key, &held.call)).unzip();
+            let chance_over = over_limit || now >= held.since.plus(self.patience.primary);
+            let (decision, is_done) = second(&held.call, halves, chance_over, unheard, known);
+            done.extend(is_done.then_some(key));
+            if matches!(decision, Some(Decision::Finish(_))) {
+                done.extend(keys);
+            }
+            decisions.extend(decision);
+        }
         for (key, held) in self.of(By::Primary) {
             let over = now >= held.since.plus(self.patience.second);
-            let goes_on = ids(&held.call).any(is_open);
-            if (over_limit || (over && !goes_on)) && !done.contains(&key) {
+            let goes_on = held.call.ids().any(is_open);
+            if (over_limit || (over && !goes_on)) && done.insert(key) {
                 decisions.push(Decision::Finish(Box::new(held.call.clone())));
-                done.insert(key);
             }
         }
         for key in done {
             self.drop(key);
         }
         decisions
-    }
-
-    fn second(
-        &self,
-        held: &HeldCall,
-        of_primary: &[(u64, &HeldCall)],
-        now: EventTime,
-        unheard: &dyn Fn(&FinishedCall) -> bool,
-        over_limit: bool,
-        known: &mut dyn FnMut(&UniqueId) -> Knowledge,
-    ) -> Option<Second> {
-        let call = &held.call;
-        let whole = call.incomplete.is_none();
-        let chance_over = over_limit || now >= held.since.plus(self.patience.primary);
-        let (mut open, mut finished, mut correctable) = (false, false, false);
-        let mut letters: BTreeMap<UniqueId, Box<FinishedCall>> = BTreeMap::new();
-        for id in ids(call) {
-            match known(id) {
-                Knowledge::Unknown => {}
-                Knowledge::Open { doubt } => {
-                    if whole && (doubt || chance_over) {
-                        return Some(Second::End(id.clone()));
-                    }
-                    open = true;
-                }
-                Knowledge::Finished { incomplete, call } => {
-                    finished |= !incomplete;
-                    correctable |= incomplete;
-                    let call = call.filter(|_| incomplete);
-                    letters.extend(call.map(|call| (call.linkedid.clone(), call)));
-                }
-            }
-        }
-        if open && !finished {
-            return None;
-        }
-        // Two halves make no whole: the primary's is kept.
-        if finished || (!whole && (correctable || !of_primary.is_empty())) {
-            return Some(Second::Known);
-        }
-        let halves = of_primary.iter().map(|(_, held)| &held.call);
-        let halves: Vec<&FinishedCall> = halves.chain(letters.values().map(Box::as_ref)).collect();
-        // Who was heard to talk has talked, whatever an account says that tells of no bridge.
-        if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
-            return Some(Second::Known);
-        }
-        if !halves.is_empty() {
-            return Some(Second::Finish(Box::new(by_both(call, &halves))));
-        }
-        (correctable || chance_over || unheard(call))
-            .then(|| Second::Finish(Box::new(call.clone())))
     }
 
     /// Returns the moment at which something held can be decided by the time alone.
@@ -296,11 +225,49 @@ impl Reconciler {
     }
 }
 
-/// Decision on a call of the second account.
-enum Second {
-    Finish(Box<FinishedCall>),
-    End(UniqueId),
-    Known,
+/// Decision on a call of the second account, of which the primary's `halves` are held; and `true`
+/// when there will be no other. `chance_over`: the primary has had its time to tell of it.
+fn second(
+    call: &FinishedCall,
+    halves: Vec<&FinishedCall>,
+    chance_over: bool,
+    unheard: &dyn Fn(&FinishedCall) -> bool,
+    known: &mut dyn FnMut(&UniqueId) -> Knowledge,
+) -> (Option<Decision>, bool) {
+    let whole = call.incomplete.is_none();
+    let (mut open, mut finished, mut correctable) = (false, false, false);
+    let mut letters: BTreeMap<UniqueId, Box<FinishedCall>> = BTreeMap::new();
+    for id in call.ids() {
+        match known(id) {
+            Knowledge::Unknown => {}
+            Knowledge::Open { doubt } if whole && (doubt || chance_over) => {
+                return (Some(Decision::End(id.clone())), false);
+            }
+            Knowledge::Open { .. } => open = true,
+            Knowledge::Finished { incomplete, call } => {
+                finished |= !incomplete;
+                correctable |= incomplete;
+                let call = call.filter(|_| incomplete);
+                letters.extend(call.map(|call| (call.linkedid.clone(), call)));
+            }
+        }
+    }
+    if open && !finished {
+        return (None, false);
+    }
+    // Two halves make no whole: the primary's is kept.
+    if finished || (!whole && (correctable || !halves.is_empty())) {
+        return (None, true);
+    }
+    let letters = letters.values().map(Box::as_ref);
+    let halves: Vec<&FinishedCall> = halves.into_iter().chain(letters).collect();
+    // Who was heard to talk has talked, whatever an account says that tells of no bridge.
+    if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
+        return (None, true);
+    }
+    let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
+    let decision = finish.then(|| Decision::Finish(Box::new(by_both(call, &halves))));
+    (decision, finish)
 }
 
 /// The second account's call, with what only the primary can know of it: a file of CEL has no
@@ -310,11 +277,7 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     for half in halves {
         call.live |= half.live;
         for variable in &half.variables {
-            if call
-                .variables
-                .iter()
-                .all(|known| known.name != variable.name)
-            {
+            if !call.variables.iter().any(|it| it.name == variable.name) {
                 call.variables.push(variable.clone());
             }
         }
@@ -326,17 +289,18 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         // What the primary takes for a number without having seen it dialled may be another's.
         let dialled = half.number.as_ref().filter(|it| it.from_dial_string);
         call.number = call.number.take().or_else(|| dialled.cloned());
-        let shown = call.shown_number.take();
-        let shown = shown.or_else(|| half.shown_number.clone());
+        let shown = call
+            .shown_number
+            .take()
+            .or_else(|| half.shown_number.clone());
         call.shown_number = shown.filter(|_| call.number.is_none());
         call.did = call.did.take().or_else(|| half.did.clone());
         if call.estimate && !half.estimate {
             complete_estimate(&mut call, half);
         }
-        if let Some(why) = &half.incomplete {
-            call.remarks
-                .push(format!("filled from the catch-up file: {why}"));
-        }
+        let why = half.incomplete.iter();
+        call.remarks
+            .extend(why.map(|it| format!("filled from the catch-up file: {it}")));
     }
     if call.estimate {
         // Records do not always name the channel that the call began with.

@@ -6,13 +6,12 @@
 //! longest silent, which may be anybody's.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
-use crate::facts::{Leg, LinkKeys, OpenCall, is_holding};
+use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
 use crate::trunk;
 use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UNNAMED, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
 /// Bytes of one call. As many facts as a call may hold take a third of it, told in usual texts.
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
@@ -76,8 +75,8 @@ pub(super) struct OpenCalls {
     pub(super) names: Index<UniqueId>,
     /// Calls in the order in which their first events arrived, and, in `opened`, of these events'
     /// own times.
-    pub(super) opened_arrived: BTreeSet<(EventTime, u64)>,
-    opened: BTreeSet<(EventTime, u64)>,
+    pub(super) opened_arrived: Schedule<EventTime>,
+    opened: Schedule<EventTime>,
     /// The calls by when something was heard of them, as far as that was noted: it is set right
     /// when the longest silent is asked for, not at every event.
     silent: Schedule<EventTime>,
@@ -135,14 +134,6 @@ impl OpenCalls {
         CallOwner::Unknown
     }
 
-    /// Returns `true` for an open call whose events arrive as they happen.
-    pub(super) fn is_live(&self, found: &CallOwner) -> bool {
-        match found {
-            CallOwner::Open(key) => self.get(*key).is_some_and(|call| call.times.live),
-            CallOwner::Finished | CallOwner::Unknown => false,
-        }
-    }
-
     /// Returns `true` when the event came in its turn: not before its channel's birth, nor after
     /// its end, as in a batch that is given backwards. Only then a time far from the arrival speaks
     /// of a clock that was set, and not of an event that is late.
@@ -158,22 +149,17 @@ impl OpenCalls {
     /// not.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
-        let ties_more = if let Kind::BridgeLeave { bridge, .. } = &event.kind {
-            let call = self.calls.get(&key);
-            call.is_none_or(|call| !call.ties.bridges.contains(bridge.as_ref()))
-        } else {
-            event.kind.is_of_bridge()
-                || matches!(
-                    event.kind,
-                    Kind::DialBegin { .. }
-                        | Kind::DialEnd { .. }
-                        | Kind::Renamed { .. }
-                        | Kind::Joined { .. }
-                )
+        let Some((call, leg)) = self.get(key).and_then(|it| Some((it, it.legs.get(id)?))) else {
+            return false;
         };
-        let leg = self.get(key).and_then(|call| call.legs.get(id));
-        let known = |leg: &Leg| linkedid.is_empty() || leg.linkedids.has(linkedid);
-        !ties_more && leg.is_some_and(|leg| known(leg) && !leg.is_renamed(event))
+        let ties_more = match &event.kind {
+            Kind::BridgeLeave { bridge, .. } => !call.ties.bridges.contains(bridge),
+            Kind::DialBegin { .. } | Kind::DialEnd { .. } => true,
+            Kind::Renamed { .. } | Kind::Joined { .. } => true,
+            kind => kind.is_of_bridge(),
+        };
+        let known = linkedid.is_empty() || leg.linkedids.has(linkedid);
+        !ties_more && known && !leg.is_renamed(event)
     }
 
     pub(super) fn open(&mut self, call: OpenCall) -> u64 {
@@ -214,19 +200,25 @@ impl OpenCalls {
     }
 
     fn insert(&mut self, key: u64, call: Box<OpenCall>) {
-        self.opened_arrived.insert((call.times.opened_arrived, key));
-        self.opened.insert((call.times.opened, key));
+        self.opened_arrived.put(key, call.times.opened_arrived);
+        self.opened.put(key, call.times.opened);
         self.silent.put(key, call.times.latest_arrived);
         self.bytes += call.size.bytes;
         self.calls.insert(key, call);
     }
 
+    /// Each index, with the texts of these that stand in it.
+    fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 3] {
+        let (ids, bridges, locals) = (&mut self.ids, &mut self.bridges, &mut self.locals);
+        [
+            (ids, &ties.ids),
+            (bridges, &ties.bridges),
+            (locals, &ties.locals),
+        ]
+    }
+
     fn point_to(&mut self, key: u64, ties: &LinkKeys) {
-        for (index, texts) in [
-            (&mut self.ids, &ties.ids),
-            (&mut self.bridges, &ties.bridges),
-            (&mut self.locals, &ties.locals),
-        ] {
+        for (index, texts) in self.indexes(ties) {
             for text in texts.iter() {
                 index.insert(text, key);
             }
@@ -286,9 +278,8 @@ impl OpenCalls {
     fn remove(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.calls.remove(&key)?;
         self.bytes = self.bytes.saturating_sub(call.size.bytes);
-        self.opened_arrived
-            .remove(&(call.times.opened_arrived, key));
-        self.opened.remove(&(call.times.opened, key));
+        self.opened_arrived.remove(key);
+        self.opened.remove(key);
         self.silent.remove(key);
         Some(call)
     }
@@ -296,11 +287,7 @@ impl OpenCalls {
     /// Takes a call out, with all that leads to it.
     pub(super) fn close(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.remove(key)?;
-        for (index, texts) in [
-            (&mut self.ids, &call.ties.ids),
-            (&mut self.bridges, &call.ties.bridges),
-            (&mut self.locals, &call.ties.locals),
-        ] {
+        for (index, texts) in self.indexes(&call.ties) {
             for text in texts.iter() {
                 if index.get(text) == Some(&key) {
                     index.remove(text);
@@ -376,29 +363,19 @@ impl OpenCalls {
         let Some(mut call) = self.remove(key) else {
             return;
         };
-        let stamps = [
-            &mut call.times.opened_arrived,
-            &mut call.times.latest_arrived,
-            &mut call.times.quiet_arrived,
-        ];
-        for stamp in stamps {
-            if *stamp < right_from {
-                *stamp = now;
-            }
-        }
-        call.times.live = false;
+        let right = |stamp: EventTime| if stamp < right_from { now } else { stamp };
+        let times = &mut call.times;
+        times.opened_arrived = right(times.opened_arrived);
+        times.latest_arrived = right(times.latest_arrived);
+        times.quiet_arrived = right(times.quiet_arrived);
+        times.live = false;
         self.insert(key, call);
     }
 
-    /// Calls open longer than `most`, by our own clock.
-    pub(super) fn older_than(&self, now: EventTime, most: Duration) -> Vec<u64> {
-        older(&self.opened_arrived, now, most).collect()
-    }
-
-    /// Calls of a backlog open longer than `most`, by the times of the events.
-    pub(super) fn stream_older_than(&self, stream: EventTime, most: Duration) -> Vec<u64> {
-        let backlog = |key: &u64| self.calls.get(key).is_some_and(|call| !call.times.live);
-        older(&self.opened, stream, most).filter(backlog).collect()
+    /// Calls of a backlog that were opened by then, by the times of the events.
+    pub(super) fn backlog_until(&self, stream: EventTime) -> Vec<u64> {
+        let backlog = |key: &u64| self.get(*key).is_some_and(|call| !call.times.live);
+        self.opened.until(stream).filter(backlog).collect()
     }
 
     /// The call that nothing was heard of for the longest time.
@@ -427,19 +404,6 @@ impl OpenCalls {
     }
 
     pub(super) fn largest(&self) -> Option<u64> {
-        let all = self.iter();
-        all.max_by_key(|(_, call)| call.size.bytes)
-            .map(|(key, _)| key)
+        Some(self.iter().max_by_key(|(_, call)| call.size.bytes)?.0)
     }
-}
-
-/// The calls that were open for longer than `most`, by this order of their beginnings.
-fn older(
-    opened: &BTreeSet<(EventTime, u64)>,
-    now: EventTime,
-    most: Duration,
-) -> impl Iterator<Item = u64> {
-    let old = opened.iter();
-    old.take_while(move |(at, _)| now >= at.plus(most))
-        .map(|&(_, key)| key)
 }

@@ -4,7 +4,7 @@ use super::Assembler;
 use super::calls::{CALL_BYTES_MAX, OpenCalls};
 use super::settling::Deadline;
 use crate::facts::OpenCall;
-use crate::resolve::{self, EndReason};
+use crate::resolve::{EndReason, resolve};
 use crate::{Direction, EventTime, FinishedCall, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,8 @@ impl Assembler {
         }
         let most = self.settings.max_call;
         let awaited = self.reception.clock(now, self.settings.lost_after);
-        self.end_too_long(now, |calls| calls.older_than(awaited, most));
+        let opened = |calls: &OpenCalls| calls.opened_arrived.until(awaited.minus(most)).collect();
+        self.end_too_long(now, opened);
         self.give_out_overdue(self.reception.clock(now, Duration::ZERO));
         self.give_out_silent(now);
         self.forget_early(now);
@@ -46,8 +47,8 @@ impl Assembler {
             self.end(key);
         }
         if let Some(stream) = self.stream.at {
-            let most = self.settings.max_call;
-            self.end_too_long(now, |calls| calls.stream_older_than(stream, most));
+            let before = stream.minus(self.settings.max_call);
+            self.end_too_long(now, |calls| calls.backlog_until(before));
         }
         self.calls.len() < open
     }
@@ -67,11 +68,10 @@ impl Assembler {
             (longest, lost_after),
             (overdue, Duration::ZERO),
         ];
-        let moments = waits.into_iter().filter_map(|(at, wait)| {
-            let at = at?;
-            self.reception.at_earliest(at, wait)
-        });
-        moments.min()
+        let waits = waits.into_iter();
+        waits
+            .filter_map(|(at, wait)| self.reception.at_earliest(at?, wait))
+            .min()
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished
@@ -115,9 +115,9 @@ impl Assembler {
         let going = self.calls.keys().into_iter();
         let going = going.filter_map(|key| self.calls.get(key));
         let going = going.filter(|call| !call.is_over() && !call.is_ghost());
-        let ended =
-            |call| resolve::resolve(call, &self.settings, EndReason::TooLong, self.cel_bridges);
-        going.flat_map(ended).collect()
+        going
+            .flat_map(|call| self.resolved(call, EndReason::TooLong))
+            .collect()
     }
 
     pub(super) fn limit_open_calls(&mut self) {
@@ -132,6 +132,11 @@ impl Assembler {
             };
             self.finish(key, EndReason::TooMany);
         }
+    }
+
+    /// The finished calls that the channels of this one are, if it ends now.
+    pub(super) fn resolved(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
+        resolve(call, &self.settings, ended, self.cel_bridges)
     }
 
     pub(super) fn finish(&mut self, key: u64, ended: EndReason) {
@@ -156,7 +161,7 @@ impl Assembler {
         self.counts.forced += u64::from(ended != EndReason::HungUp);
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);
         self.calls.remember_finished(&call);
-        let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
+        let mut finished = self.resolved(&call, ended);
         for call in finished.iter_mut().filter(|_| headless) {
             call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
         }
@@ -229,15 +234,13 @@ impl Assembler {
     /// Gives out the calls in an open one that are over, whoever is still in its room.
     pub(super) fn evict_finished_legs(&mut self, key: u64, now: EventTime) {
         let settle = self.settings.settle;
-        let Some(times) = self.calls.get(key).map(|call| &call.times) else {
-            return;
-        };
-        let settled = if now >= times.latest_arrived.plus(settle) {
-            times.latest.plus(Duration::from_micros(1))
-        } else {
-            times.latest.minus(settle)
-        };
-        self.part(key, settled);
+        if let Some(times) = self.calls.get(key).map(|call| &call.times) {
+            let settled = match now >= times.latest_arrived.plus(settle) {
+                true => times.latest.plus(Duration::from_micros(1)),
+                false => times.latest.minus(settle),
+            };
+            self.part(key, settled);
+        }
     }
 
     /// Gives out what of the call was over before this moment.
@@ -250,20 +253,15 @@ impl Assembler {
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
-        let ended = EndReason::HungUp;
-        let mut finished = resolve::resolve(&past, &self.settings, ended, self.cel_bridges);
+        let mut finished = self.resolved(&past, EndReason::HungUp);
         // Colleagues whom one of them is still in there with are not over: their call is told at
         // its end, without those who are past.
-        let with_one_up = |call: &FinishedCall| {
-            let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
-            ids.any(|id| up.contains(id))
-        };
+        let with_one_up = |call: &FinishedCall| call.ids().any(|id| up.contains(id));
         finished.retain(|call| call.direction != Direction::Internal || !with_one_up(call));
         for call in &mut finished {
             // A linkedid whose channel is still there, or comes yet, is no name of what is past.
-            let of_past = &past.ties.ids;
-            call.also_known_as
-                .retain(|id| of_past.contains(id.as_str()));
+            let ids = &mut call.also_known_as;
+            ids.retain(|id| past.ties.ids.contains(id.as_str()));
         }
         let given = finished.iter().map(|call| &call.linkedid);
         let given: Vec<UniqueId> = given.filter(|id| up.contains(id)).cloned().collect();
@@ -306,17 +304,15 @@ impl Assembler {
         let Some(call) = self.calls.get(key) else {
             return false;
         };
-        let outside = call.legs.values();
-        let outside = outside.filter(|leg| leg.endpoint(endpoints).is_some());
+        let legs = call.legs.values();
+        let outside = legs.filter(|leg| leg.endpoint(endpoints).is_some());
         let empty = call.parts.relieved.then_some(call.times.latest);
         let oldest = outside.map(|leg| leg.first).min().or(empty);
         let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {
             return false;
         };
-        let arrived = call
-            .times
-            .opened_arrived
-            .plus(oldest.since(call.times.opened));
+        let later = oldest.since(call.times.opened);
+        let arrived = call.times.opened_arrived.plus(later);
         self.calls.reopen(key, (oldest, arrived));
         true
     }

@@ -10,9 +10,8 @@
 
 use super::Assembler;
 use super::index::in_order;
-use super::processes::ClockEvidence;
 use crate::facts::{OpenCall, UnobservedTime};
-use crate::resolve::{self, EndReason};
+use crate::resolve::EndReason;
 use crate::{CLOCK_TOLERANCE, EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
@@ -100,11 +99,12 @@ impl OpenCall {
         cuts.collect()
     }
 
-    /// Ends all channels of the call at the `last` sign of life of their process, which is gone.
-    pub(super) fn end_with_process(&mut self, last: EventTime, arrived: EventTime) {
+    /// Ends all channels of the call with their process, at its `last` sign of life where that is
+    /// known.
+    pub(super) fn end_with_process(&mut self, last: Option<EventTime>, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
-        self.all_gone(Some(last), arrived);
+        self.all_gone(last, arrived);
     }
 
     /// Gives each channel that is up an end, for the call is given out before theirs: the first
@@ -169,8 +169,8 @@ impl Assembler {
     pub(super) fn on_mark(&mut self, mark: Mark, arrived: EventTime) {
         match mark {
             Mark::Shutdown => {
-                let at = self.there(arrived);
-                self.gone(|_| true, Some(at), arrived);
+                let at = Some(self.there(arrived));
+                self.end_each(|_| true, |call| call.all_gone(at, arrived));
             }
             Mark::LoggedIn => {
                 // A list that the line broke off told of another time.
@@ -180,9 +180,8 @@ impl Assembler {
             Mark::FullyBooted { uptime } => {
                 self.begins_anew(arrived);
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
-                let before =
-                    |call: &OpenCall| booted.is_some_and(|at| call.times.latest_arrived < at);
-                self.gone(before, None, arrived);
+                let before = |it: &OpenCall| booted.is_some_and(|at| it.times.latest_arrived < at);
+                self.end_each(before, |call| call.all_gone(None, arrived));
             }
             Mark::ListEnd => self.list_ends(arrived),
             Mark::Restarted { began } => self.ends_before(began, arrived),
@@ -192,11 +191,7 @@ impl Assembler {
                 stamp,
                 began,
             } => {
-                self.is_alive(Some(process), at, arrived);
-                let what = began.map_or(ClockEvidence::Happened(at), |since| {
-                    ClockEvidence::Lives { since }
-                });
-                self.is_counted(Some(process), stamp, what);
+                self.on_sign(process, stamp, began, at, (at, arrived));
                 self.beats((process, began), at, arrived);
             }
         }
@@ -216,17 +211,9 @@ impl Assembler {
     pub(super) fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         let before = |call: &OpenCall| {
             let goes_on = |began| call.of.process.is_some() || call.times.latest >= began;
-            !began.is_some_and(goes_on) && !call.is_over()
+            !began.is_some_and(goes_on)
         };
-        self.change_each(|call| {
-            let ends = before(call);
-            if ends {
-                call.touch(call.times.latest_arrived);
-                call.gaps.end(arrived);
-            }
-            ends
-        });
-        self.gone(before, None, arrived);
+        self.end_each(before, |call| call.end_with_process(None, arrived));
     }
 
     /// Translates our clock's `arrived` into the clock of the events.
@@ -237,17 +224,12 @@ impl Assembler {
         }
     }
 
-    /// All channels of these calls are gone.
-    fn gone(
-        &mut self,
-        which: impl Fn(&OpenCall) -> bool,
-        at: Option<EventTime>,
-        arrived: EventTime,
-    ) {
+    /// Ends those of the calls that are not over yet, in this way.
+    fn end_each(&mut self, those: impl Fn(&OpenCall) -> bool, end: impl Fn(&mut OpenCall)) {
         for key in self.calls.keys() {
-            let open = |call: &&mut OpenCall| which(call) && !call.is_over();
+            let open = |call: &&mut OpenCall| those(call) && !call.is_over();
             if let Some(call) = self.calls.get_mut(key).filter(open) {
-                call.all_gone(at, arrived);
+                end(call);
                 self.changes.insert(key);
                 self.settle_or_not(key);
             }
@@ -314,8 +296,8 @@ impl Assembler {
         }
         let mut cut = call.clone();
         cut.is_cut(latest(&cut));
-        let mut known = resolve::resolve(&cut, &self.settings, EndReason::Missed, self.cel_bridges);
-        self.finished.append(&mut known);
+        let known = self.resolved(&cut, EndReason::Missed);
+        self.finished.extend(known);
     }
 
     /// Finishes nothing from here on, whatever is told, until [`Assembler::release`].

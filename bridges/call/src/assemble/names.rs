@@ -4,9 +4,8 @@
 use super::calls::OpenCalls;
 use crate::facts::{Renamings, is_stand_in};
 use crate::trunk::{self, unmarked};
-use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UniqueId};
+use crate::{ChannelEvent, ChannelRef, EventTime, Kind, UniqueId};
 use smol_str::SmolStr;
-use std::borrow::Cow;
 
 impl OpenCalls {
     /// The unique id of the channel that an event is about. A source may tell the name alone (a
@@ -46,7 +45,10 @@ impl OpenCalls {
             other.uniqueid = named.map_or_else(String::new, |id| id.to_string()).into();
         }
         if let Kind::Joined { with } = &mut event.kind {
-            let ids = with.iter().filter_map(|other| self.id_of(other, event.at));
+            let ids = with.iter().filter_map(|other| match other.contains('/') {
+                true => Some(self.named_at(unmarked(other), event.at)?.to_string().into()),
+                false => Some(other.clone()),
+            });
             *with = ids.collect();
         }
         if let Kind::Renamed { to, holder } = &mut event.kind {
@@ -56,30 +58,18 @@ impl OpenCalls {
         Some(event)
     }
 
-    /// The unique id, where a name stands for it.
-    fn id_of<'a>(&self, other: &Text<'a>, at: Option<EventTime>) -> Option<Text<'a>> {
-        if !other.contains('/') {
-            return Some(other.clone());
-        }
-        let id = self.named_at(unmarked(other), at)?;
-        Some(Cow::Owned(id.to_string()))
-    }
-
     /// Returns the channel that had this name at that moment, which may be reported again long
     /// after; the one that has it now, if the moment is not known.
     fn named_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
-        let call = self.knows(now.as_str()).and_then(|key| self.get(key));
-        let (Some(at), Some(call)) = (at, call) else {
-            return Some(now);
+        let then = || {
+            let (at, call) = (at?, self.get(self.knows(now.as_str())?)?);
+            let changes = call.names.named.get(name)?;
+            let then = changes.iter().rev().find(|(from, _)| *from <= at);
+            let first = || call.legs.values().find(|leg| leg.name() == name);
+            then.map(|(_, id)| id).or_else(|| Some(&first()?.id))
         };
-        let Some(changes) = call.names.named.get(name) else {
-            return Some(now);
-        };
-        let then = changes.iter().rev().find(|(from, _)| *from <= at);
-        let first = || call.legs.values().find(|leg| leg.name() == name);
-        let id = then.map(|(_, id)| id);
-        id.or_else(|| first().map(|leg| &leg.id)).or(Some(now))
+        then().or(Some(now))
     }
 
     /// Returns the channel that gives up the name `to` to one that was called `from`. The two
@@ -171,19 +161,17 @@ impl OpenCalls {
         let Some(call) = self.calls.get(&key) else {
             return;
         };
-        let mut renamed = call.renamings();
-        renamed.sort_by_key(|&(at, ..)| at);
-        let renamed: Vec<(EventTime, UniqueId, String)> = renamed
-            .into_iter()
-            .map(|(at, id, to)| (at, id.clone(), to.to_owned()))
-            .collect();
-        for (at, id, to) in renamed {
-            self.renamed(key, &id, (at, &to));
+        let renamed = call.legs.values().flat_map(|leg| {
+            let renamings = leg.renamings();
+            renamings.map(|(at, to)| (at, leg.id.clone(), SmolStr::from(to)))
+        });
+        let mut changes: Vec<(EventTime, UniqueId, SmolStr)> = renamed.collect();
+        changes.sort_by_key(|&(at, ..)| at);
+        for (name, known) in names.named {
+            changes.extend(known.into_iter().map(|(at, id)| (at, id, name.clone())));
         }
-        for (name, changes) in names.named {
-            for (at, id) in changes {
-                self.renamed(key, &id, (at, &name));
-            }
+        for (at, id, to) in changes {
+            self.renamed(key, &id, (at, &to));
         }
     }
 }

@@ -34,8 +34,8 @@ const SILENT: Duration = Duration::from_secs(60);
 const EVERY_MAX: Duration = Duration::from_secs(300);
 
 /// The last sign of life of a process.
-#[derive(Clone, Debug)]
-struct Sign {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sign {
     at: EventTime,
     arrived: EventTime,
     /// Time of its last message that it lives: events alone are no promise of more.
@@ -54,41 +54,20 @@ impl Sign {
 }
 
 /// All that were heard of, by number.
-#[derive(Debug, Default)]
-pub(super) struct Processes {
-    known: BTreeMap<u64, Sign>,
-}
+pub(super) type Processes = BTreeMap<u64, Sign>;
 
-impl Processes {
-    fn sign(&mut self, process: u64, at: EventTime, arrived: EventTime) -> Option<&mut Sign> {
-        if self.known.len() >= PROCESSES_MAX && !self.known.contains_key(&process) {
-            let oldest = self.known.iter().min_by_key(|(_, sign)| sign.arrived);
-            let oldest = oldest.map(|(&process, _)| process)?;
-            self.known.remove(&oldest);
-        }
-        let sign = self.known.entry(process).or_insert(Sign {
-            at,
-            arrived,
-            beat: None,
-            every: Duration::ZERO,
-            given_up: false,
-            counter: Counter::default(),
-        });
-        (sign.at, sign.arrived) = (sign.at.max(at), sign.arrived.max(arrived));
-        sign.given_up = false;
-        Some(sign)
+/// A process gave this sign of life: all that is known of it.
+fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) -> &mut Sign {
+    if known.len() >= PROCESSES_MAX && !known.contains_key(&process) {
+        let oldest = known.iter().min_by_key(|(_, sign)| sign.arrived);
+        oldest
+            .map(|(&process, _)| process)
+            .and_then(|it| known.remove(&it));
     }
-
-    fn counter(&mut self, process: u64) -> Option<&mut Counter> {
-        Some(&mut self.known.get_mut(&process)?.counter)
-    }
-
-    /// Sets the time of the last sign of life anew, by the process's clock, which was set back.
-    fn set_back(&mut self, process: u64, at: EventTime) {
-        if let Some(sign) = self.known.get_mut(&process) {
-            sign.at = at;
-        }
-    }
+    let sign = known.entry(process).or_default();
+    (sign.at, sign.arrived) = (sign.at.max(at), sign.arrived.max(arrived));
+    sign.given_up = false;
+    sign
 }
 
 impl OpenCall {
@@ -108,24 +87,17 @@ impl Assembler {
         }
     }
 
-    /// An event of one of its channels: the process lives.
-    pub(super) fn is_alive(&mut self, process: Option<u64>, at: EventTime, arrived: EventTime) {
-        if let Some(process) = process {
-            self.processes.sign(process, at, arrived);
-        }
-    }
-
     /// An open call of this process was restored.
     pub(super) fn was_alive(&mut self, key: u64) {
         let call = self.calls.get(key);
         let Some((call, process)) = call.and_then(|it| Some((it, it.of.process?))) else {
             return;
         };
-        let (at, of) = (call.alive_at(), &call.of);
-        if let Some(sign) = self.processes.sign(process, at, call.times.latest_arrived) {
-            sign.beat = sign.beat.max(of.alive);
-            sign.counter.restored(of.last_stamp, of.beat);
-        }
+        let (at, arrived, of) = (call.alive_at(), call.times.latest_arrived, &call.of);
+        let sign = sign(&mut self.processes, process, at, arrived);
+        sign.beat = sign.beat.max(of.alive);
+        sign.counter.last = sign.counter.last.max(of.last_stamp);
+        sign.counter.beat = sign.counter.beat.max(of.beat);
     }
 
     /// A process says that it lives, and since when: those before it do not.
@@ -135,13 +107,11 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        let (mut first, mut beat) = (true, None);
-        if let Some(sign) = self.processes.sign(process, at, arrived) {
-            let apart = sign.beat.map(|before| at.since(before));
-            sign.every = sign.every.max(apart.unwrap_or_default().min(EVERY_MAX));
-            first = sign.beat.replace(at).is_none();
-            beat = sign.counter.beat;
-        }
+        let sign = sign(&mut self.processes, process, at, arrived);
+        let apart = sign.beat.map(|before| at.since(before));
+        sign.every = sign.every.max(apart.unwrap_or_default().min(EVERY_MAX));
+        let first = sign.beat.replace(at).is_none();
+        let beat = sign.counter.beat;
         self.change_each(|call| {
             let of_it = call.of.process == Some(process) && !call.is_over();
             if of_it {
@@ -173,13 +143,13 @@ impl Assembler {
             let Some(other) = call.of.process.filter(|other| *other != process) else {
                 continue;
             };
-            let sign = self.processes.known.get(&other);
+            let sign = self.processes.get(&other);
             let last = sign.map_or(call.alive_at(), |sign| sign.at.max(call.alive_at()));
             let silence = sign.map_or(SILENT, Sign::silence);
             if began < last || at < last.plus(silence) {
                 continue;
             }
-            call.end_with_process(last, arrived);
+            call.end_with_process(Some(last), arrived);
             self.changes.insert(key);
             self.settle_or_not(key);
         }
@@ -191,7 +161,7 @@ impl Assembler {
             return;
         };
         let mut silent = Vec::new();
-        for (&process, sign) in &mut self.processes.known {
+        for (&process, sign) in &mut self.processes {
             let over = now >= sign.arrived.max(since).plus(sign.silence() * 3);
             if over && sign.beat.is_some() && !sign.given_up {
                 sign.given_up = true;
@@ -201,35 +171,34 @@ impl Assembler {
         if silent.is_empty() {
             return;
         }
-        for key in self.calls.keys() {
-            let call = self.calls.get(key);
-            let process = call.and_then(|call| call.of.process);
-            if process.is_some_and(|process| silent.contains(&process)) {
-                self.give_out_open(key, OpenCall::alive_at);
-            }
+        let of_those = |it: &OpenCall| it.of.process.is_some_and(|it| silent.contains(&it));
+        for key in self.calls.keys_of(of_those) {
+            self.give_out_open(key, OpenCall::alive_at);
         }
     }
 
-    /// A process told this of what happened `at` that moment, or that it lives.
-    pub(super) fn is_counted(
+    /// A process gave a sign of life, which counts as of `at`: something happened at `told_at` by
+    /// its own clock, or, where it tells since when it lives, that it does.
+    pub(super) fn on_sign(
         &mut self,
-        process: Option<u64>,
+        process: u64,
         stamp: Option<EventStamp>,
-        what: ClockEvidence,
+        began: Option<EventTime>,
+        told_at: EventTime,
+        (at, arrived): (EventTime, EventTime),
     ) {
-        let known = process.and_then(|it| Some((it, self.processes.counter(it)?, stamp?)));
-        let Some((process, counter, stamp)) = known else {
-            return;
-        };
-        let by_number = counter.counts(stamp);
-        let by_time = match what {
-            ClockEvidence::Happened(at) => counter.is_stamped_before(at, stamp),
-            ClockEvidence::Lives { since } => counter.beats(stamp, since),
+        let sign = sign(&mut self.processes, process, at, arrived);
+        let Some(stamp) = stamp else { return };
+        let by_number = sign.counter.counts(stamp);
+        let by_time = match began {
+            Some(began) => sign.counter.beats(stamp, began),
+            None => sign.counter.is_stamped_before(told_at, stamp),
         };
         if !by_number && !by_time {
             return;
         }
-        self.processes.set_back(process, stamp.at);
+        // The last sign of life anew, by the clock that was set back.
+        sign.at = stamp.at;
         for key in self.calls.keys() {
             self.asks_set_back(key, process);
         }
@@ -237,21 +206,18 @@ impl Assembler {
 
     /// Notes in the call that the clock of this process was set back since it began, if it was.
     pub(super) fn asks_set_back(&mut self, key: u64, process: u64) {
-        let (processes, calls) = (&mut self.processes, &mut self.calls);
-        let counter = processes.counter(process);
-        let call = calls.get_mut(key).filter(|call| {
-            let of = &call.of;
-            of.process == Some(process) && of.set_back.is_none()
-        });
-        let known = counter.zip(call);
-        let Some((set_back, call)) = known.and_then(|(counter, call)| {
-            let first = call.of.first_number?;
-            Some((counter.set_back(first)?, call))
-        }) else {
+        let known = self.processes.get(&process).zip(self.calls.get_mut(key));
+        let Some((sign, of)) = known.map(|(sign, call)| (sign, &mut call.of)) else {
             return;
         };
-        call.of.set_back = Some(set_back);
-        self.changes.insert(key);
+        if let Some(first) = of.first_number
+            && of.process == Some(process)
+            && of.set_back.is_none()
+            && let Some(since) = sign.counter.set_backs.iter().find(|it| first < it.until)
+        {
+            of.set_back = Some(*since);
+            self.changes.insert(key);
+        }
     }
 }
 
@@ -262,15 +228,6 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 const OVERTAKEN_MAX: u64 = 16;
 /// Remembered of one process, for events that are still on their way.
 const SET_BACKS_MAX: usize = 8;
-
-/// Facts of a numbered event by which a clock that was set back shows.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ClockEvidence {
-    /// Something happened at this moment, by the process's clock.
-    Happened(EventTime),
-    /// The process lives, and was started then by its clock.
-    Lives { since: EventTime },
-}
 
 /// The latest event of a process by its number, and the times that its clock was set back.
 #[derive(Clone, Debug, Default)]
@@ -299,11 +256,11 @@ impl Counter {
     /// Returns `true` when the event happened after it was sent, which shows a set-back not known
     /// yet.
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
-        let around = (
+        let (from, until) = (
             stamp.number.saturating_sub(1),
             stamp.number.saturating_add(1),
         );
-        at.since(stamp.at) > AT_ONCE && self.was_set_back(around.0, around.1)
+        at.since(stamp.at) > AT_ONCE && self.was_set_back(from, until)
     }
 
     /// A sign of life of this number, of a process that began then by its clock.
@@ -327,18 +284,5 @@ impl Counter {
         }
         self.set_backs.push_back(SetBack { from, until });
         true
-    }
-
-    /// Returns a set-back of the clock that a call lived through which began with the event of this
-    /// number; `None` if there was none.
-    fn set_back(&self, first: u64) -> Option<SetBack> {
-        let mut known = self.set_backs.iter().copied();
-        known.find(|it| first < it.until)
-    }
-
-    /// An open call was restored: what it was told last counts on.
-    fn restored(&mut self, last: Option<EventStamp>, beat: Option<(EventStamp, EventTime)>) {
-        self.last = self.last.max(last);
-        self.beat = self.beat.max(beat);
     }
 }

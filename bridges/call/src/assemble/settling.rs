@@ -19,7 +19,7 @@ const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 /// | is one of a backlog | else, `clock`, once the stream is quiet | `stream` |
 /// | waits for a CDR by a way of its own | the same, and `arrived` | `stream` and `arrived` |
 /// | is scraps, which are none so far | – | `stream` |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deadline {
     /// Our own clock has come so far, and, of a backlog, nothing of the stream arrived for so long.
     clock: Option<(EventTime, Option<Duration>)>,
@@ -35,17 +35,15 @@ impl Deadline {
         let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
         if call.is_ghost() {
             return Self {
-                clock: None,
                 stream: Some(times.quiet.plus(BEGINNING_WAIT)),
-                arrived: None,
+                ..Self::default()
             };
         }
         let arrived = times.quiet_arrived.plus(wait);
         if times.live {
             return Self {
                 clock: Some((arrived, None)),
-                stream: None,
-                arrived: None,
+                ..Self::default()
             };
         }
         let arrived = (settings.cdr_apart && wait > settle).then_some(arrived);
@@ -136,14 +134,13 @@ impl Settling {
     /// Returns the calls finished by an event that arrives now, when the stream has come to
     /// `stream`; in the order of the calls.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
-        let come = |at: EventTime| stream >= Some(at);
-        let live = self.by_clock.get(&None).into_iter();
-        let live = live.flat_map(|order| order.until(now));
+        let live = self
+            .by_clock
+            .get(&None)
+            .into_iter()
+            .flat_map(|it| it.until(now));
         let backlog = stream.into_iter().flat_map(|at| self.by_stream.until(at));
-        let has_come = |key: &u64| {
-            let deadline = self.deadlines.get(key);
-            deadline.and_then(|it| it.stream).is_some_and(come)
-        };
+        let has_come = |key: &u64| stream >= self.deadlines[key].stream;
         let apart = self.apart.until(now).filter(has_come);
         in_order(live.chain(backlog).chain(apart))
     }
@@ -159,20 +156,16 @@ impl Settling {
     /// Returns the moment at which the next call is finished by our own clock.
     pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
         let orders = self.by_clock.iter();
-        let first = |(wait, order): (&Option<Duration>, &Schedule<EventTime>)| {
-            let (at, _) = order.first()?;
-            Some(at.max(quiet_from(arrived, *wait)))
-        };
-        orders.filter_map(first).min()
+        let first =
+            orders.filter_map(|(wait, it)| Some(it.first()?.0.max(quiet_from(arrived, *wait))));
+        first.min()
     }
 }
 
 /// Returns the moment at which the stream will have been quiet for `wait`.
 fn quiet_from(arrived: Option<EventTime>, wait: Option<Duration>) -> EventTime {
-    match (arrived, wait) {
-        (Some(arrived), Some(wait)) => arrived.plus(wait),
-        (None, _) | (_, None) => EventTime::MIN,
-    }
+    let from = arrived.zip(wait).map(|(arrived, wait)| arrived.plus(wait));
+    from.unwrap_or(EventTime::MIN)
 }
 
 #[cfg(test)]

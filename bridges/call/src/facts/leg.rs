@@ -255,6 +255,14 @@ impl Leg {
         UniqueId::epoch_in(self.id.as_str()).is_some_and(|epoch| epoch > moment)
     }
 
+    /// The new names that were told of it, each with its time.
+    pub(crate) fn renamings(&self) -> impl Iterator<Item = (EventTime, &str)> {
+        self.facts.iter().filter_map(|fact| match &fact.what {
+            FactKind::Renamed { to } => Some((fact.at, to.as_str())),
+            _ => None,
+        })
+    }
+
     /// Returns `true` once the channel has hung up.
     pub(crate) fn is_over(&self) -> bool {
         any(&self.facts, FactKind::is_end)

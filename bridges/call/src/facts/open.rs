@@ -1,7 +1,7 @@
 //! An open call: channels that belong together, as far as is known by now.
 
 use super::times::{CallProcess, Gaps, Times};
-use super::{Effect, FactKind, Leg, Texts, is_stand_in};
+use super::{Effect, Leg, Texts, is_stand_in};
 use crate::trunk::unmarked;
 use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, UniqueId, local_pair};
 use serde::{Deserialize, Serialize, Serializer};
@@ -197,21 +197,6 @@ impl OpenCall {
         outcome.new_leg |= !known;
     }
 
-    /// The new names that were told, and of which channel.
-    pub(crate) fn renamings(&self) -> Vec<(EventTime, &UniqueId, &str)> {
-        let facts = self.legs.values().flat_map(|leg| {
-            let facts = leg.facts.iter();
-            facts.map(move |fact| (fact, &leg.id))
-        });
-        let renamed = facts.filter_map(|(fact, id)| {
-            let FactKind::Renamed { to } = &fact.what else {
-                return None;
-            };
-            Some((fact.at, id, to.as_str()))
-        });
-        renamed.collect()
-    }
-
     /// Gives the channel `id` what was noted of it under a stand-in.
     pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
@@ -401,6 +386,7 @@ impl OpenCall {
 #[cfg(test)]
 mod stored {
     use super::*;
+    use crate::facts::FactKind;
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {

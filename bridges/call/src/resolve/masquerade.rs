@@ -165,11 +165,7 @@ fn occupancy_of(occupancies: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<u
 fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize, &'a str)> {
     let mut all = Vec::new();
     for (i, occupancy) in occupancies.iter().enumerate() {
-        for fact in &occupancy.leg.facts {
-            if let FactKind::Renamed { to } = &fact.what {
-                all.push((fact.at, i, to.as_str()));
-            }
-        }
+        all.extend(occupancy.leg.renamings().map(|(at, to)| (at, i, to)));
         let names = occupancy.leg.names.iter();
         all.extend(names.map(|name| (name.at, i, name.text.as_str())));
     }
