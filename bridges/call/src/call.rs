@@ -1,8 +1,10 @@
 //! What the assembler gives out: a call that is over.
 
 use crate::timeline::Timeline;
+use crate::trunk::Party;
 use crate::units::{EventTime, Extension, Linkedid, UniqueId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The side that began the call, seen from the company.
@@ -156,6 +158,29 @@ pub struct DecidingEvent {
     pub channel: String,
     /// The reason in words: `came in on trunk city: created in state Ring`.
     pub words: String,
+}
+
+/// The reason for a call's direction: that of its customer's channel is told in `how`.
+pub(crate) fn direction_words(direction: Direction, customer: &Party<'_>, how: &str) -> String {
+    let trunk = customer.trunk().unwrap_or_default();
+    match direction {
+        Direction::Inbound => format!("came in on trunk {trunk}: {how}"),
+        Direction::Outbound => format!("dialled out on trunk {trunk}: {how}"),
+        Direction::Internal => "no trunk took part".to_owned(),
+    }
+}
+
+/// All ids of a call, without those by which it or another of its calls is known.
+pub(crate) fn aliases(ids: impl Iterator<Item = UniqueId>, known: &[&UniqueId]) -> Vec<UniqueId> {
+    let ids: BTreeSet<UniqueId> = ids.filter(|id| !known.contains(&id)).collect();
+    ids.into_iter().collect()
+}
+
+/// These texts in their order, each once, without the empty one.
+pub(crate) fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let new = texts.filter(|text| !text.is_empty() && seen.insert(*text));
+    new.map(str::to_owned).collect()
 }
 
 /// Events and records that decided a call's values, as they are gathered.

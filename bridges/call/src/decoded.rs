@@ -2,7 +2,6 @@
 
 use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, PbxEvent, Text};
-use std::fmt;
 
 /// Bytes of an id. Asterisk's own have at most 150, a bridge's 36.
 const ID_BYTES_MAX: usize = 256;
@@ -48,7 +47,8 @@ pub struct ReportedCall {
 }
 
 /// The reason why a message is no finished call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
 pub struct WrongCall {
     /// The PBX that it names, where it names one that can be.
     pub pbx: Option<String>,
@@ -56,12 +56,6 @@ pub struct WrongCall {
     pub id: Option<String>,
     /// Each field that is wrong, and what it may be. Nothing of a customer's stands in it.
     pub words: String,
-}
-
-impl fmt::Display for WrongCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
-    }
 }
 
 /// Outcome of the decoding of one message.

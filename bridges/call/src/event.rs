@@ -1,6 +1,7 @@
 //! What a PBX told: one [`PbxEvent`] a message, borrowed from the bytes that came in.
 
 use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -36,12 +37,9 @@ impl PbxEvent<'_> {
     /// all else.
     pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
         const STEP: Duration = Duration::from_micros(1);
-        let PbxEvent::Channel(event) = self else {
+        let PbxEvent::Channel(event @ ChannelEvent { at: None, .. }) = self else {
             return None;
         };
-        if event.at.is_some() {
-            return None;
-        }
         let epoch = UniqueId::epoch_in(&event.channel.uniqueid);
         let born = epoch.map_or(last, EventTime::from_seconds);
         Some(last.max(born).plus(STEP))
@@ -83,9 +81,7 @@ pub enum Mark {
 }
 
 /// An event among all of its process: its number, which grows, and what the clock showed then.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EventStamp {
     /// Greater than those of all events before.
     pub number: u64,
@@ -94,9 +90,7 @@ pub struct EventStamp {
 }
 
 /// The one of Asterisk's two vocabularies that an event came in. Both may report the same thing.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Origin {
     /// AMI's own channel, bridge and dial events.
     Channel,
@@ -139,10 +133,9 @@ impl<'a> ChannelEvent<'a> {
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
         let ids = channels.flat_map(|it| [it.uniqueid.as_ref(), it.linkedid.as_ref()]);
-        let joined = if let Kind::Joined { with } = &self.kind {
-            with.as_slice()
-        } else {
-            &[]
+        let joined = match &self.kind {
+            Kind::Joined { with } => with.as_slice(),
+            _ => &[],
         };
         // What has a slash is a channel's name.
         let joined = joined.iter().map(AsRef::as_ref);
@@ -241,9 +234,7 @@ pub struct ChannelTraits<'a> {
 }
 
 /// `ChannelStateDesc`, as far as the direction of a call depends on it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ChannelState {
     /// The channel is idle or reserved: `Down`, `Rsrvd`.
     Down,
@@ -396,13 +387,8 @@ impl<'a> Kind<'a> {
 
     /// Returns `true` for a kind that says who hears whom.
     pub const fn is_of_bridge(&self) -> bool {
-        matches!(
-            self,
-            Self::BridgeEnter { .. }
-                | Self::BridgeLeave { .. }
-                | Self::Linked { .. }
-                | Self::Unlinked { .. }
-        )
+        matches!(self, Self::BridgeEnter { .. } | Self::BridgeLeave { .. })
+            || matches!(self, Self::Linked { .. } | Self::Unlinked { .. })
     }
 }
 

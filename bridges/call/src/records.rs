@@ -93,15 +93,12 @@ impl Folder {
         }
         self.stream = self.stream.max(Some(record.end));
         self.stream_arrived = self.stream_arrived.max(Some(arrived));
-        // None is changed by one that was told before.
-        if let Some((key, absorbed)) = self.groups.take_in(record, arrived) {
-            let changed = absorbed.into_iter().chain([key]);
-            changed.for_each(|key| self.changes.insert(key));
+        for key in self.groups.take_in(record, arrived) {
+            self.changes.insert(key);
         }
-        while self.groups.len() > self.settings.max_open_calls.max(1) {
-            let Some(key) = self.groups.longest_silent() else {
-                break;
-            };
+        while self.groups.len() > self.settings.max_open_calls.max(1)
+            && let Some(key) = self.groups.longest_silent()
+        {
             self.finish(key);
         }
         true
@@ -124,9 +121,8 @@ impl Folder {
             let end = self.done.get(text);
             end.is_some_and(|&end| record.start <= end.plus(apart))
         };
-        let by_id = |id: &String| near(id, group::FAR_APART);
-        by_id(&record.uniqueid)
-            || by_id(&record.linkedid)
+        near(&record.uniqueid, group::FAR_APART)
+            || near(&record.linkedid, group::FAR_APART)
             || record.linkedid.is_empty() && near(&record.channel, Duration::from_secs(1))
     }
 
@@ -134,11 +130,13 @@ impl Folder {
     pub fn tick(&mut self, now: EventTime) {
         self.reception = self.reception.until(now);
         let now = self.reception.clock(now, self.wait());
-        let due = |(key, group): (u64, &Group)| (now >= self.due(group)).then_some(key);
-        let due: Vec<u64> = self.groups.iter().filter_map(due).collect();
-        for key in due {
-            self.finish(key);
-        }
+        self.finish_those(|it, group| now >= it.due(group));
+    }
+
+    fn finish_those(&mut self, is_over: impl Fn(&Self, &Group) -> bool) {
+        let over = self.groups.iter().filter(|(_, group)| is_over(self, group));
+        let over: Vec<u64> = over.map(|(key, _)| key).collect();
+        over.into_iter().for_each(|key| self.finish(key));
     }
 
     /// Returns the moment at which a group is folded by our own clock, if nothing else is received.
@@ -148,18 +146,16 @@ impl Folder {
         }
         let told_on = self.stream >= Some(group.end().plus(self.wait()));
         let waited = group.arrived.plus(self.wait());
-        let batch = group.end().plus(BATCH);
-        match (group.is_live(), self.batches) {
-            (true, _) => waited,
-            (false, true) if told_on => waited,
-            (false, true) => waited.max(batch),
-            // The rest of a backlog may still be on its way.
-            (false, false) => {
-                let last = self.stream_arrived.unwrap_or(group.arrived);
-                let quiet = last.max(group.arrived).plus(self.wait());
-                quiet.min(group.arrived.plus(BATCH.max(self.wait())))
-            }
+        if group.is_live() || self.batches && told_on {
+            return waited;
         }
+        if self.batches {
+            return waited.max(group.end().plus(BATCH));
+        }
+        // The rest of a backlog may still be on its way.
+        let last = self.stream_arrived.unwrap_or(group.arrived);
+        let quiet = last.max(group.arrived).plus(self.wait());
+        quiet.min(waited.max(group.arrived.plus(BATCH)))
     }
 
     fn wait(&self) -> Duration {
@@ -169,8 +165,9 @@ impl Folder {
     /// Returns `true` for a group to which more may come. One without a trunk is no customer's call
     /// yet: it can be the beginning of one.
     fn awaits(&self, group: &Group) -> bool {
-        let events = self.events;
-        let unheard = events.is_some_and(|until| until < group.end().plus(LIVE));
+        let unheard = self
+            .events
+            .is_some_and(|until| until < group.end().plus(LIVE));
         unheard || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 
@@ -185,15 +182,11 @@ impl Folder {
     pub fn at_end(&mut self, now: EventTime) {
         let before = now.minus(BATCH.max(self.wait()));
         let long_ago = now.minus(self.settings.max_call);
-        let over = |(key, group): (u64, &Group)| {
+        self.finish_those(|_, group| {
             let end = group.end();
             let old = !group.is_live() && end <= before && !group.awaits_more();
-            (old || end <= long_ago).then_some(key)
-        };
-        let over: Vec<u64> = self.groups.iter().filter_map(over).collect();
-        for key in over {
-            self.finish(key);
-        }
+            old || end <= long_ago
+        });
     }
 
     /// No more records will come: every call is folded without further waiting.
@@ -208,38 +201,25 @@ impl Folder {
         let Some(mut group) = self.groups.remove(key) else {
             return;
         };
-        self.learn_batches(&group);
+        // A PBX that posts in batches tells every call late; one backlog does so once.
+        let late = group.arrived.since(group.end());
+        if late > LIVE && late <= BATCH {
+            let first = *self.batch.get_or_insert(group.arrived);
+            self.batches |= group.arrived.since(first) > BATCHES_APART;
+        }
         occupancies::give_back(&mut group.records);
         let of_legs = of_legs(&group, &self.settings);
         let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
         self.facts_dropped += u64::from(group.dropped);
-        let journaled = calls
-            .iter()
-            .any(|call| call.direction != Direction::Internal);
-        if journaled {
-            self.remember(&group);
+        let journaled = |call: &FinishedCall| call.direction != Direction::Internal;
+        let end = group.end();
+        for record in group.records.iter().filter(|_| calls.iter().any(journaled)) {
+            let names = [&record.channel, &record.dest].into_iter();
+            let ids = [&record.uniqueid, &record.linkedid].into_iter();
+            let texts = ids.chain(names.filter(|name| group::is_unique(name)));
+            texts.for_each(|text| self.done.insert(text, end));
         }
         self.finished.extend(calls);
-    }
-
-    /// A PBX that posts in batches tells every call late; one backlog does so once.
-    fn learn_batches(&mut self, group: &Group) {
-        let late = group.arrived.since(group.end());
-        if late <= LIVE || late > BATCH {
-            return;
-        }
-        let first = *self.batch.get_or_insert(group.arrived);
-        self.batches |= group.arrived.since(first) > BATCHES_APART;
-    }
-
-    fn remember(&mut self, group: &Group) {
-        let end = group.end();
-        for record in &group.records {
-            let names = [&record.channel, &record.dest];
-            let names = names.into_iter().filter(|name| group::is_unique(name));
-            let ids = [&record.uniqueid, &record.linkedid].into_iter();
-            ids.chain(names).for_each(|id| self.done.insert(id, end));
-        }
     }
 
     /// The calls folded since the last take.
@@ -280,12 +260,9 @@ impl Folder {
 /// together as if the channels had told it themselves. It stays an estimate: a record keeps the
 /// last of what changed. `None` where they tell of paths.
 fn of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
-    let own = |id: &UniqueId| {
-        let mut firsts = group.records.iter().filter_map(|it| it.legs.first());
-        firsts.any(|leg| leg.id == *id)
-    };
-    let first = group.records.iter().filter_map(|it| it.legs.first());
-    let began = first.map(|leg| leg.first).min()?;
+    let firsts = group.records.iter().filter_map(|it| it.legs.first());
+    let own = |id: &UniqueId| firsts.clone().any(|leg| leg.id == *id);
+    let began = firsts.clone().map(|leg| leg.first).min()?;
     let mut call = OpenCall::new(began, group.arrived, group.is_live());
     for record in &group.records {
         for (at, leg) in record.legs.iter().enumerate() {

@@ -31,7 +31,7 @@ mod view;
 
 use crate::facts::{FACTS_MAX, Leg, OpenCall};
 use crate::{FinishedCall, Settings, UniqueId};
-use view::{SourceDetail, View};
+use view::View;
 
 pub(crate) use number::{in_dial_data, is_number};
 pub(crate) use plan::{apart, by_customer};
@@ -59,25 +59,24 @@ pub(crate) enum EndReason {
 
 impl EndReason {
     fn incomplete(self, call: &OpenCall, caught_up: bool) -> Option<String> {
-        match self {
-            Self::HungUp if call.size.dropped > 0 => Some(format!(
-                "the call had more than {FACTS_MAX} events that matter"
-            )),
-            Self::HungUp if call.times.untimed > 0 => Some(UNTIMED.to_owned()),
-            Self::HungUp => None,
-            Self::Unheard => Some("a hang-up was not received".to_owned()),
-            Self::TooLong => Some("no hang-up was received within --max-call".to_owned()),
-            Self::TooLarge => Some(
-                "it was closed before its end: it had more events than memory allows".to_owned(),
-            ),
-            Self::TooMany => {
-                Some("no hang-up was received, and --max-open-calls were open".to_owned())
+        let words = match self {
+            Self::HungUp if call.size.dropped > 0 => {
+                return Some(format!(
+                    "the call had more than {FACTS_MAX} events that matter"
+                ));
             }
-            Self::Missed => Some(match doubt::doubt(call, caught_up) {
-                Some(doubt) => format!("its end was not received: {doubt}"),
-                None => "its end was not received".to_owned(),
-            }),
-        }
+            Self::HungUp if call.times.untimed > 0 => UNTIMED,
+            Self::HungUp => return None,
+            Self::Unheard => "a hang-up was not received",
+            Self::TooLong => "no hang-up was received within --max-call",
+            Self::TooLarge => "it was closed before its end: it had more events than memory allows",
+            Self::TooMany => "no hang-up was received, and --max-open-calls were open",
+            Self::Missed => match doubt::doubt(call, caught_up) {
+                Some(doubt) => return Some(format!("its end was not received: {doubt}")),
+                None => "its end was not received",
+            },
+        };
+        Some(words.to_owned())
     }
 }
 
@@ -90,42 +89,33 @@ pub(crate) fn resolve(
     ended: EndReason,
     cel_bridges: bool,
 ) -> Vec<FinishedCall> {
-    let Settings {
-        endpoints,
-        caught_up,
-        ..
-    } = settings;
     // Who tells what each channel is beside its name tells of links.
     let links = call.legs.values().any(|leg| leg.traits.is_some());
     let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
-    let legs: Vec<&Leg> = match &by_occupant {
-        Some(by_occupant) => by_occupant.legs.iter().collect(),
-        None => call.legs.values().collect(),
+    let (legs, joined): (Vec<&Leg>, _) = match &by_occupant {
+        Some(by_occupant) => (by_occupant.legs.iter().collect(), &by_occupant.joined),
+        None => (call.legs.values().collect(), &call.joined),
     };
-    let named = if links {
-        linked::linked(&legs)
-    } else {
-        unnamed::named(&legs)
+    let named = match links {
+        true => linked::linked(&legs),
+        false => unnamed::named(&legs),
     };
     let legs = match &named {
         Some(named) => named.iter().collect(),
         None => legs,
     };
-    let joined = by_occupant
-        .as_ref()
-        .map_or(&call.joined, |by_occupant| &by_occupant.joined);
-    let detail = SourceDetail {
-        times: call.times.untimed == 0,
-        numbers: legs.iter().any(|leg| {
-            let mut texts = leg.extens.iter().chain(leg.callers.iter());
-            texts.next().is_some()
-        }),
-    };
-    let views = legs.iter().map(|leg| View::of(leg, endpoints, detail));
+    let timed = call.times.untimed == 0;
+    let mut texts = legs
+        .iter()
+        .flat_map(|leg| leg.extens.iter().chain(leg.callers.iter()));
+    let numbers = texts.next().is_some();
+    let views = legs
+        .iter()
+        .map(|leg| View::of(leg, &settings.endpoints, timed, numbers));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
-    let incomplete = ended.incomplete(call, *caught_up);
-    let incomplete = incomplete.or_else(|| doubt::doubt(call, *caught_up));
+    let incomplete = ended.incomplete(call, settings.caught_up);
+    let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
     let old = by_occupant.is_some();
     let source = unobservable::SourceTraits {
         cel_bridges,

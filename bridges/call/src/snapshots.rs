@@ -48,21 +48,14 @@ impl Changes {
 
     /// Returns what changed or went since the last take; `held` gives the bytes of what is held.
     pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
-        let mut changes = Vec::new();
-        for key in std::mem::take(&mut self.changed) {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let changes = changed.filter_map(|key| {
+            let was_published = self.published.remove(&key);
             let snapshot = held(key);
-            let is_news = match snapshot {
-                Some(_) => {
-                    self.published.insert(key);
-                    true
-                }
-                None => self.published.remove(&key),
-            };
-            if is_news {
-                changes.push(OpenChange { key, snapshot });
-            }
-        }
-        changes
+            self.published.extend(snapshot.is_some().then_some(key));
+            (was_published || snapshot.is_some()).then_some(OpenChange { key, snapshot })
+        });
+        changes.collect()
     }
 
     /// Reads what was given out under this key before a restart.

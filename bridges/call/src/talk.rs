@@ -1,6 +1,7 @@
 //! When the customer was connected with another real party, and with whom: the same for calls told
 //! by channel events and by CDRs, which differ in how they know who hears whom.
 
+use crate::call::DecidingEvents;
 use crate::timeline::TalkSpan;
 use crate::trunk::{self, Party};
 use crate::units::{EventTime, Extension};
@@ -49,6 +50,7 @@ impl Talk {
         times.dedup();
         let mut talk = Self::default();
         let mut before: Vec<usize> = Vec::new();
+        // Each channel's last span.
         let mut latest: BTreeMap<usize, usize> = BTreeMap::new();
         for span in times.windows(2) {
             let (from, to) = (span[0], span[1]);
@@ -58,12 +60,29 @@ impl Talk {
                 talk.first = talk.first.or(Some((from, first)));
                 talk.last = Some(to);
             }
-            talk.connect((from, to), &with, &mut latest);
+            for &channel in &with {
+                let before = latest
+                    .get(&channel)
+                    .and_then(|&i: &usize| talk.spans.get_mut(i));
+                if let Some(span) = before.filter(|span| span.1 == from) {
+                    span.1 = to;
+                } else {
+                    latest.insert(channel, talk.spans.len());
+                    talk.spans.push((from, to, channel));
+                }
+            }
             let new = with.iter().filter(|channel| !before.contains(channel));
             talk.began.extend(new.map(|&channel| (from, channel)));
             before = with;
         }
-        talk.put_passers_first();
+        // An attended transfer puts the customer into the place of the transferer: on Asterisk 13
+        // he is there an instant before the transferer is gone, who is not the last to talk.
+        let spans = &talk.spans;
+        let stays = |&(at, channel): &(EventTime, usize)| {
+            let span = spans.iter().find(|it| it.0 == at && it.2 == channel);
+            span.is_some_and(|span| span.1.since(at) >= ANSWERED_FROM)
+        };
+        talk.began.sort_by_cached_key(|it| (it.0, stays(it)));
         talk
     }
 
@@ -89,36 +108,35 @@ impl Talk {
         talk
     }
 
-    /// An attended transfer puts the customer into the place of the transferer: on Asterisk 13 he
-    /// is there an instant before the transferer is gone, who is not the last to talk.
-    fn put_passers_first(&mut self) {
-        let spans = &self.spans;
-        let stays = |&(at, channel): &(EventTime, usize)| {
-            let span = spans.iter().find(|it| it.0 == at && it.2 == channel);
-            span.is_some_and(|span| span.1.since(at) >= ANSWERED_FROM)
-        };
-        self.began.sort_by_cached_key(|it| (it.0, stays(it)));
-    }
-
-    /// Notes that these channels are connected with the customer in this span; `latest` is each
-    /// one's last.
-    fn connect(
-        &mut self,
-        (from, to): (EventTime, EventTime),
-        with: &[usize],
-        latest: &mut BTreeMap<usize, usize>,
+    /// Notes what decided whether there was talk with the customer of this name, in `words` for its
+    /// beginning and its end; else when, and in which words, there was `never` any.
+    pub(crate) fn note<'n>(
+        &self,
+        why: &mut DecidingEvents,
+        name: impl Fn(usize) -> &'n str,
+        customer: &str,
+        words: [&str; 2],
+        never: (EventTime, &str),
     ) {
-        for &channel in with {
-            let before = latest.get(&channel);
-            let before = before.and_then(|&i| self.spans.get_mut(i));
-            if let Some(span) = before.filter(|span| span.1 == from) {
-                span.1 = to;
-            } else {
-                latest.insert(channel, self.spans.len());
-                self.spans.push((from, to, channel));
-            }
+        if let (Some((from, with)), Some(until)) = (self.first, self.last) {
+            why.note("answered", from, name(with), words[0]);
+            why.note("talkTimeSec", until, customer, words[1]);
+        } else {
+            why.note("answered", never.0, customer, never.1);
+            why.note("talkTimeSec", never.0, customer, never.1);
         }
     }
+}
+
+/// Of the customer's channels the one that was connected longest, else the one tried last.
+pub(crate) fn longest(customers: &[usize], talk: impl Fn(&[usize]) -> Talk) -> usize {
+    if let [only] = customers {
+        return *only;
+    }
+    let customers = customers.iter().copied();
+    customers
+        .max_by_key(|&i| (talk(&[i]).total, i))
+        .unwrap_or(0)
 }
 
 /// The two halves of each Local channel among these names, as indices.
@@ -126,13 +144,12 @@ pub(crate) fn local_pairs<'a>(names: impl Iterator<Item = &'a str>) -> Vec<[usiz
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut pairs = Vec::new();
     for (i, name) in names.enumerate() {
-        let Some(name) = trunk::local_pair(name) else {
-            continue;
-        };
-        if let Some(&other) = first.get(name) {
-            pairs.push([other, i]);
-        } else {
-            first.insert(name, i);
+        if let Some(pair) = trunk::local_pair(name) {
+            if let Some(&other) = first.get(pair) {
+                pairs.push([other, i]);
+            } else {
+                first.insert(pair, i);
+            }
         }
     }
     pairs

@@ -44,20 +44,18 @@ impl EventTime {
     /// Returns the moment later by `by`; saturates.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(micros(by)))
     }
 
     /// Returns the moment earlier by `by`; saturates.
     #[must_use]
     pub fn minus(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_sub(micros(by)))
     }
+}
+
+fn micros(by: Duration) -> i64 {
+    i64::try_from(by.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl fmt::Display for EventTime {
@@ -66,7 +64,7 @@ impl fmt::Display for EventTime {
         write!(
             f,
             "{}.{:06}",
-            self.0.div_euclid(1_000_000),
+            self.floor_seconds(),
             self.0.rem_euclid(1_000_000)
         )
     }

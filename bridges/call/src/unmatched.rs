@@ -17,9 +17,10 @@ pub(crate) enum Carried {
     Out,
 }
 
-/// Prefixes of the channels of one call that belong to no trunk and carried an outside number.
+/// Prefixes of the channels of one call that belong to no trunk and carried an outside number, each
+/// once: `PJSIP/citty`.
 #[derive(Debug, Default)]
-pub(crate) struct Unmatched(Vec<String>);
+pub(crate) struct Unmatched(pub(crate) Vec<String>);
 
 impl Unmatched {
     /// A channel of no trunk, and a number that it carried. It is passed over where that is a
@@ -31,8 +32,14 @@ impl Unmatched {
         let device = prefix.split_once('/').map_or("", |(_, device)| device);
         let is_phone = is_short(device) && (is_sip(&prefix) || way == Carried::In);
         let own = is_numeric(device) && digits(number).ends_with(&digits(device));
-        let known = self.0.contains(&prefix) || self.0.len() >= PREFIXES_MAX;
-        if is_outside(number) && !is_phone && !own && !known {
+        if !is_phone && !own {
+            self.take_in(prefix, number);
+        }
+    }
+
+    fn take_in(&mut self, prefix: String, number: &str) {
+        let room = self.0.len() < PREFIXES_MAX;
+        if room && is_outside(number) && !self.0.contains(&prefix) {
             self.0.push(prefix);
         }
     }
@@ -40,20 +47,12 @@ impl Unmatched {
     /// The same of a channel of which the PBX tells what it is. One that it calls a telephone's is
     /// that, whatever number it shows.
     pub(crate) fn note_line(&mut self, line: &LineTraits, number: &str) {
-        let prefix = match (line.gateway.as_str(), line.profile.as_str()) {
-            ("", "") => return,
-            ("", profile) => format!("profile/{profile}"),
-            (gateway, _) => format!("gateway/{gateway}"),
-        };
-        let known = self.0.contains(&prefix) || self.0.len() >= PREFIXES_MAX;
-        if is_outside(number) && line.extension.is_empty() && !known {
-            self.0.push(prefix);
+        match (line.gateway.as_str(), line.profile.as_str()) {
+            _ if !line.extension.is_empty() => {}
+            ("", "") => {}
+            ("", profile) => self.take_in(format!("profile/{profile}"), number),
+            (gateway, _) => self.take_in(format!("gateway/{gateway}"), number),
         }
-    }
-
-    /// Returns the prefixes, each once: `PJSIP/citty`.
-    pub(crate) fn prefixes(self) -> Vec<String> {
-        self.0
     }
 }
 
@@ -70,7 +69,7 @@ mod tests {
     fn noted(channel: &str, number: &str, way: Carried) -> Vec<String> {
         let mut unmatched = Unmatched::default();
         unmatched.note(channel, number, way);
-        unmatched.prefixes()
+        unmatched.0
     }
 
     #[test]
@@ -123,6 +122,6 @@ mod tests {
                 Carried::In,
             );
         }
-        assert_eq!(unmatched.prefixes().len(), PREFIXES_MAX);
+        assert_eq!(unmatched.0.len(), PREFIXES_MAX);
     }
 }

@@ -179,10 +179,9 @@ impl Assembler {
             }
         }
         let most = self.settings.open_bytes_max();
-        while self.calls.bytes > most {
-            let Some(key) = self.calls.largest() else {
-                return;
-            };
+        while self.calls.bytes > most
+            && let Some(key) = self.calls.largest()
+        {
             self.finish(key, EndReason::TooLarge);
         }
     }

@@ -89,13 +89,11 @@ impl OpenCall {
         let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
         let before = came.unwrap_or(settled).min(settled);
-        let past = |leg: &Leg| leg.is_over() && leg.last < before;
-        let past: BTreeSet<UniqueId> = self
+        let past = self
             .legs
             .values()
-            .filter(|leg| past(leg))
-            .map(|leg| leg.id.clone())
-            .collect();
+            .filter(|leg| leg.is_over() && leg.last < before);
+        let past: BTreeSet<UniqueId> = past.map(|leg| leg.id.clone()).collect();
         self.parts.checked_facts = self.size.facts;
         if past.is_empty() || !self.has_past_customer(endpoints) {
             return None;
@@ -103,18 +101,15 @@ impl OpenCall {
         let mut gone = self.clone();
         self.legs.retain(|id, _| !past.contains(id));
         // Nobody waits for the end of what is past.
-        let goes_on = |id: &str| UniqueId::new(id).is_none_or(|id| !past.contains(&id));
+        let is_past = |id: &str| UniqueId::new(id).is_some_and(|id| past.contains(&id));
         let left = self.legs.values_mut();
-        left.for_each(|leg| leg.linkedids.retain(goes_on));
+        left.for_each(|leg| leg.linkedids.retain(|id| !is_past(id)));
         gone.legs
             .retain(|id, leg| past.contains(id) || (leg.is_up() && leg.first < before));
         let latest = gone.times.latest;
         let still_up = gone.legs.values_mut().filter(|leg| !past.contains(&leg.id));
         still_up.for_each(|leg| leg.last = latest);
-        gone.ties.ids.retain(|id| {
-            let id = UniqueId::new(id.as_str());
-            id.is_some_and(|id| past.contains(&id))
-        });
+        gone.ties.ids.retain(|id| is_past(id));
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         self.size.facts = self.joined.len() + self.legs.len();

@@ -200,18 +200,15 @@ impl Leg {
         let mut latest = self.facts.iter().rev();
         let last = latest.find_map(|fact| fact.what.passage());
         if last.is_none_or(|last| !last.enters || last.bridge != bridge) {
-            let what = FactKind::Enter {
-                bridge: clip(bridge, TEXT_BYTES_MAX),
-                holding: false,
-            };
+            let what = FactKind::passes(clip(bridge, TEXT_BYTES_MAX), true);
             self.facts.push(Fact::new(at, Origin::Channel, what));
         }
     }
 
     /// Notes that the channel ended, though no event of that was received.
     pub(crate) fn gone(&mut self, at: EventTime) {
-        let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
-        self.facts.push(gone);
+        self.facts
+            .push(Fact::new(at, Origin::Channel, FactKind::Gone));
     }
 
     /// AMI 1.x: the event calls the channel by a name that it was never told to have.
@@ -374,22 +371,22 @@ impl Leg {
             self.did.get_or_insert_with(exten);
         }
         let Some(what) = fact_of(&event.kind) else {
-            return match described {
-                true => Effect::Learned,
-                false => Effect::Nothing,
+            return if described {
+                Effect::Learned
+            } else {
+                Effect::Nothing
             };
         };
-        let was_over = self.is_over();
         let mut fact = Fact::new(at, event.origin, what);
         fact.note = note_of(&event.kind);
         if self.facts.contains(&fact) {
             return Effect::Doubled;
         }
-        let ends = fact.what.is_end();
-        if room || (ends && !was_over) {
+        let ends = fact.what.is_end() && !self.is_over();
+        if room || ends {
             self.facts.push(fact);
         }
-        if ends && !was_over {
+        if ends {
             Effect::HungUp
         } else {
             Effect::Learned
@@ -538,12 +535,8 @@ impl Applications {
             self.run(dial.first, "Dial", &dial.data);
             self.run(dial.last, "Dial", &dial.data);
         }
-        if let Some(at) = other.outgoing {
-            earliest(&mut self.outgoing, at);
-        }
-        if let Some(at) = other.conference {
-            earliest(&mut self.conference, at);
-        }
+        self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
+        self.conference = self.conference.into_iter().chain(other.conference).min();
     }
 }
 

@@ -60,14 +60,6 @@ pub(crate) struct Size {
     pub(crate) bytes: usize,
 }
 
-impl Size {
-    fn absorb(&mut self, other: &Self) {
-        self.dropped += other.dropped;
-        self.facts += other.facts;
-        self.bytes += other.bytes;
-    }
-}
-
 /// State of a call of which parts are given out while the rest of it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts {
@@ -229,8 +221,9 @@ impl OpenCall {
     /// Returns `true` when this channel was seen to do something, and has not hung up: so the call
     /// is open, whatever its other channels are.
     pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {
-        let leg = self.legs.get(id);
-        leg.is_some_and(|leg| leg.is_real() && !leg.is_over())
+        self.legs
+            .get(id)
+            .is_some_and(|leg| leg.is_real() && !leg.is_over())
     }
 
     /// All channels heard of have hung up.
@@ -247,20 +240,14 @@ impl OpenCall {
         });
         let pairs: Vec<_> = pairs.collect();
         let is_left = |leg: &Leg| {
-            let of = |&(a, b): &(&UniqueId, &UniqueId)| {
-                let partner = match *a == leg.id {
-                    true => Some(b),
-                    false => (*b == leg.id).then_some(a),
-                };
-                partner.and_then(|id| self.legs.get(id)).map(Leg::is_up)
-            };
-            let up: Vec<bool> = pairs.iter().filter_map(of).collect();
-            !up.is_empty() && !up.contains(&true)
+            let partners = pairs.iter().filter_map(|&(a, b)| match *a == leg.id {
+                true => Some(b),
+                false => (*b == leg.id).then_some(a),
+            });
+            let partners = partners.filter_map(|id| self.legs.get(id));
+            partners.clone().next().is_some() && !partners.into_iter().any(Leg::is_up)
         };
-        let old = self
-            .legs
-            .values()
-            .all(|leg| leg.linkedids.first().is_none());
+        let old = self.linkedids().next().is_none();
         let mut up = self.legs.values().filter(|leg| leg.is_up());
         old && !self.is_ghost() && up.all(is_left)
     }
@@ -268,10 +255,8 @@ impl OpenCall {
     /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever
     /// is still up has left all bridges. Only where a recording ends does that say anything.
     pub(crate) fn is_reported_over(&self) -> bool {
-        let last = self
-            .times
-            .linkedid_ended
-            .is_some_and(|at| at >= self.times.latest);
+        let ended = self.times.linkedid_ended;
+        let last = ended.is_some_and(|at| at >= self.times.latest);
         let first = self.legs.values().min_by_key(|leg| leg.first);
         let mut up = self.legs.values().filter(|leg| leg.is_up());
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
@@ -310,16 +295,19 @@ impl OpenCall {
             let mut legs = self.legs.values();
             legs.any(|leg| leg.id.as_str() == id && leg.is_born())
         };
+        self.linkedids().all(born)
+    }
+
+    /// The linkedids that its channels were told to have.
+    fn linkedids(&self) -> impl Iterator<Item = &str> {
         let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
-        linkedids.map(|linkedid| linkedid.text.as_str()).all(born)
+        linkedids.map(|linkedid| linkedid.text.as_str())
     }
 
     /// A linkedid whose own channel was never heard of.
     pub(crate) fn unheard_root(&self) -> Option<&str> {
-        let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
-        let is_known = |linkedid: &&str| self.legs.keys().any(|id| id.as_str() == *linkedid);
-        let mut texts = linkedids.map(|linkedid| linkedid.text.as_str());
-        texts.find(|linkedid| !is_known(linkedid))
+        let is_known = |linkedid: &str| self.legs.keys().any(|id| id.as_str() == linkedid);
+        self.linkedids().find(|linkedid| !is_known(linkedid))
     }
 
     /// Returns `true` when the call has a user field in which a lead can stand: a lead is a number,
@@ -373,7 +361,9 @@ impl OpenCall {
         self.ties.bridges.extend(other.ties.bridges);
         self.ties.locals.extend(other.ties.locals);
         self.times.absorb(&other.times);
-        self.size.absorb(&other.size);
+        self.size.dropped += other.size.dropped;
+        self.size.facts += other.size.facts;
+        self.size.bytes += other.size.bytes;
         self.parts.relieved |= other.parts.relieved;
         self.parts.given.extend(other.parts.given);
         self.gaps.absorb(other.gaps);

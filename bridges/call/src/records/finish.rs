@@ -4,13 +4,14 @@ use super::group::Group;
 use super::plan::{self, CallPlan, Channel};
 use super::record::{Record, birth};
 use super::timeline;
+use crate::call::{aliases, direction_words, distinct};
 use crate::resolve::is_number;
+use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
 use crate::{
     DecidingEvents, Direction, Endpoints, EventTime, Extension, FinishedCall, RawNumber, UniqueId,
     is_did,
 };
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A channel's first record can be missing, as the first row of a file that was cut; so much
@@ -42,32 +43,67 @@ struct CallBuilder<'a, 'g> {
 
 impl CallBuilder<'_, '_> {
     fn finish(&self, known: &[&UniqueId]) -> FinishedCall {
-        let plan = self.plan;
-        let main = self.main_customer();
+        let (plan, inbound) = (self.plan, self.plan.direction == Direction::Inbound);
+        let main = longest(&plan.customers, |those| {
+            plan::talk(self.records, self.channels, those)
+        });
         let customer = &self.channels[main];
         let mut why = DecidingEvents::default();
         let started = self.started(&mut why);
-        self.direction(customer, started, &mut why);
-        let ended = self.ended(&mut why).max(started);
+        let how = match inbound {
+            true => "its channel is in the record",
+            false => "a record's destination",
+        };
+        let words = direction_words(plan.direction, &customer.party, how);
+        why.note("direction", started, customer.name, words);
+        let customers = plan.customers.iter().map(|&i| &self.channels[i]);
+        let last = customers.flat_map(Channel::records).max_by_key(|it| it.end);
+        let ended = last.map_or_else(|| self.group.end(), |last| last.end);
+        if let Some(last) = last {
+            let words = "the end of the customer's last record";
+            why.note("durationSec", ended, &last.channel, words);
+        }
+        let ended = ended.max(started);
         let talk = plan.talk.total.min(ended.since(started));
         let answered = plan.talk.would_answer(talk);
-        self.talked(customer, ended, &mut why);
-        let number = self.number(customer, &mut why);
+        let never = (ended, "no record with another party is answered");
+        let words = [
+            "a record with the customer is ANSWERED",
+            "the billed seconds of such records",
+        ];
+        let name = |i: usize| self.channels[i].name;
+        plan.talk.note(&mut why, name, customer.name, words, never);
+        let number = match plan.direction {
+            Direction::Inbound => caller(customer),
+            Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
+            Direction::Internal => None,
+        };
+        let at = customer.records().map(|record| record.start).min();
+        let at = at.unwrap_or(self.group.arrived);
+        let words = number
+            .as_ref()
+            .map_or("no number was reported", |(_, words)| words);
+        why.note("clientPhone", at, customer.name, words);
         let employee = self.employee(customer, ended, &mut why);
-        let trunk = customer.party.trunk().map(str::to_owned);
-        if let Some(trunk) = &trunk {
+        let trunk = customer.party.trunk();
+        if let Some(trunk) = trunk {
             let words = format!("the channel belongs to {trunk}");
             why.note("trunk", started, customer.name, words);
         }
+        // As far as the dialplan has put it into a column of its own: the record's destination is
+        // the last of the steps that the dialplan took.
+        let mut dids = customer.own.iter().map(|record| &record.did);
+        let did = dids.find(|did| is_did(did)).filter(|_| inbound);
+        let ids = plan.own.iter().flat_map(|it| [&it.uniqueid, &it.linkedid]);
         FinishedCall {
             linkedid: plan.linkedid.clone(),
-            also_known_as: self.aliases(known),
+            also_known_as: aliases(ids.filter_map(UniqueId::new), known),
             direction: plan.direction,
             answered,
-            trunk,
-            number,
+            trunk: trunk.map(str::to_owned),
+            number: number.map(|(number, _)| number),
             shown_number: None,
-            did: self.did(customer),
+            did: did.cloned(),
             employee,
             employees_in_order: plan.talk.in_order(|i| &self.channels[i].party),
             started,
@@ -104,24 +140,7 @@ impl CallBuilder<'_, '_> {
                 found.note(channel.name, &number.text, way);
             }
         }
-        found.prefixes()
-    }
-
-    /// Returns the channel of the customer that was connected longest, else the last.
-    fn main_customer(&self) -> usize {
-        let talked = |i: usize| plan::talk(self.records, self.channels, &[i]).total;
-        let customers = self.plan.customers.iter().copied();
-        customers.max_by_key(|&i| (talked(i), i)).unwrap_or(0)
-    }
-
-    fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut DecidingEvents) {
-        let trunk = customer.party.trunk().unwrap_or_default();
-        let words = match self.plan.direction {
-            Direction::Inbound => format!("came in on trunk {trunk}: its channel is in the record"),
-            Direction::Outbound => format!("dialled out on trunk {trunk}: a record's destination"),
-            Direction::Internal => "no trunk took part".to_owned(),
-        };
-        why.note("direction", at, customer.name, words);
+        found.0
     }
 
     /// The start of the first record; of a customer who came in, of those with the same id. Where
@@ -151,64 +170,6 @@ impl CallBuilder<'_, '_> {
         at
     }
 
-    /// The end of the last record of the customer.
-    fn ended(&self, why: &mut DecidingEvents) -> EventTime {
-        let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
-        let last = customers
-            .flat_map(Channel::records)
-            .max_by_key(|record| record.end);
-        let Some(last) = last else {
-            return self.group.end();
-        };
-        why.note(
-            "durationSec",
-            last.end,
-            &last.channel,
-            "the end of the customer's last record",
-        );
-        last.end
-    }
-
-    fn talked(&self, customer: &Channel<'_>, ended: EventTime, why: &mut DecidingEvents) {
-        let talk = &self.plan.talk;
-        let (Some((from, with)), Some(until)) = (talk.first, talk.last) else {
-            let words = "no record with another party is answered";
-            why.note("answered", ended, customer.name, words);
-            why.note("talkTimeSec", ended, customer.name, words);
-            return;
-        };
-        let words = "a record with the customer is ANSWERED";
-        why.note("answered", from, self.channels[with].name, words);
-        why.note(
-            "talkTimeSec",
-            until,
-            customer.name,
-            "the billed seconds of such records",
-        );
-    }
-
-    fn number(&self, customer: &Channel<'_>, why: &mut DecidingEvents) -> Option<RawNumber> {
-        let found = match self.plan.direction {
-            Direction::Inbound => caller(customer),
-            Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
-            Direction::Internal => None,
-        };
-        let at = customer.records().map(|record| record.start).min();
-        let at = at.unwrap_or(self.group.arrived);
-        let words = found.as_ref().map(|(_, words)| *words);
-        let words = words.unwrap_or("no number was reported");
-        why.note("clientPhone", at, customer.name, words);
-        found.map(|(number, _)| number)
-    }
-
-    /// Returns the number that the customer dialled, as far as the dialplan has put it into a
-    /// column of its own: the record's destination is the last of the steps that the dialplan took.
-    fn did(&self, customer: &Channel<'_>) -> Option<String> {
-        let mut dids = customer.own.iter().map(|record| &record.did);
-        let did = dids.find(|did| is_did(did))?;
-        (self.plan.direction == Direction::Inbound).then(|| did.clone())
-    }
-
     /// Returns the number that was dialled first, where the records of the trunk's channel name
     /// none.
     fn dialled_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
@@ -224,66 +185,51 @@ impl CallBuilder<'_, '_> {
         ended: EventTime,
         why: &mut DecidingEvents,
     ) -> Option<Extension> {
-        let extension = |i: usize| self.channels[i].party.extension().map(|it| (i, it));
-        let began = self.plan.talk.began.iter().rev();
-        let mut talked = began.filter_map(|&(at, i)| extension(i).map(|(i, it)| (at, i, it)));
-        let answered = self.plan.talk.is_answer();
-        if let Some((at, i, extension)) = talked.next().filter(|_| answered) {
-            why.note(
-                "employee",
-                at,
-                self.channels[i].name,
-                "the last to begin to talk",
-            );
-            return Some(extension.clone());
-        }
-        let (found, words) = match self.plan.direction {
-            _ if answered => (None, "the customer talked with no extension"),
-            Direction::Inbound => self.only_one_dialled(),
-            Direction::Outbound | Direction::Internal => self.placed(),
+        let plan = self.plan;
+        let answered = plan.talk.is_answer();
+        let is_extension = |it: &&Channel<'_>| it.party.extension().is_some();
+        let began = plan.talk.began.iter().rev();
+        let mut began = began.map(|&(at, i)| (&self.channels[i], at));
+        let talked = began
+            .find(|(channel, _)| is_extension(channel))
+            .filter(|_| answered);
+        let (found, words) = match (talked, plan.direction) {
+            (Some((channel, _)), _) => (Some(channel), "the last to begin to talk"),
+            (None, _) if answered => (None, "the customer talked with no extension"),
+            (None, Direction::Inbound) => {
+                let is_own = |record: &&Record| plan.own.contains(record);
+                let own = |it: &&Channel<'_>| is_extension(it) && it.reached.iter().any(is_own);
+                let mut dialled = self.channels.iter().filter(own);
+                let first = dialled.next();
+                let extension = first.map(|it| it.party.extension());
+                match first {
+                    None => (None, "no extension took part"),
+                    _ if dialled.any(|it| Some(it.party.extension()) != extension) => {
+                        (None, "several extensions were dialled, and none talked")
+                    }
+                    only => (only, "the one extension dialled"),
+                }
+            }
+            (None, Direction::Outbound | Direction::Internal) => {
+                let first = plan.own.first().into_iter();
+                let mut of_record = first.flat_map(|record| {
+                    let names = [&record.channel, &record.dest];
+                    names.into_iter().filter_map(|name| self.named(name))
+                });
+                let placed = of_record.find(|channel| channel.party.is_real());
+                match placed.filter(is_extension) {
+                    Some(channel) => (Some(channel), "placed the call"),
+                    None => (None, "no extension placed the call"),
+                }
+            }
         };
-        let name = found.map_or(customer.name, |channel| channel.name);
-        why.note("employee", ended, name, words);
-        found.and_then(|channel| channel.party.extension().cloned())
-    }
-
-    fn only_one_dialled(&self) -> (Option<&Channel<'_>>, &'static str) {
-        let own = |channel: &&Channel<'_>| {
-            let is_own = |record: &&Record| self.plan.own.contains(record);
-            channel.party.extension().is_some() && channel.reached.iter().any(is_own)
-        };
-        let mut dialled = self.channels.iter().filter(own);
-        let Some(first) = dialled.next() else {
-            return (None, "no extension took part");
-        };
-        if dialled.any(|other| other.party.extension() != first.party.extension()) {
-            return (None, "several extensions were dialled, and none talked");
-        }
-        (Some(first), "the one extension dialled")
-    }
-
-    fn placed(&self) -> (Option<&Channel<'_>>, &'static str) {
-        let first = self.plan.own.first().and_then(|record| {
-            let names = [&record.channel, &record.dest];
-            let mut of_record = names.iter().filter_map(|name| self.named(name));
-            of_record.find(|channel| channel.party.is_real())
-        });
-        match first.filter(|channel| channel.party.extension().is_some()) {
-            Some(channel) => (Some(channel), "placed the call"),
-            None => (None, "no extension placed the call"),
-        }
+        let at = talked.map_or(ended, |(_, at)| at);
+        why.note("employee", at, found.unwrap_or(customer).name, words);
+        found?.party.extension().cloned()
     }
 
     fn named(&self, name: &str) -> Option<&Channel<'_>> {
         self.channels.iter().find(|channel| channel.name == name)
-    }
-
-    /// All ids of the call, without those by which it or another of its calls is known.
-    fn aliases(&self, known: &[&UniqueId]) -> Vec<UniqueId> {
-        let own = self.plan.own.iter();
-        let texts = own.flat_map(|record| [&record.uniqueid, &record.linkedid]);
-        let ids: BTreeSet<UniqueId> = texts.filter_map(|id| UniqueId::new(id.as_str())).collect();
-        ids.into_iter().filter(|id| !known.contains(&id)).collect()
     }
 
     /// Returns the user fields of the customer's own channel where it has one, for a record with
@@ -291,16 +237,15 @@ impl CallBuilder<'_, '_> {
     fn userfields(&self) -> Vec<String> {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let trunk = |name: &str| {
-            let named = self.named(name);
-            named.is_some_and(|channel| channel.party.trunk().is_some())
+            self.named(name)
+                .is_some_and(|it| it.party.trunk().is_some())
         };
         let root = customers.flat_map(|channel| channel.own.iter());
         let root = root.filter(|it| !it.was_called() && !trunk(&it.dest));
         let root = distinct(root.map(|record| record.userfield.as_str()));
-        if root.is_empty() {
-            distinct(self.plan.own.iter().map(|record| record.userfield.as_str()))
-        } else {
-            root
+        match root.is_empty() {
+            true => distinct(self.plan.own.iter().map(|record| record.userfield.as_str())),
+            false => root,
         }
     }
 
@@ -321,17 +266,5 @@ fn caller(channel: &Channel<'_>) -> Option<(RawNumber, &'static str)> {
         number.split('>').next()
     });
     let mut texts = sources.chain(quoted).filter(|text| is_number(text));
-    texts
-        .next()
-        .map(|text| (RawNumber::new(text, false), "the caller's number"))
-}
-
-fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
-    let mut seen: Vec<String> = Vec::new();
-    for text in texts.filter(|text| !text.is_empty()) {
-        if !seen.iter().any(|known| known == text) {
-            seen.push(text.to_owned());
-        }
-    }
-    seen
+    Some((RawNumber::new(texts.next()?, false), "the caller's number"))
 }

@@ -18,7 +18,7 @@ pub(super) const LIVE: Duration = Duration::from_secs(5);
 pub(super) const FAR_APART: Duration = Duration::from_secs(60);
 
 /// The records of one call, as far as they have come. Serialized to survive a restart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Group {
     pub(super) records: Vec<Record>,
     /// Arrival of the last record, by our own clock.
@@ -28,14 +28,6 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(arrived: EventTime) -> Self {
-        Self {
-            records: Vec::new(),
-            arrived,
-            dropped: 0,
-        }
-    }
-
     /// `false` when the same record is there already.
     pub(super) fn add(&mut self, record: Record, arrived: EventTime) -> bool {
         if self.records.contains(&record) {
@@ -121,25 +113,18 @@ fn same_id(a: &Record, b: &Record) -> bool {
 /// Two records name one channel that lived in both. A name may come again: a channel has one
 /// unique id, and of a name without a suffix of its own the records must overlap.
 fn same_channel(a: &Record, b: &Record) -> bool {
-    let slack = |name: &str| {
-        if is_unique(name) {
-            TOUCHING
-        } else {
-            Duration::ZERO
-        }
-    };
     // Between being parked and being fetched a channel has no record.
     let is_parked = |it: &Record| it.app.eq_ignore_ascii_case("ParkedCall");
     let parked = is_parked(a) || is_parked(b);
     let near = |name: &str| {
-        let slack = match slack(name) {
-            TOUCHING if parked => FAR_APART,
-            slack => slack,
+        let slack = match is_unique(name) {
+            true if parked => FAR_APART,
+            true => TOUCHING,
+            false => Duration::ZERO,
         };
         let touch = a.start <= b.end.plus(slack) && b.start <= a.end.plus(slack);
         touch && (slack > Duration::ZERO || a.start < b.end && b.start < a.end)
     };
-    let local = |name: &str| trunk::local_pair(name).map(str::to_owned);
     let own = !a.uniqueid.is_empty() && !b.uniqueid.is_empty() && a.uniqueid != b.uniqueid;
     let continued = a.channel == b.channel && !own;
     let bare = a.uniqueid.is_empty() || b.uniqueid.is_empty();
@@ -149,20 +134,15 @@ fn same_channel(a: &Record, b: &Record) -> bool {
     if continued && (near(&a.channel) || exactly || goes_on) {
         return true;
     }
-    let crossed = [
-        (&a.channel, &b.dest),
-        (&a.dest, &b.channel),
-        (&a.dest, &b.dest),
-    ];
-    if crossed
-        .iter()
-        .any(|(a, b)| a == b && !a.is_empty() && near(a))
-    {
-        return true;
-    }
-    let halves = [(&a.channel, &b.channel), crossed[0], crossed[1], crossed[2]];
-    let paired = |(a, b): &(&String, &String)| a != b && local(a).is_some() && local(a) == local(b);
-    halves.iter().any(|pair| paired(pair) && near(pair.0))
+    let halves = |a: &str, b: &str| {
+        let pair = trunk::local_pair(a);
+        a != b && pair.is_some() && pair == trunk::local_pair(b)
+    };
+    let same = |a: &str, b: &str| (a == b && !a.is_empty() || halves(a, b)) && near(a);
+    same(&a.channel, &b.dest)
+        || same(&a.dest, &b.channel)
+        || same(&a.dest, &b.dest)
+        || halves(&a.channel, &b.channel) && near(&a.channel)
 }
 
 /// A name that ends in a suffix which comes once in the life of a PBX: at least eight hex digits,
@@ -208,54 +188,46 @@ impl Groups {
     }
 
     /// Puts the record where it belongs: the number of its group, and those of groups that became
-    /// one with it. `None` when it was there already.
-    pub(super) fn take_in(
-        &mut self,
-        record: Record,
-        arrived: EventTime,
-    ) -> Option<(u64, Vec<u64>)> {
+    /// one with it. None of them when it was there already.
+    pub(super) fn take_in(&mut self, record: Record, arrived: EventTime) -> BTreeSet<u64> {
         let mut keys = self.belongs_to(&record);
-        let key = keys.pop_first().unwrap_or_else(|| {
-            let key = self.next;
-            self.next += 1;
-            key
-        });
-        let mut group = self.remove(key).unwrap_or_else(|| Group::new(arrived));
+        let key = keys.pop_first().unwrap_or(self.next);
+        let mut group = self.remove(key).unwrap_or_default();
         for &other in &keys {
             if let Some(other) = self.remove(other) {
                 group.absorb(other);
             }
         }
-        let new = group.add(record, arrived);
+        if group.add(record, arrived) || !keys.is_empty() {
+            keys.insert(key);
+        }
         self.put(key, group);
-        (new || !keys.is_empty()).then(|| (key, keys.into_iter().collect()))
+        keys
     }
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
-        let those = |same: fn(&Record, &Record) -> bool, keys: &mut dyn Iterator<Item = u64>| {
-            let known = |key: &u64| self.groups.get(key).into_iter().flat_map(|it| &it.records);
-            let near = |key: &u64| known(key).any(|known| same(known, record));
-            keys.filter(near).collect::<Vec<_>>()
+        let near = |same: fn(&Record, &Record) -> bool| {
+            move |key: &u64| {
+                self.groups[key]
+                    .records
+                    .iter()
+                    .any(|known| same(known, record))
+            }
         };
-        let ids = &mut record.ids().flat_map(|id| self.ids.get(id));
-        let mut keys = BTreeSet::from_iter(those(same_id, ids));
-        let names = &mut record.names().flat_map(|name| self.names.get(name));
-        keys.extend(those(same_channel, names));
+        let ids = record.ids().flat_map(|id| self.ids.get(id));
+        let names = record.names().flat_map(|name| self.names.get(name));
         let rooms = record.rooms();
-        let rooms = &mut rooms.iter().flat_map(|(room, ..)| self.names.get(room));
-        keys.extend(those(same_room, rooms));
-        keys
+        let rooms = rooms.iter().flat_map(|(room, ..)| self.names.get(room));
+        let keys = ids
+            .filter(near(same_id))
+            .chain(names.filter(near(same_channel)));
+        keys.chain(rooms.filter(near(same_room))).collect()
     }
 
     /// Puts a group under this number, and everything that leads to it.
     pub(super) fn put(&mut self, key: u64, group: Group) {
         self.next = self.next.max(key.saturating_add(1));
-        for record in &group.records {
-            record.ids().for_each(|id| self.ids.insert(id, key));
-            let rooms = record.rooms();
-            let names = record.names().chain(rooms.iter().map(|(room, ..)| *room));
-            names.for_each(|name| self.names.insert(name, key));
-        }
+        self.index(&group, |keys, text| keys.insert(text, key));
         self.count += 1;
         self.touched.put(key, self.count);
         self.groups.insert(key, group);
@@ -265,13 +237,18 @@ impl Groups {
     pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
         let group = self.groups.remove(&key)?;
         self.touched.remove(key);
+        self.index(&group, |keys, text| keys.remove(text, key));
+        Some(group)
+    }
+
+    /// Does this with everything that leads to the group.
+    fn index(&mut self, group: &Group, change: impl Fn(&mut Keys, &str)) {
         for record in &group.records {
-            record.ids().for_each(|id| self.ids.remove(id, key));
+            record.ids().for_each(|id| change(&mut self.ids, id));
             let rooms = record.rooms();
             let names = record.names().chain(rooms.iter().map(|(room, ..)| *room));
-            names.for_each(|name| self.names.remove(name, key));
+            names.for_each(|name| change(&mut self.names, name));
         }
-        Some(group)
     }
 }
 

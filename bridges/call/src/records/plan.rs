@@ -46,25 +46,20 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     let owns = apart(records.len(), &plans, |those| {
         of_customers(records, channels, those)
     });
-    let mut made = Vec::new();
-    for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
-        let id = if i == 0 {
-            oldest(records)
-        } else {
-            own_id(&channels[customers[0]])
-        };
-        let Some(linkedid) = id else {
-            continue;
-        };
-        made.push(CallPlan {
-            linkedid,
+    let plans = plans.into_iter().zip(owns).enumerate();
+    let made = plans.filter_map(|(i, ((direction, customers), own))| {
+        Some(CallPlan {
+            linkedid: match i {
+                0 => oldest(records)?,
+                _ => own_id(&channels[customers[0]])?,
+            },
             direction,
             talk: talk(records, channels, &customers),
             customers,
             own: own.into_iter().map(|at| records[at]).collect(),
-        });
-    }
-    made
+        })
+    });
+    made.collect()
 }
 
 /// The oldest id of all; of records without any, that of the first.
@@ -121,12 +116,9 @@ impl<'a> Channel<'a> {
     /// Somebody called in on it: it told a record before it was the destination of one, and not
     /// as the other side of a dialling.
     pub(super) fn came_in(&self) -> bool {
-        let Some(first) = self.own.first().filter(|first| !first.was_called()) else {
-            return false;
-        };
-        self.reached
-            .first()
-            .is_none_or(|reached| first.start < reached.start)
+        let reached = self.reached.first().map(|reached| reached.start);
+        let first = self.own.first().filter(|first| !first.was_called());
+        first.is_some_and(|first| reached.is_none_or(|reached| first.start < reached))
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
@@ -142,13 +134,6 @@ impl<'a> Channel<'a> {
         let mut dst = self.reached.iter().map(|it| it.destination.as_str());
         let text = dst.find(|text| is_number(text))?;
         Some((RawNumber::new(text, false), "the record's destination"))
-    }
-
-    /// Returns the time at which the channel was answered, where the record of its beginning has
-    /// it.
-    pub(super) fn answered_at(&self) -> Option<EventTime> {
-        let births = self.own.iter().filter(|record| record.is_birth());
-        births.filter_map(|record| record.answer).min()
     }
 }
 
@@ -175,11 +160,9 @@ pub(super) fn channels<'a>(
                 });
                 channels.len() - 1
             });
-            let place = &mut channels[at];
-            if own {
-                place.own.push(record);
-            } else {
-                place.reached.push(record);
+            match own {
+                true => channels[at].own.push(record),
+                false => channels[at].reached.push(record),
             }
         }
     }
@@ -193,25 +176,22 @@ fn order(record: &Record) -> impl Ord {
     let age = UniqueId::new(record.uniqueid.as_str());
     let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
     let local = trunk::local_pair(&record.channel).is_some();
-    let names = (record.channel.as_str(), record.dest.as_str());
+    let began = (record.start, record.is_dialled_side(), age, local);
     (
-        (record.start, record.is_dialled_side(), age, local),
-        (record.end, names),
+        began,
+        record.end,
+        record.channel.as_str(),
+        record.dest.as_str(),
     )
 }
 
 /// Returns the part of a channel, as everywhere; but an `Agent/1001` of Asterisk before 12 stands
 /// for the telephone at which that agent sat.
 fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
-    let agent = || {
-        name.strip_prefix("Agent/")
-            .filter(|agent| !agent.is_empty())
-    };
-    match trunk::party(name, endpoints) {
-        Party::Plumbing => agent().map_or(Party::Plumbing, |agent| {
-            Party::Extension(Extension::new(agent))
-        }),
-        real @ (Party::Trunk(_) | Party::Extension(_) | Party::Outsider) => real,
+    let agent = name.strip_prefix("Agent/").filter(|it| !it.is_empty());
+    match (trunk::party(name, endpoints), agent) {
+        (Party::Plumbing, Some(agent)) => Party::Extension(Extension::new(agent)),
+        (party, _) => party,
     }
 }
 
@@ -236,29 +216,29 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
     })
 }
 
-/// Returns the channels that a record connects: not before its destination was answered itself.
+/// Returns the channels that a record connects: not before its destination was answered itself, as
+/// the record of that one's beginning says, nor before it entered the conference that the record is
+/// of.
 fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let (from, to) = record.talk()?;
     let at = |name: &str| channels.iter().position(|channel| channel.name == name);
     let (a, b) = (at(&record.channel)?, at(&record.dest)?);
-    let from = channels[b].answered_at().map_or(from, |at| from.max(at));
-    let from = entered(&channels[b], record).map_or(from, |at| from.max(at));
+    let own = channels[b].own.iter();
+    let births = own.clone().filter(|own| own.is_birth());
+    let answered = births.filter_map(|own| own.answer).min();
+    let room = is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app);
+    let entered = own
+        .filter(|own| room && own.app == record.app)
+        .map(|own| own.start);
+    let from = from
+        .max(answered.unwrap_or(from))
+        .max(entered.min().unwrap_or(from));
     (from < to).then_some(ConnectedPair {
         ends: [a, b],
         from,
         to,
         consultation: record.is_dialled_side(),
     })
-}
-
-/// Returns the time at which the destination entered the conference that the record is of, by its
-/// own record.
-fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
-    if !is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app) {
-        return None;
-    }
-    let own = dest.own.iter().filter(|own| own.app == record.app);
-    own.map(|own| own.start).min()
 }
 
 /// The real parties, other than the customer's own channels, that one of these is connected with.
@@ -281,13 +261,8 @@ fn connected(
     for pair in pairs {
         sets.join(pair[0], pair[1]);
     }
-    let set_of: Vec<usize> = (0..channels.len()).map(|i| sets.of(i)).collect();
-    let with = (0..channels.len()).filter(|i| {
-        channels[*i].party.is_real()
-            && !customers.contains(i)
-            && customers
-                .iter()
-                .any(|customer| set_of[*customer] == set_of[*i])
-    });
-    with.collect()
+    let own: Vec<usize> = customers.iter().map(|&i| sets.of(i)).collect();
+    let others = (0..channels.len()).filter(|i| !customers.contains(i));
+    let real = others.filter(|&i| channels[i].party.is_real());
+    real.filter(|&i| own.contains(&sets.of(i))).collect()
 }

@@ -3,7 +3,7 @@
 use crate::facts::Leg;
 use crate::trunk::{self, unmarked};
 use crate::units;
-use crate::{Cdr, ChannelEvent, EventTime, UniqueId};
+use crate::{Cdr, EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -182,10 +182,9 @@ fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
 fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
     let lasted = start.plus(lasted);
     let reported = reported.unwrap_or(lasted).max(start);
-    if lasted > reported.plus(BIRTH_SLACK) {
-        lasted
-    } else {
-        reported
+    match lasted > reported.plus(BIRTH_SLACK) {
+        true => lasted,
+        false => reported,
     }
 }
 
@@ -194,9 +193,8 @@ fn whole(name: &str) -> &str {
     if trunk::local_pair(name).is_some() {
         return name;
     }
-    name.strip_suffix(";1")
-        .or_else(|| name.strip_suffix(";2"))
-        .unwrap_or(name)
+    let first = name.strip_suffix(";1");
+    first.or(name.strip_suffix(";2")).unwrap_or(name)
 }
 
 /// The second in which the channel with this unique id was made.
@@ -231,7 +229,11 @@ fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
         let leg = met(&mut legs, &id, at);
         leg.on_event(at, event, true);
         leg.linkedids.note(at, &event.channel.linkedid);
-        describe_other(&mut legs, at, event);
+        if let Some(other) = event.kind.other().filter(|other| other.traits.is_some())
+            && let Some(id) = UniqueId::new(other.uniqueid.as_ref())
+        {
+            met(&mut legs, &id, at).describe(at, other);
+        }
     }
     legs
 }
@@ -243,12 +245,4 @@ fn met<'l>(legs: &'l mut Vec<Leg>, id: &UniqueId, at: EventTime) -> &'l mut Leg 
         legs.len() - 1
     });
     &mut legs[place]
-}
-
-fn describe_other(legs: &mut Vec<Leg>, at: EventTime, event: &ChannelEvent<'_>) {
-    let described = event.kind.other().filter(|other| other.traits.is_some());
-    let id = described.and_then(|other| UniqueId::new(other.uniqueid.as_ref()));
-    if let Some((other, id)) = described.zip(id) {
-        met(legs, &id, at).describe(at, other);
-    }
 }

@@ -3,13 +3,15 @@
 use super::plan::{self, Plan};
 use super::view::View;
 use super::{number, timeline};
-use crate::facts::{FactKind, OpenCall, SeenVariable};
+use crate::call::{aliases, direction_words, distinct};
+use crate::facts::{FactKind, OpenCall, SeenVariable, Stamped};
+use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
 use crate::{
     CLOCK_TOLERANCE, DecidingEvents, Direction, EventTime, Extension, FinishedCall, Party,
-    RawNumber, UniqueId, Variable, Way,
+    UniqueId, Variable, Way,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The finished call of one plan.
@@ -21,47 +23,87 @@ pub(super) fn finish(
     incomplete: Option<String>,
 ) -> FinishedCall {
     let mut why = DecidingEvents::default();
-    let main = main_customer(legs, plan);
+    let main = longest(&plan.customers, |those| plan::talk(legs, those));
     let customer = legs[main];
-    let words = direction_words(plan, customer);
-    why.note("direction", customer.way_by.0, customer.name, words);
-    let started = started(legs, plan, &mut why);
-    let ended = ended(legs, plan, &mut why).max(started);
+    let (at, how) = customer.way_by;
+    let words = direction_words(plan.direction, &customer.party, how);
+    why.note("direction", at, customer.name, words);
+    let begin = plan.begins_with.iter().chain(&plan.customers);
+    let first = begin.map(|&i| legs[i]).min_by_key(|leg| leg.leg.first);
+    let first = first.unwrap_or(customer);
+    let started = first.leg.first;
+    why.note(
+        "startedAt",
+        started,
+        first.name,
+        "the first event of the call",
+    );
+    let customers = plan.customers.iter().map(|&i| legs[i]);
+    let last = customers.max_by_key(|leg| leg.end).unwrap_or(customer);
+    let ended = last.end.max(started);
+    why.note(
+        "durationSec",
+        last.end,
+        last.name,
+        "the last hang-up of the customer",
+    );
     let talk = plan.talk.total.min(ended.since(started));
     let answered = plan.talk.would_answer(talk);
-    talked(legs, plan, customer, &mut why);
-    let variables = variables(legs, plan);
-    for source in &variables {
-        let name = &source.variable.name;
-        let words = format!("{name} of this channel");
-        why.note(name, source.seen.first, source.leg.name, words);
-    }
-    let number = number_of(legs, plan, main, &mut why);
-    let shown_number = match plan.direction {
-        Direction::Outbound if number.is_none() => shown_number(customer, &mut why),
-        Direction::Outbound | Direction::Inbound | Direction::Internal => None,
+    let words = match plan.talk.is_answer() {
+        true => [
+            "in a bridge with the customer",
+            "the last bridge with another party ended",
+        ],
+        false => [
+            "in a bridge with the customer for less than half a second",
+            "no answer, so no talk",
+        ],
     };
+    let never = (customer.end, "never in a bridge with another party");
+    plan.talk
+        .note(&mut why, |i| legs[i].name, customer.name, words, never);
+    let variables = variables(legs, plan, &mut why);
+    let outbound = plan.direction == Direction::Outbound;
+    let number = match plan.direction {
+        Direction::Inbound => number::caller(customer),
+        Direction::Outbound => number::dialled(legs, main),
+        Direction::Internal => None,
+    };
+    let shown = number::shown(customer).filter(|_| outbound && number.is_none());
+    let (at, words) = match number.as_ref().or(shown.as_ref()) {
+        Some(number) => (number.at, number.words),
+        None => (customer.leg.first, "no number was reported"),
+    };
+    why.note("clientPhone", at, customer.name, words);
     let did = customer.leg.did.as_ref();
     let did = did.filter(|_| plan.direction == Direction::Inbound);
-    let employee = employee_of(legs, plan, customer, &mut why);
-    let trunk = trunk_of(customer, &mut why);
-    let variables = variables.into_iter().map(|source| source.variable);
+    let employee = employee(legs, plan, customer, &mut why);
+    let trunk = customer.party.trunk();
+    if let Some(trunk) = trunk {
+        let words = format!("the channel belongs to {trunk}");
+        why.note("trunk", customer.leg.first, customer.name, words);
+    }
+    let own = plan.own.iter().chain(&plan.customers);
+    let of_legs = plan.own.iter().flat_map(|&i| legs[i].leg.userfields.iter());
+    let mut of_legs: Vec<&Stamped> = of_legs.collect();
+    of_legs.sort_by_key(|stamped| stamped.at);
+    let of_legs = of_legs.into_iter().map(|stamped| stamped.text.as_str());
     FinishedCall {
         linkedid: plan.linkedid.clone(),
-        also_known_as: aliases(legs, plan, known),
+        also_known_as: aliases(own.flat_map(|&i| legs[i].ids()), known),
         direction: plan.direction,
         answered,
-        trunk,
-        number,
-        shown_number,
+        trunk: trunk.map(str::to_owned),
+        number: number.map(|it| it.raw),
+        shown_number: shown.map(|it| it.raw),
         did: did.map(ToString::to_string),
         employee,
         employees_in_order: plan.talk.in_order(|i| &legs[i].party),
         started,
         ended,
         talk: if answered { talk } else { Duration::ZERO },
-        variables: variables.collect(),
-        userfields: userfields(legs, plan, &call.userfields),
+        variables,
+        userfields: distinct(of_legs.chain(call.userfields.iter().map(String::as_str))),
         incomplete: incomplete
             .or_else(|| call.of.is_set_back().then(set_back))
             .or_else(|| beginning_missed(legs, plan))
@@ -103,120 +145,53 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
             (None, _) => {}
         }
     }
-    found.prefixes()
+    found.0
 }
 
-fn number_of(
-    legs: &[&View<'_>],
-    plan: &Plan,
-    main: usize,
-    why: &mut DecidingEvents,
-) -> Option<RawNumber> {
-    let customer = legs[main];
-    let number = match plan.direction {
-        Direction::Inbound => number::caller(customer),
-        Direction::Outbound => number::dialled(legs, main),
-        Direction::Internal => None,
-    };
-    let Some(number) = number else {
-        why.note(
-            "clientPhone",
-            customer.leg.first,
-            customer.name,
-            "no number was reported",
-        );
-        return None;
-    };
-    why.note("clientPhone", number.at, customer.name, number.words);
-    Some(number.raw)
-}
-
-/// Returns the number that the channel shows, where nothing says which was dialled.
-fn shown_number(customer: &View<'_>, why: &mut DecidingEvents) -> Option<RawNumber> {
-    let number = number::shown(customer)?;
-    why.0.retain(|because| because.value != "clientPhone");
-    why.note("clientPhone", number.at, customer.name, number.words);
-    Some(number.raw)
-}
-
-fn employee_of(
+/// The last extension that began to talk with the customer. If nobody did: inbound, the one
+/// extension that was dialled, none when several were; outbound, the one that placed the call.
+fn employee(
     legs: &[&View<'_>],
     plan: &Plan,
     customer: &View<'_>,
     why: &mut DecidingEvents,
 ) -> Option<Extension> {
-    let employee = employee(legs, plan);
-    let known = employee.and_then(|it| Some((it.leg.party.extension()?.clone(), it)));
-    let Some((extension, employee)) = known else {
-        let words = none_words(legs, plan);
-        why.note("employee", customer.end, customer.name, words);
-        return None;
-    };
-    why.note("employee", employee.at, employee.leg.name, employee.words);
-    Some(extension)
-}
-
-/// The channel whose extension a call is put down to, and the moment that decided it.
-struct Employee<'a> {
-    leg: &'a View<'a>,
-    at: EventTime,
-    words: &'static str,
-}
-
-/// The last extension that began to talk with the customer. If nobody did: inbound, the one
-/// extension that was dialled, none when several were; outbound, the one that placed the call.
-fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
+    let is_extension = |leg: &&View<'_>| leg.party.extension().is_some();
+    let mut own = plan.own.iter().map(|&i| legs[i]);
     let began = plan.talk.began.iter().rev();
-    let mut began = began.map(|&(at, leg)| (at, legs[leg]));
-    if let Some((at, leg)) = began.find(|(_, leg)| leg.party.extension().is_some()) {
-        let words = "the last to begin to talk";
-        return Some(Employee { leg, at, words });
+    let mut began = began.map(|&(at, i)| (legs[i], at, "the last to begin to talk"));
+    let answered = plan.talk.is_answer();
+    let inbound = plan.direction == Direction::Inbound;
+    let found = began.find(|(leg, ..)| is_extension(leg)).or_else(|| {
+        let (leg, words) = if answered {
+            return None;
+        } else if inbound {
+            let dialled = |leg: &&View<'_>| is_extension(leg) && leg.way == Way::Dialled;
+            let mut dialled = own.clone().filter(dialled);
+            let first = dialled.next()?;
+            let same = dialled.all(|it| it.party.extension() == first.party.extension());
+            (same.then_some(first)?, "the one extension dialled")
+        } else {
+            (
+                own.clone().find(|leg| leg.party.is_real())?,
+                "placed the call",
+            )
+        };
+        Some((leg, leg.leg.first, words))
+    });
+    if let Some((leg, at, words)) = found.filter(|(leg, ..)| is_extension(leg)) {
+        why.note("employee", at, leg.name, words);
+        return leg.party.extension().cloned();
     }
-    if plan.talk.is_answer() {
-        return None;
-    }
-    let (leg, words) = match plan.direction {
-        Direction::Inbound => (only_one_dialled(legs, plan)?, "the one extension dialled"),
-        Direction::Outbound | Direction::Internal => {
-            let mut own = plan.own.iter().map(|&i| legs[i]);
-            (own.find(|leg| leg.party.is_real())?, "placed the call")
-        }
-    };
-    let at = leg.leg.first;
-    Some(Employee { leg, at, words })
-}
-
-/// Returns the reason why a call is put down to nobody.
-fn none_words(legs: &[&View<'_>], plan: &Plan) -> &'static str {
-    let dialled = plan
-        .own
-        .iter()
-        .any(|&i| legs[i].party.extension().is_some());
-    if plan.talk.is_answer() {
+    let words = if answered {
         "the customer talked with no extension"
-    } else if plan.direction == Direction::Inbound && dialled {
+    } else if inbound && own.any(|leg| is_extension(&leg)) {
         "several extensions were dialled, and none talked"
     } else {
         "no extension took part"
-    }
-}
-
-fn only_one_dialled<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<&'a View<'a>> {
-    let own = plan.own.iter().map(|&i| legs[i]);
-    let mut dialled = own.filter(|leg| leg.party.extension().is_some() && leg.way == Way::Dialled);
-    let leg = dialled.next()?;
-    let extension = leg.party.extension()?;
-    if dialled.any(|other| other.party.extension() != Some(extension)) {
-        return None;
-    }
-    Some(leg)
-}
-
-fn trunk_of(customer: &View<'_>, why: &mut DecidingEvents) -> Option<String> {
-    let trunk = customer.party.trunk()?.to_owned();
-    let words = format!("the channel belongs to {trunk}");
-    why.note("trunk", customer.leg.first, customer.name, words);
-    Some(trunk)
+    };
+    why.note("employee", customer.end, customer.name, words);
+    None
 }
 
 /// Returns the reason why the beginning of a call is not known; `None` if it is.
@@ -236,9 +211,9 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
     let dialled = plan.customers.iter().any(|&i| legs[i].was_dialled());
-    let unknown =
-        plan.direction == Direction::Outbound && old && !dialled && !plan.talk.is_answer();
-    unknown.then(|| "the PBX did not report who dialled, or which number".to_owned())
+    let outbound = plan.direction == Direction::Outbound;
+    (outbound && old && !dialled && !plan.talk.is_answer())
+        .then(|| "the PBX did not report who dialled, or which number".to_owned())
 }
 
 /// Whoever began an outbound call came in from outside over what no trunk takes: it may be that
@@ -260,113 +235,24 @@ fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 /// something before it was born, or after it had hung up, so the PBX's clock was set back in
 /// between.
 fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
-    let contradicts = |&i: &usize| {
-        let leg = legs[i];
-        let times = |wanted: fn(&FactKind) -> bool| {
-            let facts = leg.leg.facts.iter().filter(move |fact| wanted(&fact.what));
-            facts.map(|fact| fact.at)
-        };
-        let (born, ended) = (
-            times(|what| matches!(what, FactKind::Born(_))),
-            times(FactKind::is_end),
-        );
-        let (first, last) = (times(|_| true).min(), times(|_| true).max());
-        let far = |a: Option<EventTime>, b: Option<EventTime>| {
-            a.zip(b).is_some_and(|(a, b)| b.since(a) > CLOCK_TOLERANCE)
-        };
-        leg.timed && (far(first, born.max()) || far(ended.min(), last))
+    let far = |a: Option<EventTime>, b: Option<EventTime>| {
+        a.zip(b).is_some_and(|(a, b)| b.since(a) > CLOCK_TOLERANCE)
     };
-    let contradicted = plan.customers.iter().any(contradicts);
-    contradicted.then(set_back)
+    let contradicts = |&i: &usize| {
+        let leg = legs[i].leg;
+        let times = leg.facts.iter().map(|fact| fact.at);
+        let births = leg
+            .facts
+            .iter()
+            .filter(|it| matches!(it.what, FactKind::Born(_)));
+        let born = births.map(|fact| fact.at).max();
+        legs[i].timed && (far(times.clone().min(), born) || far(leg.ended(), times.max()))
+    };
+    plan.customers.iter().any(contradicts).then(set_back)
 }
 
 fn set_back() -> String {
     "the PBX's clock was set back during the call".to_owned()
-}
-
-/// Returns the channel of the customer that was connected longest, else the one tried last.
-fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
-    if let [only] = plan.customers.as_slice() {
-        return *only;
-    }
-    let talked = |i: usize| plan::talk(legs, &[i]).total;
-    let longest = plan
-        .customers
-        .iter()
-        .copied()
-        .max_by_key(|&i| (talked(i), i));
-    longest.unwrap_or(0)
-}
-
-fn direction_words(plan: &Plan, customer: &View<'_>) -> String {
-    let trunk = customer.party.trunk().unwrap_or_default();
-    match plan.direction {
-        Direction::Inbound => format!("came in on trunk {trunk}: {}", customer.way_by.1),
-        Direction::Outbound => format!("dialled out on trunk {trunk}: {}", customer.way_by.1),
-        Direction::Internal => "no trunk took part".to_owned(),
-    }
-}
-
-/// The first channel's first event.
-fn started(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> EventTime {
-    let begin = plan
-        .begins_with
-        .iter()
-        .chain(&plan.customers)
-        .map(|&i| legs[i]);
-    let Some(first) = begin.min_by_key(|leg| leg.leg.first) else {
-        return legs[0].leg.first;
-    };
-    why.note(
-        "startedAt",
-        first.leg.first,
-        first.name,
-        "the first event of the call",
-    );
-    first.leg.first
-}
-
-/// The hang-up of the customer's last channel.
-fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> EventTime {
-    let customers = plan.customers.iter().map(|&i| legs[i]);
-    let last = customers.max_by_key(|leg| leg.end).unwrap_or(legs[0]);
-    why.note(
-        "durationSec",
-        last.end,
-        last.name,
-        "the last hang-up of the customer",
-    );
-    last.end
-}
-
-fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut DecidingEvents) {
-    let (Some((from, with)), Some(until)) = (plan.talk.first, plan.talk.last) else {
-        let words = "never in a bridge with another party";
-        for value in ["answered", "talkTimeSec"] {
-            why.note(value, customer.end, customer.name, words);
-        }
-        return;
-    };
-    let (answered, talked) = if plan.talk.is_answer() {
-        (
-            "in a bridge with the customer",
-            "the last bridge with another party ended",
-        )
-    } else {
-        (
-            "in a bridge with the customer for less than half a second",
-            "no answer, so no talk",
-        )
-    };
-    why.note("answered", from, legs[with].name, answered);
-    why.note("talkTimeSec", until, customer.name, talked);
-}
-
-/// All ids of the call, without those by which it or another of its calls is known.
-fn aliases(legs: &[&View<'_>], plan: &Plan, known: &[&UniqueId]) -> Vec<UniqueId> {
-    let own = plan.own.iter().chain(&plan.customers);
-    let ids: BTreeSet<UniqueId> = own.flat_map(|&i| legs[i].ids()).collect();
-    ids.into_iter().filter(|id| !known.contains(&id)).collect()
 }
 
 fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
@@ -378,75 +264,52 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
         ));
     }
     if call.size.dropped > 0 {
-        remarks.push(format!(
-            "events for which there was no room: {}",
-            call.size.dropped
-        ));
+        let dropped = call.size.dropped;
+        remarks.push(format!("events for which there was no room: {dropped}"));
     }
     if !plan.talk.is_answer() && plan.talk.total > Duration::ZERO {
-        remarks.push(format!(
-            "{} ms of talk are no answer",
-            plan.talk.total.as_millis()
-        ));
+        let talk = plan.talk.total.as_millis();
+        remarks.push(format!("{talk} ms of talk are no answer"));
     }
     remarks
 }
 
-/// A value, and the channel and event it was told by.
-struct VariableSource<'a> {
-    variable: Variable,
-    leg: &'a View<'a>,
-    seen: &'a SeenVariable,
-}
-
 /// Each variable with its value. The root leg's value wins over another leg's; where it has none
-/// and other legs disagree, all their values.
-fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<VariableSource<'a>> {
-    let root = root(legs, plan);
-    let mut made: BTreeMap<&str, VariableSource<'a>> = BTreeMap::new();
-    let others = plan
-        .own
-        .iter()
-        .filter(|&&i| Some(i) != root)
-        .map(|&i| (1, i));
-    for (rank, i) in root.map(|i| (0, i)).into_iter().chain(others) {
+/// and other legs disagree, all their values. The root is the channel of the customer that came in;
+/// of a call out, the one that the call began with.
+fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<Variable> {
+    let mut own = plan.own.iter().copied();
+    let root = match plan.direction {
+        Direction::Inbound => plan.customers.first().copied(),
+        Direction::Outbound | Direction::Internal => {
+            let named = own.find(|&i| legs[i].leg.id == plan.linkedid);
+            named.or(plan.own.first().copied())
+        }
+    };
+    let mut made: BTreeMap<&str, (Variable, usize, EventTime)> = BTreeMap::new();
+    let others = plan.own.iter().copied().filter(|&i| Some(i) != root);
+    for i in root.into_iter().chain(others) {
         for seen in last_values(legs[i]) {
-            let Some(known) = made.get_mut(seen.name.as_str()) else {
-                let variable = Variable {
-                    name: seen.name.to_string(),
-                    values: vec![seen.value.to_string()],
-                };
-                made.insert(
-                    &seen.name,
-                    VariableSource {
-                        variable,
-                        leg: legs[i],
-                        seen,
-                    },
-                );
+            let value = seen.value.to_string();
+            let Some((known, of, _)) = made.get_mut(seen.name.as_str()) else {
+                let (name, values) = (seen.name.to_string(), vec![value]);
+                made.insert(&seen.name, (Variable { name, values }, i, seen.first));
                 continue;
             };
-            let of_root = root.is_some_and(|root| known.leg.leg.id == legs[root].leg.id);
-            if rank == 1 && !of_root && !known.variable.values.iter().any(|it| seen.value == *it) {
-                known.variable.values.push(seen.value.to_string());
+            if Some(*of) != root && !known.values.contains(&value) {
+                known.values.push(value);
             }
         }
     }
-    made.into_values().collect()
-}
-
-/// The channel whose variables are the call's: the customer's that came in; of a call out, the one
-/// that the call began with.
-fn root(legs: &[&View<'_>], plan: &Plan) -> Option<usize> {
-    let named = plan
-        .own
-        .iter()
-        .copied()
-        .find(|&i| legs[i].leg.id == plan.linkedid);
-    match plan.direction {
-        Direction::Inbound => plan.customers.first().copied(),
-        Direction::Outbound | Direction::Internal => named.or(plan.own.first().copied()),
+    for (name, (_, i, first)) in &made {
+        why.note(
+            name,
+            *first,
+            legs[*i].name,
+            format!("{name} of this channel"),
+        );
     }
+    made.into_values().map(|(variable, ..)| variable).collect()
 }
 
 /// The last value that a channel had of each of its variables.
@@ -459,20 +322,4 @@ fn last_values<'a>(leg: &'a View<'a>) -> Vec<&'a SeenVariable> {
         }
     }
     last.into_values().collect()
-}
-
-/// The user fields of the call's channels, in the order told, without repeats.
-fn userfields(legs: &[&View<'_>], plan: &Plan, of_cdrs: &[String]) -> Vec<String> {
-    let mut in_order: Vec<_> = plan
-        .own
-        .iter()
-        .flat_map(|&i| legs[i].leg.userfields.iter())
-        .collect();
-    in_order.sort_by_key(|stamped| stamped.at);
-    let mut seen = BTreeSet::new();
-    let in_order = in_order.into_iter().map(|stamped| stamped.text.as_str());
-    let all = in_order.chain(of_cdrs.iter().map(String::as_str));
-    all.filter(|text| seen.insert(*text))
-        .map(str::to_owned)
-        .collect()
 }

@@ -31,12 +31,6 @@ struct Link {
     to: EventTime,
 }
 
-impl Link {
-    fn has(&self, leg: usize) -> bool {
-        self.sides.contains(&leg)
-    }
-}
-
 /// The channels with their links as bridges of two; `None` where none was linked.
 pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let links = links(legs);
@@ -49,9 +43,8 @@ pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
         leg.facts.retain(|fact| !is_of_links(&fact.what));
     }
     for (i, link) in links.iter().enumerate() {
-        let later = links[i + 1..]
-            .iter()
-            .filter(|other| link.sides.iter().any(|&side| other.has(side)));
+        let shares = |other: &&Link| link.sides.iter().any(|side| other.sides.contains(side));
+        let later = links[i + 1..].iter().filter(shares);
         let mut away: Vec<Span> = later.map(|other| (other.from, other.to)).collect();
         let sides = link.sides.iter();
         let aside = sides.flat_map(|side| &consults[*side]);
@@ -93,8 +86,6 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
                 reports.entry(sides).or_default().push((fact.at, begins));
             }
         }
-    }
-    for (i, leg) in legs.iter().enumerate() {
         for (other, at) in reported_later(legs, leg) {
             let sides = [i.min(other), i.max(other)];
             reports.entry(sides).or_default().push((at, true));
@@ -127,9 +118,9 @@ fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let later = leg.traits.iter().flat_map(|traits| &traits.linked);
     let unheard = later.filter(|(at, _)| !legs.iter().any(|by| begun(by, *at)));
     let with = |id: &UniqueId| legs.iter().position(|leg| leg.id == *id);
+    let unheard = unheard.filter(|(_, id)| *id != leg.id);
     unheard
         .filter_map(|(at, id)| Some((with(id)?, *at)))
-        .filter(|&(other, _)| legs[other].id != leg.id)
         .collect()
 }
 

@@ -54,11 +54,11 @@ pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
 pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
     let facts = &leg.leg.facts;
-    let own = facts.iter().filter_map(|fact| {
-        let FactKind::Dialled { string, .. } = &fact.what else {
-            return None;
-        };
-        Some((fact.at, in_dial_string(string, peer(leg.name))?))
+    let own = facts.iter().filter_map(|fact| match &fact.what {
+        FactKind::Dialled { string, .. } => {
+            Some((fact.at, in_dial_string(string, peer(leg.name))?))
+        }
+        _ => None,
     });
     if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
         return Some(number(text, true, at, "the dial string"));
@@ -70,17 +70,14 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     }
     // An originated channel was dialled by no Dial, and it carries our own number and the extension
     // it is to be connected with.
-    if leg.leg.linkedids.first().is_some() && leg.is_root() {
+    let has_linkedid = leg.leg.linkedids.first().is_some();
+    if has_linkedid && leg.is_root() {
         return None;
     }
     if let Some((at, text)) = in_dial_application(legs, leg) {
         return Some(number(text, true, at, "the data of Dial"));
     }
-    let began = match leg.leg.linkedids.first() {
-        Some(_) => leg.is_root(),
-        None => !leg.was_dialled(),
-    };
-    if began {
+    if !has_linkedid && !leg.was_dialled() {
         return None;
     }
     let callers = leg.leg.callers.by_time().into_iter();
@@ -99,10 +96,8 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
 /// the company's own.
 pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
-    Some(Number {
-        words: "what the called channel shows; it counts where a lead has it",
-        ..number
-    })
+    let words = "what the called channel shows; it counts where a lead has it";
+    Some(Number { words, ..number })
 }
 
 /// The number in the `Dial` that was seen to run while this channel lived, else in the last one
@@ -115,16 +110,10 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime,
     found.sort_by_key(|(dial, _)| dial.first);
     // Its end may be told a moment before that of the Dial.
     let until = leg.end.plus(DIAL_END_SLACK);
-    let while_it_lived = found
-        .iter()
-        .find(|(dial, _)| dial.last >= leg.leg.first && dial.first <= until);
-    let before = || {
-        found
-            .iter()
-            .rev()
-            .find(|(dial, _)| dial.first <= leg.leg.first)
-    };
-    let (dial, text) = while_it_lived.or_else(before)?;
+    let born = leg.leg.first;
+    let lived = |(dial, _): &&(&SeenDial, String)| dial.last >= born && dial.first <= until;
+    let before = || found.iter().rfind(|(dial, _)| dial.first <= born);
+    let (dial, text) = found.iter().find(lived).or_else(before)?;
     Some((dial.first, text.clone()))
 }
 
@@ -134,14 +123,11 @@ pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
     let (tech, peer) = (trunk::technology(channel), peer(channel));
     // Before Asterisk 1.6 a bar stood between the arguments.
     let destinations = data.split([',', '|']).next().unwrap_or_default().split('&');
-    let same: Vec<&str> = destinations
-        .filter_map(|destination| destination.split_once('/'))
-        .filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech))
-        .map(|(_, rest)| rest)
-        .collect();
-    let named = same
-        .iter()
-        .find(|rest| rest.split(['/', '@', ':']).any(|part| part == peer));
+    let destinations = destinations.filter_map(|destination| destination.split_once('/'));
+    let same = destinations.filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech));
+    let same: Vec<&str> = same.map(|(_, rest)| rest).collect();
+    let names_peer = |rest: &&&str| rest.split(['/', '@', ':']).any(|part| part == peer);
+    let named = same.iter().find(names_peer);
     let group = !["PJSIP", "SIP", "IAX2"].contains(&tech) && same.len() == 1;
     let only = same.first().filter(|_| group);
     in_dial_string(named.or(only)?, peer)
@@ -161,32 +147,23 @@ fn in_dial_string(string: &str, peer: &str) -> Option<String> {
         segments.remove(0);
     }
     // `peer/number` and `peer/number/host`: the number is the second.
-    let order = segments
-        .iter()
-        .skip(1)
-        .take(1)
-        .chain(segments.iter().take(1));
-    order
-        .filter_map(|segment| bare(segment))
-        .find(|number| *number != peer)
-        .map(str::to_owned)
+    let order = segments.get(1).into_iter().chain(segments.first());
+    let mut numbers = order.filter_map(|segment| bare(segment));
+    numbers.find(|number| *number != peer).map(str::to_owned)
 }
 
 /// A segment's number, without scheme, host and what else is hung behind it.
 fn bare(segment: &str) -> Option<&str> {
     let lower = segment.to_ascii_lowercase();
-    let scheme = ["sips:", "sip:", "tel:"]
-        .iter()
-        .find(|scheme| lower.starts_with(**scheme));
-    let text = &segment[scheme.map_or(0, |scheme| scheme.len())..];
-    let text = text
-        .split(['@', '!', ';', '?', ',', '|', ':', 'w', 'W'])
-        .next()
-        .unwrap_or(text);
-    let clean = text
-        .chars()
-        .all(|c| c.is_ascii_digit() || "+*#-.() ".contains(c));
-    (clean && is_number(text)).then_some(text)
+    let mut schemes = ["sips:", "sip:", "tel:"].into_iter();
+    let scheme = schemes
+        .find(|scheme| lower.starts_with(scheme))
+        .unwrap_or_default();
+    let text = &segment[scheme.len()..];
+    let end = text.find(['@', '!', ';', '?', ',', '|', ':', 'w', 'W']);
+    let text = &text[..end.unwrap_or(text.len())];
+    let is_clean = |c: char| c.is_ascii_digit() || "+*#-.() ".contains(c);
+    (text.chars().all(is_clean) && is_number(text)).then_some(text)
 }
 
 /// Returns `true` when a text can be somebody's number: `anonymous`, `<unknown>`, the empty text

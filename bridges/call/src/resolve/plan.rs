@@ -30,10 +30,8 @@ pub(super) struct Plan {
 /// by which such a part is known begins another.
 pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
     let known = |leg: &View<'_>| given.is_some_and(|given| given.contains(&leg.leg.id));
-    let Some(first) = legs
-        .iter()
-        .position(|leg| leg.party.is_real() && !known(leg))
-    else {
+    let mut all = legs.iter();
+    let Some(first) = all.position(|leg| leg.party.is_real() && !known(leg)) else {
         return Vec::new();
     };
     let trunks = (0..legs.len()).filter(|&i| legs[i].party.trunk().is_some());
@@ -190,10 +188,8 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
         }
     }
     let own = customers.iter().flat_map(|&i| &legs[i].stays);
-    let reach = own.fold(None, |reach: Option<(EventTime, EventTime)>, stay| {
-        let (from, to) = reach.unwrap_or((stay.from, stay.to));
-        Some((from.min(stay.from), to.max(stay.to)))
-    });
+    let from = own.clone().map(|stay| stay.from).min();
+    let reach = from.zip(own.map(|stay| stay.to).max());
     // Without the customer nobody talks: of a room that is never empty, little is left.
     presences.retain(|p| reach.is_some_and(|(from, to)| p.0 <= to && p.1 >= from));
     presences.sort_unstable();
@@ -221,28 +217,17 @@ fn connected(
     pairs: &[[usize; 2]],
     bridges: usize,
 ) -> Vec<usize> {
-    let bridge_of = |leg: usize| {
-        there
-            .iter()
-            .find(|&&(_, _, _, i)| i == leg)
-            .map(|&(_, _, bridge, _)| bridge)
-    };
+    let bridge_of = |leg: usize| there.iter().find(|it| it.3 == leg).map(|it| it.2);
     let mut sets = Sets::new(bridges);
     for &[a, b] in pairs {
         if let (Some(a), Some(b)) = (bridge_of(a), bridge_of(b)) {
             sets.join(a, b);
         }
     }
-    let set_of: Vec<usize> = (0..bridges).map(|bridge| sets.of(bridge)).collect();
-    let customers_in: Vec<usize> = customers
-        .iter()
-        .filter_map(|&leg| bridge_of(leg))
-        .map(|bridge| set_of[bridge])
-        .collect();
-    let others = there.iter().filter(|&&(_, _, bridge, leg)| {
-        legs[leg].party.is_real()
-            && !customers.contains(&leg)
-            && customers_in.contains(&set_of[bridge])
-    });
-    others.map(|&(_, _, _, leg)| leg).collect()
+    let own = customers.iter().filter_map(|&leg| bridge_of(leg));
+    let own: Vec<usize> = own.map(|bridge| sets.of(bridge)).collect();
+    let others = there.iter().filter(|it| !customers.contains(&it.3));
+    let real = others.filter(|it| legs[it.3].party.is_real());
+    let heard = real.filter(|it| own.contains(&sets.of(it.2)));
+    heard.map(|it| it.3).collect()
 }

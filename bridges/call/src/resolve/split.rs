@@ -2,9 +2,8 @@
 //! bridge they were ever in, though they may not have met there.
 
 use super::view::View;
-use crate::UniqueId;
 use crate::facts::FactKind;
-use crate::trunk;
+use crate::{EventTime, UniqueId, trunk};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Disjoint sets of indices that grow together.
@@ -44,17 +43,11 @@ pub(super) fn parts(
     // An id may name a channel, or a linkedid whose channel was never seen: both tie.
     for (i, view) in views.iter().enumerate() {
         let own = std::iter::once(view.leg.id.as_str());
-        let linkedids = view
-            .leg
-            .linkedids
-            .iter()
-            .map(|linkedid| linkedid.text.as_str());
+        let linkedids = view.leg.linkedids.iter().map(|it| it.text.as_str());
         let local = trunk::local_pair(view.name);
-        let dialled_by = view.leg.facts.iter().filter_map(|fact| {
-            let FactKind::Dialled { by: Some(by), .. } = &fact.what else {
-                return None;
-            };
-            Some(by.as_str())
+        let dialled_by = view.leg.facts.iter().filter_map(|fact| match &fact.what {
+            FactKind::Dialled { by: Some(by), .. } => Some(by.as_str()),
+            _ => None,
         });
         for name in own.chain(linkedids).chain(local).chain(dialled_by) {
             let first = *by_name.entry(name).or_insert(i);
@@ -76,18 +69,17 @@ pub(super) fn parts(
 
 /// Channels that were in one bridge at the same time.
 fn join_by_bridges(views: &[View<'_>], sets: &mut Sets) {
-    let stays = views.iter().enumerate();
-    let mut stays: Vec<_> = stays
-        .flat_map(|(i, view)| view.stays.iter().map(move |stay| (stay, i)))
-        .collect();
+    let views = views.iter().enumerate();
+    let stays = views.flat_map(|(i, view)| view.stays.iter().map(move |stay| (stay, i)));
+    let mut stays: Vec<_> = stays.collect();
     stays.sort_by_key(|(stay, _)| (stay.bridge, stay.from));
-    let mut last: Option<(&str, crate::units::EventTime, usize)> = None;
+    // The bridge, until when somebody is known to be in it, and one who was.
+    let mut last: Option<(&str, EventTime, usize)> = None;
     for (stay, i) in stays {
-        let met = last.filter(|&(bridge, until, _)| bridge == stay.bridge && stay.from <= until);
-        let mut until = stay.to;
-        if let Some((_, there_until, other)) = met {
+        let met = last.filter(|it| it.0 == stay.bridge && stay.from <= it.1);
+        let until = met.map_or(stay.to, |(_, until, _)| until.max(stay.to));
+        if let Some((.., other)) = met {
             sets.join(other, i);
-            until = until.max(there_until);
         }
         last = Some((stay.bridge, until, i));
     }

@@ -83,7 +83,16 @@ impl Drawing<'_> {
         let ends = moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
         let mut moments = self.fitting(moments);
         moments.extend(ends);
-        let mut stays = self.stays(view);
+        let stays = view.stays.iter().chain(&view.waits).filter_map(|stay| {
+            let bridge = self.bridges.iter().position(|&id| id == stay.bridge)?;
+            Some(Stay {
+                from: stay.from,
+                to: stay.to,
+                bridge: u16::try_from(bridge).ok()?,
+                holding: stay.holding,
+            })
+        });
+        let mut stays: Vec<Stay> = stays.collect();
         stays.sort_unstable();
         Channel {
             id: view.leg.id.clone(),
@@ -96,22 +105,6 @@ impl Drawing<'_> {
             moments,
             stays: self.fitting(stays),
         }
-    }
-
-    fn stays(&self, view: &View<'_>) -> Vec<Stay> {
-        let open = view.stays.iter().map(|stay| (stay, false));
-        let holding = view.waits.iter().map(|stay| (stay, true));
-        open.chain(holding)
-            .filter_map(|(stay, holding)| {
-                let bridge = self.bridges.iter().position(|&id| id == stay.bridge)?;
-                Some(Stay {
-                    from: stay.from,
-                    to: stay.to,
-                    bridge: u16::try_from(bridge).ok()?,
-                    holding,
-                })
-            })
-            .collect()
     }
 
     /// Keeps as many entries as there is room for; the rest is counted.
@@ -127,9 +120,7 @@ impl Drawing<'_> {
 
 /// Returns the moments of a channel, by time: whatever both vocabularies report, once.
 fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
-    let mut all: Vec<Moment> = Vec::new();
-    let mut states: BTreeMap<&str, Moment> = BTreeMap::new();
-    for fact in &view.leg.facts {
+    let moments = view.leg.facts.iter().filter_map(|fact| {
         let what = match &fact.what {
             FactKind::Dialled { by, string } => MomentKind::Dialled {
                 by: by.as_ref().and_then(|id| by_id.get(id.as_str()).copied()),
@@ -141,39 +132,29 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
             },
             FactKind::State(ChannelState::Ringing) => MomentKind::Rings,
             FactKind::State(ChannelState::Up) => MomentKind::Up,
-            _ => continue,
+            _ => return None,
         };
-        let moment = Moment { at: fact.at, what };
-        let state = match moment.what {
-            MomentKind::Rings => "rings",
-            MomentKind::Up => "up",
-            MomentKind::Dialled { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => {
-                all.push(moment);
-                continue;
-            }
-        };
-        let first = states.entry(state).or_insert_with(|| moment.clone());
-        first.at = first.at.min(moment.at);
-    }
-    all.extend(states.into_values());
+        Some(Moment { at: fact.at, what })
+    });
+    let mut all: Vec<Moment> = moments.collect();
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
-    all.extend(hang_up(view));
-    all
-}
-
-/// The hang-up that the view's end is, if one was heard.
-fn hang_up(view: &View<'_>) -> Option<Moment> {
-    let ends = || view.leg.facts.iter().filter(|fact| fact.what.is_end());
-    ends().next()?;
-    let cause = ends().find_map(|fact| match fact.note {
+    // It rings, and is up, from the first time on.
+    let (mut rang, mut up) = (false, false);
+    all.retain(|moment| match moment.what {
+        MomentKind::Rings => !std::mem::replace(&mut rang, true),
+        MomentKind::Up => !std::mem::replace(&mut up, true),
+        MomentKind::Dialled { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => true,
+    });
+    // The hang-up that the view's end is, if one was heard.
+    let ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());
+    let cause = ends.clone().find_map(|fact| match fact.note {
         Some(Note::Cause(cause)) => Some(cause),
         Some(Note::Status(_)) | None => None,
     });
-    Some(Moment {
-        at: view.end,
-        what: MomentKind::HungUp { cause },
-    })
+    let (at, what) = (view.end, MomentKind::HungUp { cause });
+    all.extend(ends.clone().next().map(|_| Moment { at, what }));
+    all
 }
 
 fn text(text: &str) -> String {

@@ -97,11 +97,11 @@ fn up(leg: &Leg) -> Option<EventTime> {
 /// The customer and another party answered, and CEL tells of no bridge.
 fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
     let answered = |i: usize| up(legs[i].leg).is_some();
-    let others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
-    plan.talk.first.is_none() && is_of_cel(legs) && plan.customers.iter().any(|&i| answered(i)) && {
-        others
-    }
-    .any(|i| legs[i].party.is_real() && answered(i))
+    let mut others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
+    plan.talk.first.is_none()
+        && is_of_cel(legs)
+        && plan.customers.iter().any(|&i| answered(i))
+        && others.any(|i| legs[i].party.is_real() && answered(i))
 }
 
 /// The customer ran a conference, and no bridge is told that began with it or after it.

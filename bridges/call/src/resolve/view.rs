@@ -4,21 +4,14 @@ use crate::facts::{Fact, FactKind, Leg, any, spans};
 use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
 
-/// Time spent in one bridge, in which channels hear each other.
+/// Time spent in one bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BridgeStay<'a> {
     pub(super) bridge: &'a str,
     pub(super) from: EventTime,
     pub(super) to: EventTime,
-}
-
-/// Facts that the source has in its events at all.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SourceDetail {
-    /// Set when the events say when they happened.
-    pub(super) times: bool,
-    /// Set when there are extensions, or callers' numbers.
-    pub(super) numbers: bool,
+    /// Set for a holding bridge, where nobody hears anybody.
+    pub(super) holding: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -41,13 +34,16 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, detail: SourceDetail) -> Self {
+    /// The channel, of a source whose events say when they happened (`timed`), and that has
+    /// extensions or callers' numbers at all (`numbers`).
+    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, timed: bool, numbers: bool) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
         let name = leg.name();
-        let (way, at, words, begun) = way(leg, &facts, detail.numbers);
+        let (way, at, words, begun) = way(leg, &facts, numbers);
         let end = end(leg, &facts);
-        let (stays, waits) = stays(&facts, end);
+        let stays = stays(&facts, end).into_iter();
+        let (waits, stays) = stays.partition(|stay| stay.holding);
         Self {
             leg,
             name,
@@ -58,7 +54,7 @@ impl<'a> View<'a> {
             end,
             stays,
             waits,
-            timed: detail.times,
+            timed,
         }
     }
 
@@ -83,9 +79,8 @@ impl<'a> View<'a> {
 
     /// Somebody was told to dial it.
     pub(super) fn was_dialled(&self) -> bool {
-        any(&self.leg.facts, |what| {
-            matches!(what, FactKind::Dialled { .. })
-        })
+        let dialled = |what: &FactKind| matches!(what, FactKind::Dialled { .. });
+        any(&self.leg.facts, dialled)
     }
 
     /// All its linkedids, and its own id.
@@ -101,10 +96,9 @@ impl<'a> View<'a> {
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
-        let (way, words) = if traits.line.inbound {
-            (Way::CameIn, "the PBX says that it came in")
-        } else {
-            (Way::Dialled, "the PBX says that it was dialled")
+        let (way, words) = match traits.line.inbound {
+            true => (Way::CameIn, "the PBX says that it came in"),
+            false => (Way::Dialled, "the PBX says that it was dialled"),
         };
         return (way, leg.first, words, traits.fresh);
     }
@@ -121,10 +115,9 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     }
     let first_state = of(|what| matches!(what, FactKind::State(Ring | PreRing | Ringing)));
     if let Some(fact) = first_state {
-        return if fact.what == FactKind::State(Ringing) {
-            (Way::Dialled, fact.at, "first state Ringing", true)
-        } else {
-            (Way::CameIn, fact.at, "first state Ring", true)
+        return match fact.what == FactKind::State(Ringing) {
+            true => (Way::Dialled, fact.at, "first state Ringing", true),
+            false => (Way::CameIn, fact.at, "first state Ring", true),
         };
     }
     if let Some(fact) = of(|what| matches!(what, FactKind::DialEnded)) {
@@ -167,54 +160,43 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
         _ => 2,
     };
     let ends = facts.iter().filter(|fact| fact.what.is_end());
-    ends.min_by_key(|fact| (rank(fact), fact.at))
-        .map_or(leg.last, |fact| fact.at)
+    let end = ends.min_by_key(|fact| (rank(fact), fact.at));
+    end.map_or(leg.last, |fact| fact.at)
 }
 
-/// The stays in bridges, and those in holding bridges. Where AMI and CEL both tell of a bridge, the
-/// one that tells more of it is believed, so that two clocks 1 ms apart make no third stay.
-fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<BridgeStay<'a>>, Vec<BridgeStay<'a>>) {
+/// The stays in bridges, holding ones too. Where AMI and CEL both tell of a bridge, the one that
+/// tells more of it is believed, so that two clocks 1 ms apart make no third stay.
+fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<BridgeStay<'a>> {
     let passages = facts.iter().filter_map(|fact| fact.what.passage());
     let mut bridges: Vec<(&str, bool)> = passages.map(|p| (p.bridge, p.holding)).collect();
     // Holding first: a bridge that one event calls so is so, whatever the others leave out.
     bridges.sort_by_key(|&(name, holding)| (name, !holding));
     bridges.dedup_by_key(|&mut (name, _)| name);
     let mut all = Vec::new();
-    for (name, holding) in bridges {
-        let (by_ami, ami_told) = stays_in(name, facts, Origin::Channel, end);
-        let (by_cel, cel_told) = stays_in(name, facts, Origin::Cel, end);
+    for (bridge, holding) in bridges {
+        // As one vocabulary tells of it, and in how many comings and goings.
+        let told = |origin: Origin| {
+            let own = facts.iter().filter(|fact| fact.origin == origin);
+            let spans = spans(own.filter_map(|fact| {
+                let passage = fact.what.passage().filter(|p| p.bridge == bridge)?;
+                Some((fact.at, passage.enters))
+            }));
+            let open = spans.iter().filter(|span| span.1.is_none()).count();
+            (2 * spans.len() - open, spans)
+        };
+        let ((ami_told, by_ami), (cel_told, by_cel)) = (told(Origin::Channel), told(Origin::Cel));
         let more = if cel_told > ami_told { by_cel } else { by_ami };
-        all.extend(more.into_iter().map(|stay| (stay, holding)));
+        all.extend(more.into_iter().map(|(from, to)| BridgeStay {
+            bridge,
+            from,
+            to: to.unwrap_or(end.max(from)),
+            holding,
+        }));
     }
-    all.sort_by_key(|(stay, _)| (stay.from, stay.to));
+    all.sort_by_key(|stay| (stay.from, stay.to));
     // A channel is in one bridge at a time: what comes next ends a stay whose end was not heard.
     for i in 1..all.len() {
-        let next = all[i].0.from;
-        all[i - 1].0.to = all[i - 1].0.to.min(next);
+        all[i - 1].to = all[i - 1].to.min(all[i].from);
     }
-    let (waits, stays): (Vec<_>, Vec<_>) = all.into_iter().partition(|&(_, holding)| holding);
-    let only =
-        |these: Vec<(BridgeStay<'a>, bool)>| these.into_iter().map(|(stay, _)| stay).collect();
-    (only(stays), only(waits))
-}
-
-/// The stays in one bridge as one vocabulary tells them, and how many comings and goings that are.
-fn stays_in<'a>(
-    name: &'a str,
-    facts: &[&'a Fact],
-    origin: Origin,
-    end: EventTime,
-) -> (Vec<BridgeStay<'a>>, usize) {
-    let own = facts.iter().filter(|fact| fact.origin == origin);
-    let spans = spans(own.filter_map(|fact| {
-        let passage = fact.what.passage().filter(|p| p.bridge == name)?;
-        Some((fact.at, passage.enters))
-    }));
-    let events = 2 * spans.len() - spans.iter().filter(|span| span.1.is_none()).count();
-    let stays = spans.into_iter().map(|(from, to)| BridgeStay {
-        bridge: name,
-        from,
-        to: to.unwrap_or(end.max(from)),
-    });
-    (stays.collect(), events)
+    all
 }

@@ -27,8 +27,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a recorder or announcer is somebody to talk with",
         file: "resolve/plan.rs",
-        old: "legs[leg].party.is_real()\n            && !customers.contains(&leg)",
-        new: "!customers.contains(&leg)",
+        old: "others.filter(|it| legs[it.3].party.is_real());",
+        new: "others.filter(|it| it.3 < legs.len());",
     },
     Fault {
         name: "unique ids are compared as text",
@@ -45,8 +45,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a missed call of several phones is put down to the first",
         file: "resolve/finish.rs",
-        old: "if dialled.any(|other| other.party.extension() != Some(extension)) {",
-        new: "if dialled.any(|other| other.party.extension().is_none()) {",
+        old: "dialled.all(|it| it.party.extension() == first.party.extension());",
+        new: "dialled.all(|it| it.party.extension().is_some());",
     },
     Fault {
         name: "the call ends with the first carrier that refused",
@@ -75,8 +75,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "chan_sip's first state is not asked whether the call came in",
         file: "resolve/view.rs",
-        old: "return if fact.what == FactKind::State(Ringing) {",
-        new: "return if fact.what != FactKind::DialEnded {",
+        old: "return match fact.what == FactKind::State(Ringing) {",
+        new: "return match fact.what != FactKind::DialEnded {",
     },
     Fault {
         name: "the number is read where the dial prefix stands",
@@ -99,8 +99,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "calls that met in a bridge stay apart",
         file: "resolve/split.rs",
-        old: "stay.from <= until);",
-        new: "stay.from > until);",
+        old: "stay.from <= it.1);",
+        new: "stay.from > it.1);",
     },
     Fault {
         name: "a stay in a bridge lasts to the hang-up",
