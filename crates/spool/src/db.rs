@@ -1,15 +1,15 @@
 //! An open database: its statements, and what SQLite answers in our errors.
 
 use crate::{Error, RowId};
-use callbridge_call::EventTime;
-use callbridge_model::{CallUuid, Reason};
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row, RowIndex};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
+mod columns;
 #[cfg(test)]
 mod statements;
+
+pub(crate) use columns::{Json, json_column};
 
 /// The connection, with the name of its file for errors.
 #[derive(Debug)]
@@ -18,60 +18,6 @@ pub struct Db {
     pub(crate) path: PathBuf,
     #[cfg(test)]
     statements: statements::Statements,
-}
-
-/// Reads columns of types that SQLite does not have itself.
-pub(crate) trait Columns {
-    fn moment(&self, at: impl RowIndex) -> rusqlite::Result<EventTime>;
-    fn maybe_moment(&self, at: impl RowIndex) -> rusqlite::Result<Option<EventTime>>;
-    fn uuid(&self, at: impl RowIndex) -> rusqlite::Result<CallUuid>;
-    fn maybe_uuid(&self, at: impl RowIndex) -> rusqlite::Result<Option<CallUuid>>;
-    fn reason(&self, at: impl RowIndex) -> rusqlite::Result<Reason>;
-    fn maybe_reason(&self, at: impl RowIndex) -> rusqlite::Result<Option<Reason>>;
-}
-
-struct StoredReason(Reason);
-
-impl FromSql for StoredReason {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let word = value.as_str()?;
-        let known = Reason::from_word(word).map(Self);
-        known.ok_or_else(|| FromSqlError::Other(format!("there is no reason {word}").into()))
-    }
-}
-
-impl Columns for Row<'_> {
-    fn moment(&self, at: impl RowIndex) -> rusqlite::Result<EventTime> {
-        self.get(at).map(EventTime::from_micros)
-    }
-
-    fn maybe_moment(&self, at: impl RowIndex) -> rusqlite::Result<Option<EventTime>> {
-        Ok(self.get::<_, Option<i64>>(at)?.map(EventTime::from_micros))
-    }
-
-    fn uuid(&self, at: impl RowIndex) -> rusqlite::Result<CallUuid> {
-        Ok(CallUuid(uuid::Uuid::from_bytes(self.get(at)?)))
-    }
-
-    fn maybe_uuid(&self, at: impl RowIndex) -> rusqlite::Result<Option<CallUuid>> {
-        let bytes: Option<[u8; 16]> = self.get(at)?;
-        Ok(bytes.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
-    }
-
-    fn reason(&self, at: impl RowIndex) -> rusqlite::Result<Reason> {
-        self.get(at).map(|StoredReason(reason)| reason)
-    }
-
-    fn maybe_reason(&self, at: impl RowIndex) -> rusqlite::Result<Option<Reason>> {
-        Ok(self.get::<_, Option<StoredReason>>(at)?.map(|it| it.0))
-    }
-}
-
-impl From<Error> for rusqlite::Error {
-    /// Wraps an error of a reader of rows, on its way through SQLite.
-    fn from(error: Error) -> Self {
-        Self::ToSqlConversionFailure(Box::new(error))
-    }
 }
 
 impl Db {
@@ -84,13 +30,11 @@ impl Db {
         }
     }
 
-    /// SQLite's answer with our errors; what a reader of rows said of a value is passed on.
+    /// SQLite's answer with our errors.
     pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
         answer.map_err(|error| match error {
-            rusqlite::Error::ToSqlConversionFailure(own) => match own.downcast::<Error>() {
-                Ok(own) => *own,
-                Err(other) => self.damaged(other.to_string()),
-            },
+            // so `columns::read` says what does not fit
+            rusqlite::Error::ToSqlConversionFailure(words) => self.damaged(words.to_string()),
             other => Error::sqlite(&self.path, &other),
         })
     }
@@ -114,78 +58,63 @@ impl Db {
         self.execute(text, values).map(drop)
     }
 
-    /// Reads the one row that there is.
+    /// Reads the one row that there is, as [`columns`] does.
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn query_one<T>(
+    pub(crate) fn query_one<T: DeserializeOwned>(
         &self,
         text: &str,
         values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
         let mut statement = self.prepare(text)?;
-        self.sql(statement.query_row(values, read))
+        self.sql(statement.query_row(values, columns::read))
     }
 
     /// Reads the first row, where there is one.
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn query_first<T>(
+    pub(crate) fn query_first<T: DeserializeOwned>(
         &self,
         text: &str,
         values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, Error> {
         let mut statement = self.prepare(text)?;
-        self.sql(statement.query_row(values, read).optional())
+        self.sql(statement.query_row(values, columns::read).optional())
     }
 
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn query_all<T, C: FromIterator<T>>(
+    pub(crate) fn query_all<T: DeserializeOwned>(
+        &self,
+        text: &str,
+        values: impl Params,
+    ) -> Result<Vec<T>, Error> {
+        self.query_rows(text, values, columns::read)
+    }
+
+    /// Reads all rows by a reader of their own.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn query_rows<T>(
         &self,
         text: &str,
         values: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<C, Error> {
+    ) -> Result<Vec<T>, Error> {
         let mut statement = self.prepare(text)?;
         let rows = statement.query_map(values, read);
         self.sql(rows.and_then(Iterator::collect))
     }
 
-    /// Reads all rows but those that no version of ours wrote: their readers say `None`.
+    /// Reads all rows but those that no version of ours wrote: `known` says `None`.
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn query_known<T>(
+    pub(crate) fn query_known<R: DeserializeOwned, T>(
         &self,
         text: &str,
         values: impl Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<Option<T>>,
+        known: impl FnMut(R) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
-        let rows: Vec<Option<T>> = self.query_all(text, values, read)?;
-        Ok(rows.into_iter().flatten().collect())
-    }
-
-    /// The first column of the one row that there is.
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn value<T: FromSql>(&self, text: &str, values: impl Params) -> Result<T, Error> {
-        self.query_one(text, values, |row| row.get(0))
-    }
-
-    /// The first column of the first row, where there is one.
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn first_value<T: FromSql>(
-        &self,
-        text: &str,
-        values: impl Params,
-    ) -> Result<Option<T>, Error> {
-        self.query_first(text, values, |row| row.get(0))
-    }
-
-    /// Reads the first column of all rows.
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn values<T: FromSql>(
-        &self,
-        text: &str,
-        values: impl Params,
-    ) -> Result<Vec<T>, Error> {
-        self.query_all(text, values, |row| row.get(0))
+        Ok(self
+            .query_all(text, values)?
+            .into_iter()
+            .filter_map(known)
+            .collect())
     }
 
     /// Returns `true` where there is such a row.
@@ -202,14 +131,6 @@ impl Db {
 
     pub(crate) fn read_json<T: DeserializeOwned>(&self, id: RowId, text: &str) -> Result<T, Error> {
         serde_json::from_str(text).map_err(|error| self.damaged(format!("{id}: {error}")))
-    }
-
-    /// Reads a column that may be NULL, which stands for the default.
-    pub(crate) fn read_maybe<T>(&self, id: RowId, text: Option<String>) -> Result<T, Error>
-    where
-        T: DeserializeOwned + Default,
-    {
-        text.map_or_else(|| Ok(T::default()), |text| self.read_json(id, &text))
     }
 }
 

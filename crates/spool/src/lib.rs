@@ -99,7 +99,7 @@ pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health};
 
-pub(crate) use db::{Columns, count, json};
+pub(crate) use db::{Json, count, json, json_column};
 pub(crate) use finished::rang;
 pub(crate) use state_dir::{Lock, StateDir, check_siblings, not_writable};
 pub(crate) use tally::{Book, DROPPED, GIVEN_UP, LeadWarning, TO_SURVIVOR};

@@ -33,25 +33,22 @@ impl FinishedCalls {
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
     /// it says none: a call that comes twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
-        let text = "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
-                    c.state = 'dead' AND c.reason = 'incomplete',
+        let text = "SELECT t.own, t.started,
+                    CASE WHEN json_extract(c.record, '$.direction') = 'INBOUND' THEN c.heard END,
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
-        let known = |row: &rusqlite::Row<'_>| {
-            let (caller, direction): (Option<String>, Option<String>) = (row.get(2)?, row.get(3)?);
-            let facts: Option<String> = row.get(5)?;
-            Ok(Known {
-                own: row.get(0)?,
-                started: EpochSeconds::new(row.get(1)?),
-                caller: caller.filter(|_| direction.as_deref() == Some("INBOUND")),
-                incomplete: row.get::<_, Option<bool>>(4)?.unwrap_or(false),
-                letter: facts.and_then(|text| letter(&text)),
-            })
-        };
-        let found = self.0.db().query_first(text, (pbx, id), known);
-        found.unwrap_or_else(|error| {
-            tracing::warn!(%error, "finished calls cannot be looked up");
-            None
+        let found: Option<(_, _, Option<_>, Option<_>)> = self
+            .0
+            .db()
+            .query_first(text, (pbx, id))
+            .inspect_err(|error| tracing::warn!(%error, "finished calls cannot be looked up"))
+            .ok()?;
+        found.map(|(own, started, caller, facts)| Known {
+            own,
+            started,
+            caller,
+            incomplete: facts.is_some(),
+            letter: facts.and_then(|text: String| letter(&text)),
         })
     }
 }

@@ -1,13 +1,12 @@
 //! What is read back from the spool.
 
-use crate::{HELD_MAX, IfAbsent, State};
+use crate::{HELD_MAX, IfAbsent, State, json_column};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason, TokenFingerprint};
-use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
@@ -20,12 +19,6 @@ pub struct RowId(pub i64);
 impl fmt::Display for RowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl FromSql for RowId {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        i64::column_result(value).map(Self)
     }
 }
 
@@ -50,15 +43,17 @@ pub struct Act {
 }
 
 /// A stored call, all of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Row {
     /// Id of the call in the spool.
     pub id: RowId,
     /// Uuid of the call: several `uuid_conflict` letters may share one.
     pub uuid: CallUuid,
     /// Values that are, were or would be sent.
+    #[serde(deserialize_with = "json_column")]
     pub record: CallRecord,
     /// Facts of the call, to map it anew.
+    #[serde(deserialize_with = "json_column")]
     pub call: FinishedCall,
     /// Columns of the call that steps change.
     pub progress: Progress,
@@ -73,7 +68,7 @@ impl Deref for Row {
 }
 
 /// State of a call and its history, in the columns that steps change.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Progress {
     /// State in which the call stands.
     pub state: State,
@@ -112,6 +107,7 @@ pub struct Progress {
     /// Next step of an unresolved call that is absent; `None` of any other call.
     pub fate: Option<IfAbsent>,
     /// Leads and changes that it has been through on its own.
+    #[serde(deserialize_with = "json_column")]
     pub been: Option<RerouteHistory>,
     /// Times it was taken in again, because the journal had lost it.
     pub generation: u32,
@@ -124,13 +120,14 @@ pub struct Progress {
     /// Word of the [`Finding`] on its lead, where that was looked up.
     pub finding: Option<String>,
     /// Every try, oldest first; beyond [`super::ATTEMPTS_MAX`] the middle is left out.
+    #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
     /// Times the call has become a letter.
     pub deaths: u32,
 }
 
 /// A call that may be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Due {
     /// The call: [`row`](crate::tables::calls::row) has the rest.
     pub row: RowId,
@@ -141,7 +138,7 @@ pub struct Due {
 }
 
 /// A call that waits to be confirmed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Unconfirmed {
     /// Id of the call in the spool.
     pub row: RowId,
@@ -209,7 +206,7 @@ pub struct QueueQuery {
 }
 
 /// Calls that a reconciliation of the journal should show by now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Confirmable {
     /// Number of these calls, at most [`super::CONFIRMABLE_MAX`].
     pub calls: u32,
@@ -268,7 +265,7 @@ pub struct WorkQueue {
 }
 
 /// A dead, parked or unreadable letter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Letter {
     /// Id that `dead list` shows, and that commands take.
     pub id: RowId,
@@ -285,23 +282,34 @@ pub struct Letter {
     /// The reason in words, or the service's own.
     pub message: String,
     /// Result of the look-up of the lead of a call that FAILED; `None` without one.
+    #[serde(default, deserialize_with = "known_finding")]
     pub finding: Option<Finding>,
     /// The service's `errors`, or null.
+    #[serde(default, deserialize_with = "json_column")]
     pub errors: serde_json::Value,
     /// Every try to send the call, oldest first.
+    #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
     /// Acts of people on it, oldest first; beyond [`super::ACTS_MAX`] the middle is left out.
+    #[serde(deserialize_with = "json_column")]
     pub acts: Vec<Act>,
     /// Times this call has become a letter, this time included.
     pub deaths: u32,
     /// The call as it would be sent; `None` for unreadable bytes.
+    #[serde(default, deserialize_with = "json_column")]
     pub call: Option<CallRecord>,
     /// The message, for a letter of unreadable bytes.
     pub bytes: Option<UnreadMessage>,
 }
 
+/// Reads what was found; `None` for a word that is not known here.
+fn known_finding<'de, D: Deserializer<'de>>(column: D) -> Result<Option<Finding>, D::Error> {
+    let word = Option::<String>::deserialize(column)?;
+    Ok(word.and_then(|word| Finding::from_word(&word)))
+}
+
 /// Message of a source that nobody could read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct UnreadMessage {
     /// Name of the source that sent it.
     pub source: String,
@@ -370,7 +378,7 @@ pub struct MissedCustomer {
 }
 
 /// Calls that one trunk took.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TrunkCalls {
     /// PBX that the trunk belongs to.
     pub pbx: String,
@@ -403,7 +411,7 @@ pub struct LeadByHand {
 }
 
 /// A finished call by one of its ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SeenCall {
     /// Uuid of the call; `None` for calls that have none.
     pub uuid: Option<CallUuid>,
@@ -438,7 +446,7 @@ impl Left {
 }
 
 /// Notice of a letter for RabbitMQ: that it came to be, or how it left.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Notice {
     /// Place of the notice in the outbox.
     pub notice: i64,
@@ -463,7 +471,7 @@ pub struct Notice {
 }
 
 /// Properties that the publisher gave a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PublishedBy {
     /// The user that the broker holds to the login.
     pub user: Option<String>,

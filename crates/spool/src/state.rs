@@ -39,7 +39,6 @@
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
 use callbridge_model::{CallRecord, Reason, TokenFingerprint};
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -93,14 +92,6 @@ impl State {
     }
 }
 
-impl FromSql for State {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let word = value.as_str()?;
-        let known = Self::from_word(word);
-        known.ok_or_else(|| FromSqlError::Other(format!("there is no state {word}").into()))
-    }
-}
-
 /// Next step of an unresolved call that the journal does not hold. The words are stored.
 #[derive(
     Clone,
@@ -112,17 +103,20 @@ impl FromSql for State {
     strum::IntoStaticStr,
     strum::VariantArray,
     strum::EnumString,
+    Deserialize,
 )]
 #[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum IfAbsent {
-    /// The call is sent again.
-    #[default]
-    Resubmit,
     /// The call is given up: the service failed on it time and again.
     ServerError,
     /// The call is sent with other values than before. If the journal does hold it, those came too
     /// late.
     Changed,
+    /// The call is sent again, as with a word that is not known here.
+    #[default]
+    #[serde(other)]
+    Resubmit,
 }
 
 impl IfAbsent {
@@ -137,12 +131,6 @@ impl IfAbsent {
     /// The fate of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
-    }
-}
-
-impl FromSql for IfAbsent {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        Ok(Self::from_word(value.as_str()?).unwrap_or_default())
     }
 }
 

@@ -107,7 +107,7 @@ impl Store {
         let text = "SELECT 1 + max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
                         ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))";
-        store.next_id = store.value(text, [HIGHEST_ID])?;
+        store.next_id = store.query_one(text, [HIGHEST_ID])?;
         Ok(store)
     }
 

@@ -3,7 +3,7 @@
 //! purged.
 
 use super::{directory, resume, seen_calls};
-use crate::{Columns as _, Db, Error, State};
+use crate::{Db, Error, Json, State};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use rusqlite::Params;
@@ -144,12 +144,9 @@ fn journaled_call(
     uuid: CallUuid,
     call: &AuditedCall,
 ) -> Result<Option<JournaledCall>, Error> {
-    let text = "SELECT id, since, started, record FROM calls WHERE uuid = ?1";
-    let stored = db.query_first(text, [uuid.0.into_bytes()], |row| {
-        let record: CallRecord = db.read_json(row.get(0)?, &row.get::<_, String>(3)?)?;
-        Ok((row.moment(1)?, row.get(2)?, record))
-    })?;
-    let Some((since, started, record)) = stored else {
+    let text = "SELECT since, started, record, id FROM calls WHERE uuid = ?1";
+    let stored = db.query_first(text, [uuid.0.into_bytes()])?;
+    let Some((since, started, Json(record))): Option<(_, _, Json<CallRecord>)> = stored else {
         return purged_call(db, uuid, call);
     };
     let survivor = record
@@ -157,7 +154,7 @@ fn journaled_call(
         .map_or(Ok(None), |lead| directory::survivor(db, lead))?;
     Ok(Some(JournaledCall {
         uuid,
-        started: EpochSeconds::new(started),
+        started,
         since: Some(since),
         sent: Some(SentValues {
             leads: record.lead_id.into_iter().chain(survivor).collect(),
@@ -179,7 +176,7 @@ fn purged_call(
         if let Some((_, _, started)) = kept.filter(|it| it.1 == Some(uuid)) {
             return Ok(Some(JournaledCall {
                 uuid,
-                started: EpochSeconds::new(started),
+                started,
                 since: None,
                 sent: None,
             }));
@@ -199,7 +196,7 @@ pub fn known_as_journaled(db: &Db, uuids: &[CallUuid]) -> Result<u32, Error> {
 
 fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
     let bytes = uuid.0.into_bytes();
-    db.first_value("SELECT state FROM calls WHERE uuid = ?1", [bytes])
+    db.query_first("SELECT state FROM calls WHERE uuid = ?1", [bytes])
 }
 
 /// Forgets the ids of a call of which no row is kept, so that it can be taken in once more. One
@@ -240,16 +237,14 @@ pub(crate) fn summarize_counted(
 }
 
 /// Row that outlives a purged call: the state in which it ended, `None` where it was counted only;
-/// its uuid, and its start in epoch seconds.
-type SummaryRow = (Option<State>, Option<CallUuid>, i64);
+/// its uuid, and its start.
+type SummaryRow = (Option<State>, Option<CallUuid>, EpochSeconds);
 
 /// Reads the summary of a call by its own id.
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
     let text = "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2";
-    db.query_first(text, (pbx, id), |row| {
-        let state = State::from_word(&row.get::<_, String>(0)?);
-        Ok((state, row.maybe_uuid(1)?, row.get(2)?))
-    })
+    let kept: Option<(String, _, _)> = db.query_first(text, (pbx, id))?;
+    Ok(kept.map(|(state, uuid, started)| (State::from_word(&state), uuid, started)))
 }
 
 pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {

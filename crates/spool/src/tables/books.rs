@@ -1,6 +1,7 @@
 //! The books against the rows.
 
-use crate::{Book, Columns as _, Db, Error, State, Store};
+use crate::{Book, Db, Error, State, Store};
+use callbridge_model::Reason;
 
 /// Differences between the books and the rows, each as `(name, book, rows)`; empty when they agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,8 +14,7 @@ pub struct Recount {
 pub fn recount(store: &Store) -> Result<Recount, Error> {
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";
-    let found: Vec<_> = store.query_all(text, [], |row| row.try_into())?;
-    for (state, count) in found {
+    for (state, count) in store.query_all(text, [])? {
         rows[Book::of(state) as usize] = count;
     }
     let purged = [
@@ -26,7 +26,7 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
         rows[Book::of(state) as usize] += store.tally.counts[purged as usize];
     }
     rows[Book::Finished as usize] = rows[..8].iter().sum();
-    let kept = store.value("SELECT count(*) FROM unreadable", [])?;
+    let kept = store.query_one("SELECT count(*) FROM unreadable", [])?;
     rows[Book::UnreadableKept as usize] = kept;
     let counted = (0..9).chain([Book::UnreadableKept as usize]);
     let all = counted.map(|place| {
@@ -49,7 +49,7 @@ fn recount_letters(db: &Db) -> Result<Vec<(&'static str, i64, i64)>, Error> {
              SELECT reason, 0, count(*) FROM calls
              WHERE state IN ('dead', 'parked') GROUP BY reason)
          GROUP BY reason HAVING sum(kept) != sum(found)";
-    db.query_all(text, [], |row| {
-        Ok((row.reason(0)?.word(), row.get(1)?, row.get(2)?))
+    db.query_known(text, [], |(reason, kept, found): (Reason, i64, i64)| {
+        Some((reason.word(), kept, found))
     })
 }

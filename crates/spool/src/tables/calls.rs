@@ -1,70 +1,40 @@
 //! A stored call, read back, and found by what a person knows of it.
 
 use super::seen_calls;
-use crate::{Columns as _, Db, Error, Progress, Row, RowId, count};
-use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::{CallUuid, TokenFingerprint};
+use crate::{Db, Error, Progress, Row, RowId, count};
+use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, CallUuid};
 use rusqlite::Params;
 
 /// A uuid's beginning is at least so many hexadecimal digits.
 const DIGITS_MIN: usize = 4;
 /// Calls that are named when several may be meant.
 const NAMED_MAX: u8 = 20;
-/// Columns of `calls` that [`read_progress`] reads.
+/// Columns of `calls` that make a [`Progress`].
 const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
      submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, \
-     been, generation, reason, message, errors, finding, attempts, deaths";
-const OTHERS: &str = "id, ifnull(uuid, twin) AS uuid, record, call";
+     been, generation, reason, message, errors, finding, attempts, deaths, id";
 
-fn read_progress(db: &Db, id: RowId, row: &rusqlite::Row<'_>) -> rusqlite::Result<Progress> {
-    let been = row.get::<_, Option<String>>("been")?;
-    let attempts: String = row.get("attempts")?;
-    Ok(Progress {
-        state: row.get("state")?,
-        since: row.moment("since")?,
-        started: EpochSeconds::new(row.get("started")?),
-        live: row.get("live")?,
-        not_before: row.get("not_before")?,
-        hooked: row.get("hooked")?,
-        request_id: row.get("request_id")?,
-        token: row
-            .get::<_, Option<_>>("token")?
-            .map(TokenFingerprint::stored),
-        submitted_at: row.maybe_moment("submitted_at")?,
-        first_sent: row.maybe_moment("first_sent")?,
-        next_poll: row.maybe_moment("next_poll")?,
-        polls: row.get("polls")?,
-        absent: row.get("absent")?,
-        absent_at: row.maybe_moment("absent_at")?,
-        resubmits: row.get("resubmits")?,
-        failures: row.get("failures")?,
-        fate: row.get("fate")?,
-        been: been.map(|text| db.read_json(id, &text)).transpose()?,
-        generation: row.get("generation")?,
-        reason: row.maybe_reason("reason")?,
-        message: row.get("message")?,
-        errors: row.get("errors")?,
-        finding: row.get("finding")?,
-        attempts: db.read_json(id, &attempts)?,
-        deaths: row.get("deaths")?,
-    })
-}
-
-fn read_call(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let id = row.get("id")?;
-    Ok(Row {
-        id,
-        uuid: row.uuid("uuid")?,
-        record: db.read_json(id, &row.get::<_, String>("record")?)?,
-        call: db.read_json(id, &row.get::<_, String>("call")?)?,
-        progress: read_progress(db, id, row)?,
-    })
+/// The question for calls, with the rest of it.
+fn calls(rest: &str) -> String {
+    format!(
+        "SELECT ifnull(uuid, twin) AS uuid, record, call, true AS progress, {PROGRESS} FROM calls
+         {rest}"
+    )
 }
 
 /// Reads the columns of a call that steps change; `None` for an id that is none.
 pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
-    let text = format!("SELECT {PROGRESS} FROM calls WHERE id = ?1");
-    db.query_first(&text, [id.0], |row| read_progress(db, id, row))
+    db.query_first(
+        &format!("SELECT {PROGRESS} FROM calls WHERE id = ?1"),
+        [id.0],
+    )
+}
+
+/// Reads the record of a call that is there.
+pub(super) fn record(db: &Db, id: RowId) -> Result<CallRecord, Error> {
+    let text: String = db.query_one("SELECT record FROM calls WHERE id = ?1", [id.0])?;
+    db.read_json(id, &text)
 }
 
 /// One call; `None` for an id that is none, or a letter's of unreadable bytes.
@@ -74,14 +44,13 @@ pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
 
 /// The first call that this is true of.
 fn first(db: &Db, rule: &str, values: impl Params) -> Result<Option<Row>, Error> {
-    let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE {rule}");
-    db.query_first(&text, values, |row| read_call(db, row))
+    db.query_first(&calls(&format!("WHERE {rule}")), values)
 }
 
 /// The call with this uuid; of several the one that is no `uuid_conflict`.
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
-    db.first_value("SELECT id FROM calls WHERE uuid = ?1", [uuid])
+    db.query_first("SELECT id FROM calls WHERE uuid = ?1", [uuid])
 }
 
 /// Result of a search for a call.
@@ -110,13 +79,8 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     let Some((low, high)) = bounds(id) else {
         return Ok(Search::None);
     };
-    let uuids: Vec<CallUuid> = db.query_all(
-        &format!(
-            "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT {NAMED_MAX}"
-        ),
-        [low, high],
-        |row| row.uuid(0),
-    )?;
+    let text = "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT ?3";
+    let uuids = db.query_all(text, (low, high, NAMED_MAX))?;
     if uuids.len() > 1 {
         return Ok(Search::Several(uuids));
     }
@@ -155,24 +119,23 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
 
 /// The first stored calls, oldest first, at most `limit`.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
-    let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls ORDER BY id LIMIT ?1");
-    db.query_all(&text, [count(limit)], |row| read_call(db, row))
+    db.query_all(&calls("ORDER BY id LIMIT ?1"), [count(limit)])
 }
 
 /// Calls that wait to be sent, oldest first, at most `limit`.
 pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     // The index of fresh calls is by liveness: a forwarder's calls are all fresh.
-    let text = format!(
-        "SELECT {OTHERS}, {PROGRESS} FROM calls WHERE id IN (
-                 SELECT id FROM (SELECT id FROM calls
-                     WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1)
-                 UNION ALL SELECT id FROM (SELECT id FROM calls
-                     WHERE state = 'ready' AND not_before = 0 AND live = 0 ORDER BY id LIMIT ?1)
-                 UNION ALL SELECT id FROM (SELECT id FROM calls
-                     WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1))
-             ORDER BY id LIMIT ?1"
+    let text = calls(
+        "WHERE id IN (
+             SELECT id FROM (SELECT id FROM calls
+                 WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1)
+             UNION ALL SELECT id FROM (SELECT id FROM calls
+                 WHERE state = 'ready' AND not_before = 0 AND live = 0 ORDER BY id LIMIT ?1)
+             UNION ALL SELECT id FROM (SELECT id FROM calls
+                 WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1))
+         ORDER BY id LIMIT ?1",
     );
-    db.query_all(&text, [count(limit)], |row| read_call(db, row))
+    db.query_all(&text, [count(limit)])
 }
 
 /// Calls that were forwarded until then, the one that was forwarded first at the front, behind the
@@ -184,19 +147,14 @@ pub fn forwarded(
     limit: usize,
 ) -> Result<Vec<Row>, Error> {
     let (since, id) = (after.0.micros(), after.1.0);
-    let text = format!(
-        "SELECT {OTHERS}, {PROGRESS} FROM calls
-             WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
-               AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
+    let text = calls(
+        "WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3 AND (since > ?1 OR id > ?2)
+         ORDER BY since, id LIMIT ?4",
     );
-    db.query_all(&text, (since, id, until.micros(), count(limit)), |row| {
-        read_call(db, row)
-    })
+    db.query_all(&text, (since, id, until.micros(), count(limit)))
 }
 
 /// Calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
-    let text =
-        format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE state = 'sending' ORDER BY id");
-    db.query_all(&text, [], |row| read_call(db, row))
+    db.query_all(&calls("WHERE state = 'sending' ORDER BY id"), [])
 }

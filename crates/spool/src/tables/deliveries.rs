@@ -7,15 +7,15 @@
 //! the stream tells otherwise too, and leads are read again by the backfill.
 
 use super::{directory, echoes, look_ups, meta, step};
-use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery, Done, WebhookEvent};
-use crate::state::{self, State, Step};
+use crate::state::{self, IfAbsent, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, RowId, Store, WebhookPace};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
 use callbridge_formats::message::WebhookMessage;
 use callbridge_formats::message::webhook::CallEcho;
-use callbridge_model::{CallUuid, LeadId};
+use callbridge_model::{CallUuid, LeadId, Reason};
+use serde::Deserialize;
 use std::time::Duration;
 
 /// Deliveries that a purge forgets at most.
@@ -32,10 +32,13 @@ const WAITED: &str = "webhooks_waited";
 const GAVE_WAY: &str = "webhooks_gave_way";
 
 /// A call that an event is about.
+#[derive(Deserialize)]
 struct DeliveredCall {
-    row: RowId,
+    id: RowId,
     state: State,
-    step: Option<Step>,
+    reason: Option<Reason>,
+    fate: Option<IfAbsent>,
+    message: String,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
     /// A request of ours may have brought it there.
@@ -44,6 +47,12 @@ struct DeliveredCall {
     changed: bool,
     /// The call was taken in again, for the journal had lost it.
     again: bool,
+}
+
+impl DeliveredCall {
+    fn step(&self) -> Option<Step> {
+        state::hooked(self.state, self.reason, self.fate, &self.message)
+    }
 }
 
 /// Reads the pace as it is stored; `None` where that cannot be read.
@@ -94,11 +103,11 @@ fn completed(
     let Some(found) = found(store, uuid)? else {
         return Ok(Delivered::NotOurs);
     };
-    let row = found.row;
+    let row = found.id;
     let as_sent = found.sent && !found.changed && !found.again;
     echoes::shown(store, row, shown.filter(|_| as_sent), at)?;
     // An event may tell of the time before the journal lost the call: pages say more.
-    let Some(step) = found.step.filter(|_| !found.again) else {
+    let Some(step) = found.step().filter(|_| !found.again) else {
         return Ok(Delivered::Settled(row));
     };
     let done = step::step(store, row, &step, at)?;
@@ -127,24 +136,11 @@ fn completed(
 }
 
 fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
-    let text =
-        "SELECT id, state, reason, fate, message, submitted_at, json_extract(record, '$.leadId'),
-                first_sent IS NOT NULL, deaths > (state = 'dead') OR been IS NOT NULL,
-                generation > 0
+    let text = "SELECT id, state, reason, fate, message, submitted_at AS accepted,
+                json_extract(record, '$.leadId') AS lead, first_sent IS NOT NULL AS sent,
+                deaths > (state = 'dead') OR been IS NOT NULL AS changed, generation > 0 AS again
          FROM calls WHERE uuid = ?1";
-    db.query_first(text, [uuid.0.into_bytes()], |row| {
-        let (state, message): (_, String) = (row.get(1)?, row.get(4)?);
-        Ok(DeliveredCall {
-            row: row.get(0)?,
-            state,
-            step: state::hooked(state, row.maybe_reason(2)?, row.get(3)?, &message),
-            accepted: row.maybe_moment(5)?,
-            lead: row.get::<_, Option<i64>>(6)?.and_then(LeadId::new),
-            sent: row.get(7)?,
-            changed: row.get(8)?,
-            again: row.get(9)?,
-        })
-    })
+    db.query_first(text, [uuid.0.into_bytes()])
 }
 
 /// Takes from pages of the journal what webhooks report, of calls that were sent from here. A call
@@ -157,8 +153,8 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
         };
         let own = |lead: LeadId| call.leads.contains(&lead.get());
         let same = !found.changed || found.lead.is_some_and(own);
-        if let Some(step) = found.step.filter(|_| found.sent && same) {
-            step::step(store, found.row, &step, at)?;
+        if let Some(step) = found.step().filter(|_| found.sent && same) {
+            step::step(store, found.id, &step, at)?;
         }
     }
     Ok(())
@@ -190,14 +186,13 @@ fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Err
 /// Counts the events that are kept.
 pub fn waiting(db: &Db) -> Result<u64, Error> {
     let text = "SELECT events FROM waiting_deliveries_size WHERE one = 1";
-    db.value(text, [])
+    db.query_one(text, [])
 }
 
 /// Takes all events that were kept until it was known whose state this is, in their order.
 pub(crate) fn take_waiting(store: &mut Store) -> Result<(), Error> {
     let text = "SELECT at, message FROM waiting_deliveries ORDER BY id LIMIT ?1";
-    let all: Vec<(EventTime, String)> =
-        store.query_all(text, [WAITING_MAX], |row| Ok((row.moment(0)?, row.get(1)?)))?;
+    let all: Vec<(EventTime, String)> = store.query_all(text, [WAITING_MAX])?;
     if all.is_empty() {
         return Ok(());
     }

@@ -191,7 +191,7 @@ fn is_awaited(db: &Db, phone: &Phone) -> Result<bool, Error> {
     let text = "SELECT EXISTS (SELECT 1 FROM calls WHERE state = 'parked' AND phone = ?1)
              OR EXISTS (SELECT 1 FROM calls WHERE state = 'dead'
                         AND reason = 'ambiguous_lead' AND phone = ?1)";
-    db.value(text, [phone.as_str()])
+    db.query_one(text, [phone.as_str()])
 }
 
 /// The lead that is left of one that was merged, however often; `None` for a lead that was not
@@ -217,9 +217,7 @@ pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
 pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
     let text = "SELECT responsible, count(*) FROM directory_leads
          WHERE responsible IS NOT NULL GROUP BY responsible";
-    db.query_known(text, [], |row| {
-        Ok(EmployeeId::new(row.get(0)?).zip(row.get(1)?))
-    })
+    db.query_known(text, [], |(id, leads)| Some((EmployeeId::new(id)?, leads)))
 }
 
 /// The numbers of the directory after `after`, in their order as numbers, and who has them.
@@ -231,8 +229,9 @@ pub fn directory(
     let after = after.map_or(EMPTY, Phone::digits);
     let text = "SELECT DISTINCT phone FROM directory_phones
          WHERE phone > ?1 AND held IS NOT NULL ORDER BY phone LIMIT ?2";
-    let digits: Vec<i64> = db.values(text, (after, count(limit)))?;
-    let phones = digits.into_iter().filter_map(Phone::from_digits);
+    let phones = db
+        .query_known(text, (after, count(limit)), Phone::from_digits)?
+        .into_iter();
     phones
         .map(|phone| Ok((phone.clone(), holders(db, &phone)?)))
         .collect()
@@ -242,7 +241,7 @@ pub fn directory(
 pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
     let size = |name: &str| {
         let text = "SELECT count FROM directory_size WHERE name = ?1";
-        Ok(db.first_value(text, [name])?.unwrap_or(0))
+        Ok(db.query_first(text, [name])?.unwrap_or(0))
     };
     Ok(DirectorySize {
         phones: size("phones")?,
@@ -262,7 +261,7 @@ fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
 fn is_held(db: &Db, digits: i64) -> Result<bool, Error> {
     let text =
         "SELECT EXISTS (SELECT 1 FROM directory_phones WHERE phone = ?1 AND held IS NOT NULL)";
-    db.value(text, [digits])
+    db.query_one(text, [digits])
 }
 
 fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
@@ -355,10 +354,10 @@ impl Ledger for Db {
     type Error = Error;
 
     fn entry(&self, lead: LeadId) -> Result<Entry, Error> {
-        let known = self.query_first(LEAD, [lead.get()], |row| {
+        let known = self.query_rows(LEAD, [lead.get()], |row| {
             Ok((life_at(row, 0)?, profile_at(row, 5)?))
         })?;
-        let (life, profile) = known.unwrap_or_default();
+        let (life, profile) = known.into_iter().next().unwrap_or_default();
         let mut entry = Entry {
             life,
             profile,
@@ -366,7 +365,7 @@ impl Ledger for Db {
         };
         let text = "SELECT phone, slot, held, told, gone, name_at, name_rank, name
              FROM directory_phones WHERE lead = ?1";
-        let rows: Vec<(i64, Slot, PhoneRow)> = self.query_all(text, [lead.get()], |row| {
+        let rows = self.query_rows(text, [lead.get()], |row| {
             let phone = PhoneRow {
                 held: row.get(2)?,
                 source: row.get(3)?,
@@ -392,17 +391,20 @@ impl Ledger for Db {
 
     fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Error> {
         let text = "SELECT lead FROM directory_leads WHERE merged_into = ?1 LIMIT ?2";
-        let leads: Vec<i64> = self.values(text, (lead.get(), count(limit)))?;
-        Ok(leads.into_iter().filter_map(LeadId::new).collect())
+        self.query_known(text, (lead.get(), count(limit)), LeadId::new)
     }
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
         let values = (phone.digits(), count(LEAD_PHONES_MAX));
-        self.query_known(LEAD_PHONES, values, lead_phone)
+        Ok(self
+            .query_rows(LEAD_PHONES, values, lead_phone)?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {
-        let life = self.query_first(LIFE, [lead.get()], |row| life_at(row, 0))?;
-        Ok(life.unwrap_or_default())
+        let life = self.query_rows(LIFE, [lead.get()], |row| life_at(row, 0))?;
+        Ok(life.into_iter().next().unwrap_or_default())
     }
 }

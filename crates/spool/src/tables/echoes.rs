@@ -1,11 +1,10 @@
 //! What the CRM's events show of our calls, and calls of other providers: two small settings.
 
-use super::meta;
+use super::{calls, meta};
 use crate::foreign::{APART_SECONDS, ForeignCall, ForeignLog};
 use crate::{Db, Error, Fit, RowId, Store, echo};
 use callbridge_call::EventTime;
 use callbridge_formats::message::webhook::CallEcho;
-use callbridge_model::CallRecord;
 use callbridge_model::status::{ForeignCalls, JournalField};
 
 /// Name of the setting that counts how fields of our calls are shown.
@@ -20,8 +19,7 @@ pub(crate) fn shown(
     echo: Option<&CallEcho>,
     at: EventTime,
 ) -> Result<(), Error> {
-    let text: String = store.value("SELECT record FROM calls WHERE id = ?1", [row.0])?;
-    let call: CallRecord = store.read_json(row, &text)?;
+    let call = calls::record(store, row)?;
     if let Some(shown) = echo {
         let names = &store.settings.names;
         let mut fields = fields(store)?;

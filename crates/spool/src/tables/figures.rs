@@ -2,7 +2,7 @@
 //! customers, for what employees did.
 
 use crate::employee_work::CustomerCall;
-use crate::{Db, Error, RowId, State, rang};
+use crate::{Db, Error, Json, State, rang};
 use callbridge_call::{Direction, EventTime, Timeline};
 use callbridge_model::{CallRecord, EmployeeId};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ const DELAYS_MAX: u32 = 2_000;
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
     let text =
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state";
-    db.query_all(text, (from, until), |row| row.try_into())
+    Ok(db.query_all(text, (from, until))?.into_iter().collect())
 }
 
 /// Returns the time from hang-up to the journal of each call that began from this second on, and
@@ -26,7 +26,7 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
             (started + ifnull(json_extract(record, '$.durationSec'), 0))
          FROM calls WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
          ORDER BY started DESC LIMIT ?3";
-    let micros: Vec<i64> = db.values(text, (from, until, DELAYS_MAX))?;
+    let micros: Vec<i64> = db.query_all(text, (from, until, DELAYS_MAX))?;
     // Whole seconds are told of a call; it may be confirmed within the last of them.
     let micros = micros.into_iter().map(|it| u64::try_from(it).unwrap_or(0));
     Ok(micros.map(Duration::from_micros).collect())
@@ -36,30 +36,28 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
 /// `unanswered=no` keeps out of the journal among them. Parts of calls that came whole later are
 /// none.
 pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
-    let text = "SELECT id, started, record, call FROM calls WHERE started >= ?1 AND started < ?2
+    let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND reason IS 'incomplete')
          ORDER BY started, id";
-    let rows: Vec<(i64, i64, String, String)> =
-        db.query_all(text, [from, until], |row| row.try_into())?;
-    let mut calls = Vec::new();
-    for (id, started, record, facts) in rows {
-        let record: CallRecord = db.read_json(RowId(id), &record)?;
-        let facts: Facts = db.read_json(RowId(id), &facts)?;
-        calls.push(customer_call(started, record, &facts));
-    }
+    let mut calls = db.query_known(
+        text,
+        [from, until],
+        |(started, Json(record), Json(facts))| Some(customer_call(started, record, &facts)),
+    )?;
     let text = "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
          ORDER BY started";
-    let kept_out = db.query_all(text, [from, until], |row| {
-        let rang: String = row.get(2)?;
-        Ok(CustomerCall {
-            started: row.get(0)?,
-            inbound: true,
-            phone: row.get(1)?,
-            rang: rang.split_whitespace().map(str::to_owned).collect(),
-            ..CustomerCall::default()
-        })
-    })?;
-    calls.extend::<Vec<CustomerCall>>(kept_out);
+    calls.extend(
+        db.query_known(text, [from, until], |(started, phone, rang)| {
+            let rang: String = rang;
+            Some(CustomerCall {
+                started,
+                inbound: true,
+                phone,
+                rang: rang.split_whitespace().map(str::to_owned).collect(),
+                ..CustomerCall::default()
+            })
+        })?,
+    );
     calls.sort_by_key(|call| call.started);
     Ok(calls)
 }

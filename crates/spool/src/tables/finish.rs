@@ -5,6 +5,7 @@ use super::{listed, missed, outbox, seen_calls, step, trunk_calls};
 use crate::{Book, Db, Done, Error, Finished, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
 use callbridge_model::{Outcome, Reason};
+use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// The counter of calls that came again.
@@ -17,8 +18,9 @@ const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
 /// Facts by which two calls of one uuid are distinguished. A number that is not known is no other
 /// number.
+#[derive(Deserialize)]
 struct DuplicateCandidate {
-    row: RowId,
+    id: RowId,
     started: i64,
     phone: Option<String>,
     raw: Option<String>,
@@ -75,7 +77,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
             return Ok(done);
         }
         return match known(store, new, "uuid")?.pop() {
-            Some(known) if known.is(new) => repeated(store, Some(known.row)),
+            Some(known) if known.is(new) => repeated(store, Some(known.id)),
             Some(_) => conflict(store, new),
             None if new.same_start(started) => repeated(store, None),
             None => conflict(store, new),
@@ -87,7 +89,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
     }
     // Its tombstone is gone, its row is not.
     match known(store, new, "uuid")?.pop() {
-        Some(known) if known.is(new) => repeated(store, Some(known.row)),
+        Some(known) if known.is(new) => repeated(store, Some(known.id)),
         Some(_) | None => conflict(store, new),
     }
 }
@@ -101,7 +103,7 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 /// letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     if let Some(known) = known(store, new, "twin")?.iter().find(|it| it.is(new)) {
-        return repeated(store, Some(known.row));
+        return repeated(store, Some(known.id));
     }
     let message = format!(
         "another call from {} came under the same id {} with another start or number",
@@ -171,15 +173,8 @@ fn insert(
 
 /// The calls whose column is this one's uuid.
 fn known(db: &Db, new: &Finished, column: &str) -> Result<Vec<DuplicateCandidate>, Error> {
-    let text = format!("SELECT id, started, phone, heard FROM calls WHERE {column} = ?1");
-    db.query_all(&text, [new.uuid()], |row| {
-        Ok(DuplicateCandidate {
-            row: row.get(0)?,
-            started: row.get(1)?,
-            phone: row.get(2)?,
-            raw: row.get(3)?,
-        })
-    })
+    let text = format!("SELECT id, started, phone, heard AS raw FROM calls WHERE {column} = ?1");
+    db.query_all(&text, [new.uuid()])
 }
 
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
@@ -190,8 +185,9 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
                              AS INTEGER), phone
              FROM calls WHERE uuid = ?1 AND {WAITS}"
     );
-    let found = store.query_first(&text, [new.uuid()], |row| row.try_into())?;
-    let Some((row, span, phone)) = found else {
+    let Some((row, span, phone)): Option<(RowId, i64, _)> =
+        store.query_first(&text, [new.uuid()])?
+    else {
         return Ok(None);
     };
     if new.judged.reason == Some(Reason::Incomplete) && new.span_micros() <= span {
@@ -252,7 +248,7 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
             "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
                 (SELECT uuid FROM tombstones WHERE pbx = ?1 AND id = ?2)"
         );
-        parts.extend(store.first_value::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
+        parts.extend(store.query_first::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
     }
     for part in parts {
         let message = format!(
@@ -267,7 +263,7 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }
-        let phone = store.value("SELECT phone FROM calls WHERE id = ?1", [part.0])?;
+        let phone = store.query_one("SELECT phone FROM calls WHERE id = ?1", [part.0])?;
         weigh(store, new, phone)?;
     }
     Ok(())

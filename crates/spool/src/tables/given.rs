@@ -32,8 +32,7 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
 /// Reads the lead that this number was given; `None` where nobody gave it one.
 pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     let text = "SELECT phone, lead, at, who FROM given_leads WHERE phone = ?1";
-    let row = db.query_first(text, [phone.as_str()], read)?;
-    Ok(row.flatten())
+    Ok(db.query_first(text, [phone.as_str()])?.and_then(known))
 }
 
 /// Reads the given leads by number, a page at a time, after `after`.
@@ -41,17 +40,15 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
     let after = after.map_or("", Phone::as_str);
     let text =
         "SELECT phone, lead, at, who FROM given_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2";
-    db.query_known(text, (after, count(limit)), read)
+    db.query_known(text, (after, count(limit)), known)
 }
 
 /// `None` for a row that no version of ours wrote.
-fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<LeadByHand>> {
-    let phone = Phone::from_e164(&row.get::<_, String>(0)?);
-    let (lead, at, who) = (LeadId::new(row.get(1)?), row.get(2)?, row.get(3)?);
-    Ok(phone.zip(lead).map(|(phone, lead)| LeadByHand {
-        phone,
-        lead,
-        at: EpochSeconds::new(at),
+fn known((phone, lead, at, who): (String, i64, EpochSeconds, String)) -> Option<LeadByHand> {
+    Some(LeadByHand {
+        phone: Phone::from_e164(&phone)?,
+        lead: LeadId::new(lead)?,
+        at,
         who,
-    }))
+    })
 }

@@ -45,7 +45,7 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     }
     let text = "SELECT DISTINCT phone FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone IS NOT NULL LIMIT ?1";
-    let phones: Vec<String> = store.values(text, [CLAIMED_MAX])?;
+    let phones: Vec<String> = store.query_all(text, [CLAIMED_MAX])?;
     if phones.is_empty() {
         return Ok(());
     }
@@ -272,7 +272,7 @@ pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64)
     let memory = memory(store)?;
     let mut waiting = (0, 0);
     if memory.resting(RequestKind::LookUps, now).is_none() {
-        waiting.0 = store.value("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
+        waiting.0 = store.query_one("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
     }
     if store.settings.shows.is_some() && memory.resting(RequestKind::Fields, now).is_none() {
         waiting.1 = shows::leads_to_show(store)?;

@@ -1,68 +1,12 @@
 //! Dead, parked and unreadable letters, and what people did with them.
 
 use crate::{
-    ACTS_MAX, Act, Book, Columns as _, Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter,
-    LetterFilter, PublishedBy, RowId, State, Store, UNREADABLE_BYTES_MAX, UnreadMessage, count,
-    json,
+    ACTS_MAX, Act, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter,
+    RowId, State, Store, UNREADABLE_BYTES_MAX, count, json,
 };
-use callbridge_leads::lead_request::Finding;
-use callbridge_model::{CallRecord, EmployeeId, LeadId, Reason};
+use callbridge_model::{EmployeeId, LeadId, Reason};
 use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
-
-const CALLS: &str = "id, ifnull(uuid, twin) AS uuid, state, reason, since, message, errors, \
-                     attempts, deaths, record, finding, acts";
-
-fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
-    let id = RowId(row.get("id")?);
-    let text = |column| row.get::<_, String>(column);
-    let maybe = |column| row.get::<_, Option<String>>(column);
-    let call: CallRecord = db.read_json(id, &text("record")?)?;
-    Ok(Letter {
-        id,
-        uuid: Some(row.uuid("uuid")?),
-        linkedid: Some(call.linkedid.clone()),
-        reason: row.reason("reason")?,
-        parked: text("state")? == "parked",
-        since: row.moment("since")?,
-        message: row.get("message")?,
-        finding: maybe("finding")?.and_then(|word| Finding::from_word(&word)),
-        errors: db.read_maybe(id, maybe("errors")?)?,
-        attempts: db.read_json(id, &text("attempts")?)?,
-        acts: db.read_maybe(id, maybe("acts")?)?,
-        deaths: row.get("deaths")?,
-        call: Some(call),
-        bytes: None,
-    })
-}
-
-fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
-    Ok(Letter {
-        id: RowId(row.get(0)?),
-        uuid: None,
-        linkedid: None,
-        reason: Reason::Unreadable,
-        parked: false,
-        since: row.moment(4)?,
-        message: row.get(3)?,
-        finding: None,
-        errors: serde_json::Value::Null,
-        attempts: Vec::new(),
-        acts: Vec::new(),
-        deaths: 1,
-        call: None,
-        bytes: Some(UnreadMessage {
-            source: row.get(1)?,
-            pbx: row.get(2)?,
-            bytes: row.get(6)?,
-            length: row.get(5)?,
-            by: PublishedBy {
-                user: row.get(7)?,
-                content_type: row.get(8)?,
-            },
-        }),
-    })
-}
 
 /// The conditions of a filter, with their values: few texts, whatever is asked.
 fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql>>) {
@@ -127,8 +71,7 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
 /// Counts the letters of each reason that has any.
 pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
     let text = "SELECT reason, count FROM letters WHERE count > 0";
-    let mut all: BTreeMap<Reason, u64> =
-        store.query_all(text, [], |row| Ok((row.reason(0)?, row.get(1)?)))?;
+    let mut all: BTreeMap<_, _> = store.query_all(text, [])?.into_iter().collect();
     let unreadable = store.tally.get(Book::UnreadableKept);
     if unreadable > 0 {
         all.insert(Reason::Unreadable, unreadable);
@@ -138,8 +81,13 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
-    let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
-    db.query_all(&text, params_from_iter(values), |row| read_letter(db, row))
+    let text = format!(
+        "SELECT id, ifnull(uuid, twin) AS uuid, json_extract(record, '$.linkedid') AS linkedid,
+                reason, state = 'parked' AS parked, since, message, finding, errors, attempts,
+                ifnull(acts, '[]') AS acts, deaths, record AS call
+         FROM calls WHERE state IN ('dead', 'parked'){rest}"
+    );
+    db.query_all(&text, params_from_iter(values))
 }
 
 fn unread_letters(
@@ -150,11 +98,12 @@ fn unread_letters(
 ) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {bytes_max}), user,
-                content_type
+        "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
+                '[]' AS attempts, '[]' AS acts, 1 AS deaths, source, pbx, length,
+                substr(bytes, 1, {bytes_max}) AS bytes, true AS by, user, content_type
          FROM unreadable WHERE true{rest}"
     );
-    db.query_all(&text, params_from_iter(values), unread)
+    db.query_all(&text, params_from_iter(values))
 }
 
 /// One more act. Unreadable bytes have none: once retried or discarded, they are forgotten.
@@ -170,8 +119,10 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
 
 /// Reads the acts on a call while it was a letter, oldest first.
 pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
-    let text = db.first_value("SELECT acts FROM calls WHERE id = ?1", [row.0])?;
-    db.read_maybe(row, text.flatten())
+    let text = "SELECT ifnull(acts, '[]'), id FROM calls WHERE id = ?1";
+    Ok(db
+        .query_first(text, [row.0])?
+        .map_or_else(Vec::new, |Json(acts)| acts))
 }
 
 /// Letters that came to be after the first `seen`, at most `limit`, and how many are seen

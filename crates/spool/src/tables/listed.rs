@@ -2,10 +2,11 @@
 //! calls between extensions, of which the last are kept.
 
 use crate::finished::Finished;
-use crate::{Columns as _, Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State, Store};
+use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
 use rusqlite::Params;
+use serde::Deserialize;
 use std::fmt;
 
 /// Rows that one page walks over, whether it gives them or not.
@@ -117,24 +118,35 @@ impl fmt::Display for Place {
     }
 }
 
-/// A row as SQLite has it.
+/// A row as SQLite has it; state, reason and phone are not those of calls between extensions.
+#[derive(Deserialize)]
 struct ListedColumns {
-    place: Place,
-    state: State,
+    id: RowId,
+    started: i64,
+    state: Option<State>,
     reason: Option<Reason>,
     phone: Option<String>,
     record: String,
 }
 
-fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedColumns> {
-    let (id, started) = (row.get(0)?, row.get(1)?);
-    Ok(ListedColumns {
-        place: Place { started, id },
-        state: row.get(2)?,
-        reason: row.maybe_reason(3)?,
-        phone: row.get(4)?,
-        record: row.get(5)?,
-    })
+impl ListedColumns {
+    fn place(&self) -> Place {
+        Place {
+            started: self.started,
+            id: self.id.0,
+        }
+    }
+
+    fn read(&self, db: &Db) -> Result<Listed, Error> {
+        Ok(Listed {
+            id: self.id,
+            state: self.state,
+            reason: self
+                .reason
+                .filter(|_| self.state.is_some_and(State::is_letter)),
+            record: db.read_json(self.id, &self.record)?,
+        })
+    }
 }
 
 /// A page of calls after this place, oldest first, and the place where the next one begins;
@@ -175,8 +187,8 @@ pub fn moved_since(
 ) -> Result<Option<(Vec<Listed>, u64)>, Error> {
     let text = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
     (store.moved).read_since(seen, limit, |id| {
-        let found = store.query_first(&text, [id.0], raw)?;
-        found.map(|raw| listed_of(store, &raw)).transpose()
+        let found: Option<ListedColumns> = store.query_first(&text, [id.0])?;
+        found.map(|raw| raw.read(store)).transpose()
     })
 }
 
@@ -191,31 +203,31 @@ fn page(
     let rows: Vec<ListedColumns> = match &filter.phone {
         None => {
             let text = format!("SELECT {COLUMNS} FROM calls WHERE {order} LIMIT {WALKED}");
-            db.query_all(&text, (started, id, bound), raw)?
+            db.query_all(&text, (started, id, bound))?
         }
         Some(typed) => {
             let text = format!(
                 "SELECT {COLUMNS} FROM calls
                  WHERE substr(phone, -4) = ?4 AND phone IS NOT NULL AND {order} LIMIT {WALKED}"
             );
-            db.query_all(&text, (started, id, bound, typed.last_four()), raw)?
+            db.query_all(&text, (started, id, bound, typed.last_four()))?
         }
     };
-    let next = next_page(rows.last().map(|raw| raw.place), rows.len());
+    let next = next_page(&rows);
     let mut calls = Vec::new();
     for raw in rows {
         // What a column shows is not read out of the record.
         let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
         if !filter.phone.as_ref().is_none_or(ends)
-            || filter.state.is_some_and(|state| state != raw.state)
+            || filter.state.is_some() && filter.state != raw.state
         {
             continue;
         }
-        let call = listed_of(db, &raw)?;
+        let call = raw.read(db)?;
         if filter.takes_trunk(&call.record) && filter.takes_extension(&call.record) {
             calls.push(call);
             if calls.len() == most {
-                return Ok((calls, Some(raw.place)));
+                return Ok((calls, Some(raw.place())));
             }
         }
     }
@@ -223,25 +235,18 @@ fn page(
 }
 
 /// Returns the place behind the last row that was walked over, unless it was the last of all.
-fn next_page(last: Option<Place>, walked: usize) -> Option<Place> {
-    last.filter(|_| walked == WALKED)
-}
-
-fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
-    let id = RowId(raw.place.id);
-    Ok(Listed {
-        id,
-        state: Some(raw.state),
-        reason: raw.reason.filter(|_| raw.state.is_letter()),
-        record: db.read_json(id, &raw.record)?,
-    })
+fn next_page(walked: &[ListedColumns]) -> Option<Place> {
+    walked
+        .last()
+        .filter(|_| walked.len() == WALKED)
+        .map(ListedColumns::place)
 }
 
 /// Returns the start of the newest call that is kept, of those that began by now; `None` without
 /// any.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
     let text = "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1";
-    db.first_value(text, [now])
+    db.query_first(text, [now])
 }
 
 /// Keeps a call between extensions; the oldest beyond the last thousand goes.
@@ -264,41 +269,34 @@ pub fn listed_internal(
     after: Place,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let rule = "(started, id) > (?1, ?2) AND started < ?3 ORDER BY started, id";
-    let (calls, last) = internal(db, rule, (after.started, after.id, filter.end()))?;
-    let next = next_page(last, calls.len());
-    Ok((calls, next))
+    let (rows, calls) = internal(db, rule, (after.started, after.id, filter.end()))?;
+    Ok((calls, next_page(&rows)))
 }
 
 /// Calls between extensions kept after the one with this id, oldest first, and the id of the
 /// last of them. Where all of them were forgotten since, ids have begun anew.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
     let after = if newest_internal(db)? < id { 0 } else { id };
-    let (calls, last) = internal(db, "id > ?1 ORDER BY id", [after])?;
-    Ok((calls, last.map_or(after, |last| last.id)))
+    let (rows, calls) = internal(db, "id > ?1 ORDER BY id", [after])?;
+    Ok((calls, rows.last().map_or(after, |last| last.id.0)))
 }
 
 /// The id of the newest call between extensions that is kept; 0 without any.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
-    db.value("SELECT ifnull(max(id), 0) FROM internal_calls", [])
+    db.query_one("SELECT ifnull(max(id), 0) FROM internal_calls", [])
 }
 
 fn internal(
     db: &Db,
     rule: &str,
     values: impl Params,
-) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let mut last = None;
+) -> Result<(Vec<ListedColumns>, Vec<Listed>), Error> {
     let text =
         format!("SELECT id, started, record FROM internal_calls WHERE {rule} LIMIT {WALKED}");
-    let calls = db.query_all(&text, values, |row| {
-        let (id, started) = (row.get(0)?, row.get(1)?);
-        last = Some(Place { started, id });
-        Ok(Listed {
-            id: RowId(id),
-            state: None,
-            reason: None,
-            record: db.read_json(RowId(id), &row.get::<_, String>(2)?)?,
-        })
-    })?;
-    Ok((calls, last))
+    let rows: Vec<ListedColumns> = db.query_all(&text, values)?;
+    let calls = rows
+        .iter()
+        .map(|raw| raw.read(db))
+        .collect::<Result<_, _>>()?;
+    Ok((rows, calls))
 }

@@ -1,7 +1,7 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
 use super::{calls, directory, step, unknown_employees};
-use crate::{Columns as _, DROPPED, Db, Done, Error, RowId, Step, Store, TO_SURVIVOR};
+use crate::{DROPPED, Db, Done, Error, Json, RowId, Step, Store, TO_SURVIVOR};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::ledger::Ledger as _;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -89,10 +89,9 @@ pub(crate) fn call_failed(
 }
 
 fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
-    let text = "SELECT record, been FROM calls WHERE id = ?1";
-    let (record, been): (String, Option<String>) =
-        db.query_one(text, [row.0], |row| row.try_into())?;
-    Ok((db.read_json(row, &record)?, db.read_maybe(row, been)?))
+    let text = "SELECT record, been, id FROM calls WHERE id = ?1";
+    let (Json(record), Json::<Option<_>>(been)) = db.query_one(text, [row.0])?;
+    Ok((record, been.unwrap_or_default()))
 }
 
 /// A ready call whose lead is known as merged goes to the survivor straight.
@@ -133,20 +132,20 @@ fn failed_letters(
     let values = (lead.get(), since.micros(), LETTERS_MAX);
     let text = "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
          AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3";
-    db.query_all(text, values, |row| Ok((row.get(0)?, row.moment(1)?)))
+    db.query_all(text, values)
 }
 
 /// Reads what a look-up has found of this lead, where that is no older than ten minutes.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
     let text = "SELECT finding FROM lookups WHERE lead = ?1 AND answered >= ?2";
-    let word = db.first_value::<String>(text, values)?;
+    let word = db.query_first::<String>(text, values)?;
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
 /// One look-up a lead: what waits already, waits on.
 fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    let waiting: i64 = db.value("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
+    let waiting: i64 = db.query_one("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
     if waiting >= WAITING_MAX {
         return Ok(());
     }
@@ -159,10 +158,7 @@ fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
 /// The lead to look up next, and when.
 pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
     let text = "SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1";
-    let next = db.query_first(text, [], |row| {
-        Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?)))
-    })?;
-    Ok(next.flatten())
+    db.query_first(text, [])
 }
 
 /// A look-up is asked again at this moment, or after an answer that never came.
@@ -175,7 +171,7 @@ pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Er
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let text = "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
          RETURNING tries";
-    let tries = store.first_value::<u32>(text, [lead.get()])?;
+    let tries = store.query_first::<u32>(text, [lead.get()])?;
     match tries {
         None => Ok(()),
         Some(tries @ 0..TRIES_MAX) => {
@@ -196,7 +192,7 @@ pub(crate) fn looked_up(
     let values = (lead.get(), found.word(), at.micros());
     let text = "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked";
-    let asked = store.query_first(text, values, |row| row.moment(0))?;
+    let asked = store.query_first(text, values)?;
     // A lead that the directory holds is there no more: its numbers lead nowhere.
     if found == Finding::LeadMissing && store.life(lead)?.living.is_some() {
         let (deleted, at) = (ChangeKind::Deleted, at.floor_seconds());

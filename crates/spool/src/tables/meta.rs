@@ -35,7 +35,7 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
 
 /// Reads a small durable setting; `None` where it is not set.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
-    db.first_value("SELECT value FROM meta WHERE key = ?1", [key])
+    db.query_first("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
 /// Reads a small durable setting that is JSON.
@@ -52,7 +52,7 @@ pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Resu
 pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
     let text = "SELECT substr(key, length(?1) + 1), value FROM meta
          WHERE substr(key, 1, length(?1)) = ?1";
-    db.query_all(text, [prefix], |row| row.try_into())
+    Ok(db.query_all(text, [prefix])?.into_iter().collect())
 }
 
 /// Reads the address, company and application that the state is bound to.

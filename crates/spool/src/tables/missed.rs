@@ -5,8 +5,9 @@
 //! weighed against all kept calls of its number.
 
 use crate::{Db, Error, Finished, MissedCustomer, count, rang};
-use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_call::{Direction, EventTime};
 use callbridge_model::{Judged, LeadId, Phone, Reason};
+use serde::Deserialize;
 use std::time::Duration;
 
 /// Time without a call after which somebody does not wait any more.
@@ -117,8 +118,7 @@ fn was_talked_to(db: &Db, phone: &str, since: i64) -> Result<bool, Error> {
 
 fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     let text = "SELECT first_at, last_at FROM missed WHERE phone = ?1";
-    let waits = db.query_first(text, [phone], |row| row.try_into())?;
-    match waits {
+    match db.query_first(text, [phone])? {
         Some((_, last)) if new.end() > last => gone(db, phone),
         Some((first, _)) if new.end() > first => anew(db, phone, new.judged.judged_at),
         Some(_) | None => Ok(()),
@@ -127,8 +127,9 @@ fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
 
 /// Counts the calls in vain of this customer since somebody talked with them; 0 where nobody waits.
 pub(crate) fn tries(db: &Db, phone: &str) -> Result<u64, Error> {
-    let tries = db.first_value("SELECT tries FROM missed WHERE phone = ?1", [phone])?;
-    Ok(tries.unwrap_or(0))
+    Ok(db
+        .query_first("SELECT tries FROM missed WHERE phone = ?1", [phone])?
+        .unwrap_or(0))
 }
 
 fn gone(db: &Db, phone: &str) -> Result<(), Error> {
@@ -136,6 +137,7 @@ fn gone(db: &Db, phone: &str) -> Result<(), Error> {
 }
 
 /// A kept call, as far as it counts here.
+#[derive(Deserialize)]
 struct CountedCall {
     started: i64,
     /// Second at which a talk ended; `None` of a call that was missed.
@@ -148,9 +150,11 @@ struct CountedCall {
 /// Weighs all kept calls of a number: one of them came late, or has other facts now.
 pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     let oldest = now.minus(WAITS_MAX).floor_seconds().get();
-    let text = "SELECT started, json_extract(record, '$.answered'),
-                json_extract(record, '$.durationSec'), json_extract(record, '$.pbx'),
-                ifnull(json_extract(record, '$.trunk'), ''), json_extract(record, '$.leadId')
+    let text = "SELECT started, iif(json_extract(record, '$.answered'),
+                    started + json_extract(record, '$.durationSec'), NULL) AS talked_until,
+                json_extract(record, '$.pbx') AS pbx,
+                ifnull(json_extract(record, '$.trunk'), '') AS trunk,
+                json_extract(record, '$.leadId') AS lead
          FROM calls
          WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started >= ?2
            AND (json_extract(record, '$.answered')
@@ -160,30 +164,11 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
            AND reason IS NOT 'invalid_epoch'
          ORDER BY started DESC LIMIT ?3";
     let values = (phone, oldest, count(WEIGHED_MAX));
-    let mut calls: Vec<CountedCall> = db.query_all(text, values, |row| {
-        let (started, duration): (i64, i64) = (row.get(0)?, row.get(2)?);
-        let answered: bool = row.get(1)?;
-        Ok(CountedCall {
-            started,
-            talked_until: answered.then_some(started + duration),
-            pbx: row.get(3)?,
-            trunk: row.get(4)?,
-            lead: row.get(5)?,
-        })
-    })?;
+    let mut calls: Vec<CountedCall> = db.query_all(text, values)?;
     let text = "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
          ORDER BY started DESC LIMIT ?3";
-    let kept_out: Vec<CountedCall> = db.query_all(text, values, |row| {
-        Ok(CountedCall {
-            started: row.get(0)?,
-            talked_until: None,
-            pbx: row.get(1)?,
-            trunk: row.get(2)?,
-            lead: None,
-        })
-    })?;
+    calls.extend(db.query_all::<CountedCall>(text, values)?);
     gone(db, phone)?;
-    calls.extend(kept_out);
     let talked_until = calls.iter().filter_map(|call| call.talked_until).max();
     calls.retain(|call| call.talked_until.is_none() && Some(call.started) >= talked_until);
     let Some(last) = calls.iter().max_by_key(|call| call.started) else {
@@ -217,26 +202,28 @@ pub fn missed_waiting(
          WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
          ORDER BY first_at, phone LIMIT ?4";
     let values = (at, phone, since.unwrap_or(i64::MIN), count(limit));
-    db.query_known(text, values, |row| {
-        let phone = Phone::from_e164(&row.get::<_, String>(0)?);
-        let (pbx, trunk, lead) = (row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?);
-        let (first, last, tries) = (row.get(4)?, row.get(5)?, row.get(6)?);
-        Ok(phone.map(|phone| MissedCustomer {
-            phone,
-            pbx,
-            trunk,
-            lead: lead.and_then(LeadId::new),
-            first_at: EpochSeconds::new(first),
-            last_at: EpochSeconds::new(last),
-            tries,
-        }))
-    })
+    db.query_known(
+        text,
+        values,
+        |(phone, pbx, trunk, lead, first_at, last_at, tries)| {
+            let (phone, lead): (String, Option<_>) = (phone, lead);
+            Some(MissedCustomer {
+                phone: Phone::from_e164(&phone)?,
+                pbx,
+                trunk,
+                lead: lead.and_then(LeadId::new),
+                first_at,
+                last_at,
+                tries,
+            })
+        },
+    )
 }
 
 /// Counts the customers who wait, by the trunk of their last try.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed GROUP BY trunk";
-    db.query_all(text, [], |row| row.try_into())
+    db.query_all(text, [])
 }
 
 /// Forgets, a bounded part at a time, those who have waited in vain.

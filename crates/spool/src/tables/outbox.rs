@@ -2,8 +2,7 @@
 //! stream of the calls is told of those that came to their end here.
 
 use super::{calls, letters};
-use crate::db::{Columns as _, count};
-use crate::{Db, Error, Left, Letter, Notice, OutcomeSource, RowId, State, Step, Store};
+use crate::{Db, Error, Left, Letter, Notice, OutcomeSource, RowId, State, Step, Store, count};
 use callbridge_call::EventTime;
 use callbridge_formats::message::Outcomes;
 
@@ -106,21 +105,10 @@ fn add_notice(
 
 /// Reads the notices that are to be sent, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
-    let text = "SELECT id, message_id, body, nullif(reason, ''), uuid, linkedid, trunk, state, at
+    let text = "SELECT id AS notice, message_id, body, nullif(reason, '') AS reason, state,
+                iif(at > 0, at, NULL) AS at, uuid, linkedid, trunk
          FROM notices ORDER BY id LIMIT ?1";
-    db.query_all(text, [count(limit)], |row| {
-        Ok(Notice {
-            notice: row.get(0)?,
-            message_id: row.get(1)?,
-            body: row.get(2)?,
-            reason: row.maybe_reason(3)?,
-            state: row.get(7)?,
-            at: Some(row.moment(8)?).filter(|at| at.micros() > 0),
-            uuid: row.maybe_uuid(4)?,
-            linkedid: row.get(5)?,
-            trunk: row.get(6)?,
-        })
-    })
+    db.query_all(text, [count(limit)])
 }
 
 pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<(), Error> {
@@ -159,23 +147,18 @@ pub(crate) fn queue_outcome(
 /// one in the outbox; `None` where it is empty.
 pub fn outcomes(db: &Db, limit: usize) -> Result<Option<(Outcomes, i64)>, Error> {
     let (mut outcomes, mut through) = (Outcomes::default(), None);
-    db.query_all::<_, ()>(
-        "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1",
-        [count(limit)],
-        |row| {
-            let (uuid, generation) = (row.uuid(1)?.0, row.get(3)?);
-            match (row.get(4)?, row.get(2)?) {
-                (true, _) => drop(outcomes.again.insert(uuid, generation)),
-                (false, true) => outcomes.journaled.push(uuid),
-                (false, false) => outcomes.discarded.push(uuid),
-            }
-            if generation > 0 && !row.get::<_, bool>(4)? {
-                outcomes.generations.insert(uuid, generation);
-            }
-            through = Some(row.get(0)?);
-            Ok(())
-        },
-    )?;
+    let text = "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1";
+    for (id, uuid, journaled, generation, again) in db.query_all(text, [count(limit)])? {
+        match (again, journaled) {
+            (true, _) => drop(outcomes.again.insert(uuid, generation)),
+            (false, true) => outcomes.journaled.push(uuid),
+            (false, false) => outcomes.discarded.push(uuid),
+        }
+        if generation > 0 && !again {
+            outcomes.generations.insert(uuid, generation);
+        }
+        through = Some(id);
+    }
     Ok(through.map(|through| (outcomes, through)))
 }
 

@@ -1,6 +1,6 @@
 //! Parked calls, by the number whose lead they wait for.
 
-use crate::{Columns as _, Db, Error, ParkedPhone, RowId, count};
+use crate::{Db, Error, Json, ParkedPhone, RowId, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
@@ -11,22 +11,21 @@ pub fn parked_phones(
     limit: usize,
 ) -> Result<Vec<ParkedPhone>, Error> {
     let after = after.map_or("", Phone::as_str);
-    let text = "SELECT p.phone, p.calls, f.started, c.id, c.record
+    let text = "SELECT p.phone, p.calls, f.started, c.record, c.id
          FROM (SELECT phone, count(*) AS calls, min(id) AS first, max(id) AS last FROM calls
                WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
                GROUP BY phone ORDER BY phone LIMIT ?2) AS p
          JOIN calls AS c ON c.id = p.last JOIN calls AS f ON f.id = p.first";
-    let mut rows: Vec<(String, u64, i64, RowId, String)> =
-        db.query_all(text, (after, count(limit)), |row| row.try_into())?;
-    rows.sort();
-    let phones = rows.into_iter().map(|(phone, calls, first, last, record)| {
-        let last: CallRecord = db.read_json(last, &record)?;
+    let mut rows: Vec<(String, u64, EpochSeconds, Json<CallRecord>)> =
+        db.query_all(text, (after, count(limit)))?;
+    rows.sort_by(|one, other| one.0.cmp(&other.0));
+    let phones = rows.into_iter().map(|(phone, calls, first, Json(last))| {
         let phone = Phone::from_e164(&phone)
             .ok_or_else(|| db.damaged(format!("{phone} is not a number")))?;
         Ok(ParkedPhone {
             phone,
             calls,
-            first: EpochSeconds::new(first),
+            first,
             last: last.started_at,
             trunk: last.trunk,
             pbx: last.pbx,
@@ -40,7 +39,7 @@ pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     let text = "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
          UNION ALL SELECT id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
-    db.values(text, [phone.as_str()])
+    db.query_all(text, [phone.as_str()])
 }
 
 /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
@@ -53,10 +52,11 @@ pub fn torn_after(
     let text = "SELECT phone, id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
          ORDER BY phone, id LIMIT ?3";
-    db.query_known(text, (phone, id, count(limit)), |row| {
-        let phone = Phone::from_e164(&row.get::<_, String>(0)?);
-        Ok(phone.zip(Some(row.get(1)?)))
-    })
+    db.query_known(
+        text,
+        (phone, id, count(limit)),
+        |(phone, id): (String, RowId)| Some((Phone::from_e164(&phone)?, id)),
+    )
 }
 
 /// All parked calls by the time they have waited, a page at a time, after `last`.
@@ -68,13 +68,11 @@ pub fn parked_after(
     let (since, id) = last.map_or((i64::MIN, 0), |(since, id)| (since.micros(), id.0));
     let text = "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
          ORDER BY since, id LIMIT ?3";
-    db.query_all(text, (since, id, count(limit)), |row| {
-        Ok((row.moment(0)?, row.get(1)?))
-    })
+    db.query_all(text, (since, id, count(limit)))
 }
 
 /// Calls that have been parked since before `before`, oldest first.
 pub fn parked_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
     let text = "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2";
-    db.values(text, (before.micros(), count(limit)))
+    db.query_all(text, (before.micros(), count(limit)))
 }

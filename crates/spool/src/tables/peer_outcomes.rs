@@ -12,8 +12,8 @@
 
 use super::{deliveries, meta, step};
 use crate::{
-    Columns as _, Db, Due, Error, IfAbsent, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId,
-    Segment, Settlement, State, Step, Store,
+    Db, Due, Error, IfAbsent, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId, Segment,
+    Settlement, State, Step, Store,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::message::Outcomes;
@@ -156,11 +156,11 @@ fn settle_one(
 ) -> Result<bool, Error> {
     let text = "SELECT id, state, first_sent IS NULL, generation, fate
          FROM calls WHERE uuid = ?1";
-    let found = store.query_first(text, [uuid.into_bytes()], |row| row.try_into())?;
-    let Some(found): Option<(_, _, bool, u32, Option<IfAbsent>)> = found else {
+    let found: Option<(_, _, bool, u32, Option<IfAbsent>)> =
+        store.query_first(text, [uuid.into_bytes()])?;
+    let Some((row, state, unsent, here, fate)) = found else {
         return Ok(false);
     };
-    let (row, state, unsent, here, fate) = found;
     let by_stream = settlement.source == OutcomeSource::Stream;
     let waits = match state {
         State::Ready | State::Dead | State::Parked => true,
@@ -192,7 +192,7 @@ fn taken_in_again(
     at: EventTime,
 ) -> Result<(), Error> {
     let text = "SELECT id, state FROM calls WHERE uuid = ?1 AND generation < ?2";
-    let found = store.query_first(text, (uuid.into_bytes(), generation), |row| row.try_into())?;
+    let found = store.query_first(text, (uuid.into_bytes(), generation))?;
     let Some((row, state)): Option<(RowId, State)> = found else {
         return Ok(());
     };
@@ -230,7 +230,7 @@ pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
         u64::try_from(count.unwrap_or(0)).unwrap_or(0)
     };
     let mut calls = PossiblySentCalls {
-        waiting: store.value("SELECT calls FROM remade_size WHERE one = 1", [])?,
+        waiting: store.query_one("SELECT calls FROM remade_size WHERE one = 1", [])?,
         taken: named(TAKEN),
         found: named(FOUND),
         settled: named(SETTLED),
@@ -254,17 +254,17 @@ fn is_searching(db: &Db, round: i64, before: i64) -> Result<bool, Error> {
 
 /// The newest that may be sent: of this round, or else of the last one before it.
 fn released(db: &Db, progress: SearchProgress) -> Result<Option<Due>, Error> {
-    let text = "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
+    let text = "SELECT c.id AS row, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
          WHERE r.round = ?1 AND r.started >= ?2 AND c.state = 'ready'
          ORDER BY r.started DESC, r.row DESC LIMIT 1";
-    let this = db.query_first(text, (progress.round, progress.since), due)?;
+    let this = db.query_first(text, (progress.round, progress.since))?;
     if this.is_some() {
         return Ok(this);
     }
-    let text = "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
+    let text = "SELECT c.id AS row, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
          WHERE r.round < ?1 AND c.state = 'ready'
          ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1";
-    db.query_first(text, [progress.round], due)
+    db.query_first(text, [progress.round])
 }
 
 /// The newest `calls` of those that are to be looked for in this round; `None` when there are none.
@@ -274,21 +274,9 @@ pub fn segment(db: &Db, calls: u32) -> Result<Option<Segment>, Error> {
              SELECT started FROM remade WHERE round = ?1 AND started < ?2
              ORDER BY started DESC LIMIT ?3)";
     let values = (progress.round, progress.since, calls);
-    let (calls, oldest) = db.query_one(text, values, |row| row.try_into())?;
-    let Some(oldest) = oldest else {
+    let (calls, Some(since)) = db.query_one::<(u32, Option<EpochSeconds>)>(text, values)? else {
         return Ok(None);
     };
-    Ok(Some(Segment {
-        calls,
-        since: EpochSeconds::new(oldest),
-        more: is_searching(db, progress.round, oldest)?,
-    }))
-}
-
-pub(super) fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
-    Ok(Due {
-        row: row.get(0)?,
-        uuid: row.uuid(1)?,
-        since: row.moment(2)?,
-    })
+    let more = is_searching(db, progress.round, since.get())?;
+    Ok(Some(Segment { calls, since, more }))
 }

@@ -48,7 +48,7 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
     );
     audited::summarize(store, &old, values)?;
     let text = format!("DELETE FROM calls WHERE id IN ({old}) RETURNING state");
-    let states: Vec<State> = store.values(&text, values)?;
+    let states: Vec<State> = store.query_all(&text, values)?;
     let calls = states.len() as u64;
     for state in states {
         let book = match state {
@@ -65,7 +65,7 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
 }
 
 fn give_pages_back(db: &Db) -> Result<(), Error> {
-    let free: i64 = db.value("PRAGMA freelist_count", [])?;
+    let free: i64 = db.query_one("PRAGMA freelist_count", [])?;
     if free > FREE_PAGES_MAX {
         // A page for each row of the answer: they have to be asked for.
         let mut freed = db.prepare(&format!("PRAGMA incremental_vacuum({FREED_PAGES})"))?;
@@ -81,8 +81,7 @@ fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> 
     let (pbx, id) = store.seen_calls_cursor.clone();
     let text = "SELECT pbx, id FROM tombstones WHERE (pbx, id) > (?1, ?2)
          ORDER BY pbx, id LIMIT 1 OFFSET ?3";
-    let end: Option<(String, String)> =
-        store.query_first(text, (&pbx, &id, TOMBSTONES_MAX - 1), |row| row.try_into())?;
+    let end: Option<(String, String)> = store.query_first(text, (&pbx, &id, TOMBSTONES_MAX - 1))?;
     let to = end.as_ref();
     let to = to.map_or((BEHIND_ALL, ""), |(pbx, id)| (pbx.as_str(), id.as_str()));
     audited::summarize_counted(store, (&pbx, &id), to, before)?;

@@ -15,8 +15,8 @@ pub(crate) fn set_position(
 
 /// Reads the progress of a source; `None` for one never read.
 pub fn position(db: &Db, source: &str) -> Result<Option<serde_json::Value>, Error> {
-    let text =
-        db.first_value::<String>("SELECT position FROM positions WHERE source = ?1", [source])?;
+    let text = "SELECT position FROM positions WHERE source = ?1";
+    let text = db.query_first::<String>(text, [source])?;
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
 }
 
@@ -38,13 +38,12 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
 /// The open calls of every PBX, in the order they were first saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid";
-    db.query_all(text, [], |row| {
-        let key = row.get(1).map(i64::cast_unsigned)?;
-        Ok((row.get(0)?, key, row.get(2)?))
+    db.query_known(text, [], |(pbx, key, snapshot)| {
+        Some((pbx, i64::cast_unsigned(key), snapshot))
     })
 }
 
 /// Counts the open calls of every PBX together.
 pub fn open_call_count(db: &Db) -> Result<u64, Error> {
-    db.value("SELECT count(*) FROM open_calls", [])
+    db.query_one("SELECT count(*) FROM open_calls", [])
 }

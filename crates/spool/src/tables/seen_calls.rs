@@ -1,7 +1,7 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
-use crate::{Columns as _, Db, Error, Finished, SeenCall};
-use callbridge_call::{EpochSeconds, UniqueId};
+use crate::{Db, Error, Finished, SeenCall};
+use callbridge_call::UniqueId;
 use callbridge_model::{CallUuid, Judged};
 
 /// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
@@ -48,18 +48,15 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
 
 /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
-    db.query_first(
-        // From one PBX to the next, for the whole table would be a long way.
-        "WITH RECURSIVE each(pbx) AS (
+    // From one PBX to the next, for the whole table would be a long way.
+    let text = "WITH RECURSIVE each(pbx) AS (
              SELECT min(pbx) FROM tombstones
              UNION ALL
              SELECT (SELECT min(pbx) FROM tombstones WHERE pbx > each.pbx) FROM each
              WHERE each.pbx IS NOT NULL)
          SELECT uuid FROM each JOIN tombstones USING (pbx)
-         WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
-        [id],
-        |row| row.uuid(0),
-    )
+         WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC";
+    db.query_first(text, [id])
 }
 
 /// A call of this PBX finished in the last 30 days.
@@ -70,11 +67,5 @@ pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
 /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
 pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     let text = "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2";
-    db.query_first(text, (pbx, id), |row| {
-        Ok(SeenCall {
-            uuid: row.maybe_uuid(0)?,
-            own: row.get(1)?,
-            started: EpochSeconds::new(row.get(2)?),
-        })
-    })
+    db.query_first(text, (pbx, id))
 }

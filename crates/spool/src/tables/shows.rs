@@ -1,7 +1,7 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
-use super::{meta, missed};
-use crate::{Columns as _, Db, Error, GIVEN_UP, LeadWarning, RowId, Store, json};
+use super::{calls, meta, missed};
+use crate::{Db, Error, GIVEN_UP, Json, LeadWarning, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{
@@ -10,7 +10,7 @@ use callbridge_leads::lead_field::{
 use callbridge_leads::lead_request::due::FieldPoll;
 use callbridge_leads::lead_request::memory::Rest;
 use callbridge_leads::lead_request::{FieldWrite, RequestKind};
-use callbridge_model::{CallRecord, LeadId};
+use callbridge_model::LeadId;
 use std::time::Duration;
 
 /// Time after its newest call for which a lead's values are remembered: an older call is not shown.
@@ -48,8 +48,7 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
     let Some(settings) = store.settings.shows.clone() else {
         return Ok(());
     };
-    let text: String = store.value("SELECT record FROM calls WHERE id = ?1", [row.0])?;
-    let call: CallRecord = store.read_json(row, &text)?;
+    let call = calls::record(store, row)?;
     let Some(lead) = call.lead_id else {
         return Ok(());
     };
@@ -89,11 +88,8 @@ fn floor(db: &Db) -> Result<Option<i64>, Error> {
 
 /// Reads what a lead is to show; `None` where nothing is remembered of it.
 pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
-    let text = "SELECT shows FROM lead_shows WHERE lead = ?1";
-    db.query_first(text, [lead.get()], |row| {
-        let text: String = row.get(0)?;
-        Ok(db.read_json(RowId(lead.get()), &text)?)
-    })
+    let text = "SELECT shows, lead AS id FROM lead_shows WHERE lead = ?1";
+    Ok(db.query_first(text, [lead.get()])?.map(|Json(shows)| shows))
 }
 
 pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
@@ -112,10 +108,7 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
 /// The lead that asks first, and when it falls due.
 pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
     let text = "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1";
-    let next = db.query_first(text, [asks.word()], |row| {
-        Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?)))
-    })?;
-    Ok(next.flatten())
+    db.query_first(text, [asks.word()])
 }
 
 /// Reads the accepted write of a lead; `None` without one.
@@ -229,12 +222,12 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
 
 /// Leads that wait to show something, or whose request is under way.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
-    db.value("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])
+    db.query_one("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])
 }
 
 /// Forgets what leads showed long ago, or first of all where there are too many of them.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
-    let count: i64 = store.value("SELECT count(*) FROM lead_shows", [])?;
+    let count: i64 = store.query_one("SELECT count(*) FROM lead_shows", [])?;
     let kept = now.minus(KEPT).floor_seconds().get();
     let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
     let mut gone = purge_shows_of(store, None, kept, too_many)?;
@@ -264,7 +257,7 @@ fn purge_shows_of(
              SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
              ORDER BY newest LIMIT ?3)
          RETURNING newest";
-        let old: Vec<i64> = db.values(text, (asks.map(NextAction::word), before, limit))?;
+        let old: Vec<i64> = db.query_all(text, (asks.map(NextAction::word), before, limit))?;
         all.extend(old);
     }
     Ok(all)

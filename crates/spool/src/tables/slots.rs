@@ -1,8 +1,7 @@
 //! The slots of the sender's budget.
 
 use super::meta;
-use crate::{Columns as _, Db, Error, SlotRow, Store};
-use callbridge_model::TokenFingerprint;
+use crate::{Db, Error, SlotRow, Store};
 use std::time::Duration;
 
 /// Nanoseconds as they are stored: 292 years fit.
@@ -35,14 +34,19 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
 /// All slots taken, by number.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
-    db.query_all(text, [], |row| {
-        Ok(SlotRow {
-            slot: row.get(0)?,
-            token: TokenFingerprint::stored(row.get(1)?),
-            boot_id: row.get(2)?,
-            sent: row.get(3).map(Duration::from_nanos)?,
-            answered: row.get::<_, Option<u64>>(4)?.map(Duration::from_nanos),
-            wall_sent: row.moment(5)?,
-        })
-    })
+    db.query_known(
+        text,
+        [],
+        |(slot, token, boot_id, sent, answered, wall_sent)| {
+            let (sent, answered): (_, Option<_>) = (sent, answered);
+            Some(SlotRow {
+                slot,
+                token,
+                boot_id,
+                sent: Duration::from_nanos(sent),
+                answered: answered.map(Duration::from_nanos),
+                wall_sent,
+            })
+        },
+    )
 }

@@ -5,7 +5,7 @@ use super::{calls, missed, outbox, shows, unknown_employees, unreadable};
 use crate::state::{IfAbsent, State, Step, next};
 use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store, json};
 use callbridge_call::EventTime;
-use callbridge_model::{CallRecord, Phone, Reason, TokenFingerprint};
+use callbridge_model::{CallRecord, CallUuid, Phone, Reason, TokenFingerprint};
 use rusqlite::params;
 
 /// The setting that names the PBX of which a call was sent last: the next one has the next turn.
@@ -129,7 +129,7 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
 /// Notes whose turn it was: the next PBX has the next turn.
 fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
     let text = "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1";
-    let pbx: Option<String> = db.value(text, [row.0])?;
+    let pbx: Option<String> = db.query_one(text, [row.0])?;
     set_meta(db, HAD_TURN, &pbx.unwrap_or_default())
 }
 
@@ -151,9 +151,8 @@ fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(),
         linkedid: linkedid(),
     })?;
     let text = "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1";
-    let (own, answered): (Option<[u8; 16]>, Option<bool>) =
-        db.query_one(text, [row.0], |row| row.try_into())?;
-    if own != Some(uuid.0.into_bytes()) {
+    let (own, answered): (Option<CallUuid>, Option<bool>) = db.query_one(text, [row.0])?;
+    if own != Some(uuid) {
         return Err(Error::UuidTaken { row, uuid });
     }
     set_record(db, row, record)?;

@@ -2,7 +2,7 @@
 //! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
 
 use crate::{Db, Error, Finished, TrunkCalls};
-use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_call::EventTime;
 use callbridge_model::Outcome;
 use std::time::Duration;
 
@@ -38,22 +38,14 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
 /// Counts the calls of each trunk since `from`, by whole quarters of an hour, and ever; without a
 /// name the calls between extensions.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
-    let text = "SELECT t.pbx, t.trunk, t.calls, t.last_at, ifnull(sum(q.calls), 0),
-                ifnull(sum(q.extensions), 0), ifnull(sum(q.employees), 0)
+    let text =
+        "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at, ifnull(sum(q.calls), 0) AS calls,
+                ifnull(sum(q.extensions), 0) AS with_extension,
+                ifnull(sum(q.employees), 0) AS with_employee
          FROM trunks t LEFT JOIN trunk_quarters q
               ON q.pbx = t.pbx AND q.trunk = t.trunk AND q.quarter >= ?1
          GROUP BY t.pbx, t.trunk";
-    db.query_all(text, [from - from.rem_euclid(QUARTER)], |row| {
-        Ok(TrunkCalls {
-            pbx: row.get(0)?,
-            trunk: row.get(1)?,
-            ever: row.get(2)?,
-            last_at: EpochSeconds::new(row.get(3)?),
-            calls: row.get(4)?,
-            with_extension: row.get(5)?,
-            with_employee: row.get(6)?,
-        })
-    })
+    db.query_all(text, [from - from.rem_euclid(QUARTER)])
 }
 
 /// Forgets old quarters, a bounded part at a time.

@@ -1,7 +1,7 @@
 //! Employees whom the CRM does not know: noted when a call FAILED for them, until one of theirs is
 //! in the journal; and the extensions of the newest calls.
 
-use super::meta;
+use super::{calls, meta};
 use crate::{Db, Error, RowId};
 use callbridge_call::{EventTime, Extension};
 use callbridge_leads::lead_request::Finding;
@@ -69,10 +69,8 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     if meta::meta(db, KEY)?.is_none() {
         return Ok(());
     }
-    let text: String = db.value("SELECT record FROM calls WHERE id = ?1", [row.0])?;
-    let call: CallRecord = db.read_json(row, &text)?;
     let mut all = unknown_employees(db)?;
-    let known = call.employee_id.map(EmployeeId::get);
+    let known = calls::record(db, row)?.employee_id.map(EmployeeId::get);
     if known.is_none_or(|known| all.remove(&known).is_none()) {
         return Ok(());
     }
@@ -87,16 +85,14 @@ pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
                 json_extract(record, '$.employee'), started
          FROM calls ORDER BY id DESC LIMIT ?1";
-    db.query_known(text, [CALLS], |row| {
-        let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
-        let (pbx, started) = (row.get(0)?, row.get(3)?);
-        let both = trunk.zip(extension);
-        Ok(both.map(|(trunk, extension)| UsedExtension {
+    db.query_known(text, [CALLS], |(pbx, trunk, extension, started)| {
+        let (trunk, extension): (Option<_>, Option<Extension>) = (trunk, extension);
+        Some(UsedExtension {
             pbx,
-            trunk,
-            extension: Extension::new(extension),
+            trunk: trunk?,
+            extension: extension?,
             started,
-        }))
+        })
     })
 }
 

@@ -54,11 +54,11 @@ pub(crate) fn keep_unreadable(
 /// A login may fill as much as it leaves to all others: half of the room where it is alone, and
 /// however many of them flood, whoever comes next finds some.
 fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, Error> {
-    let bytes: i64 = store.value("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
+    let bytes: i64 = store.query_one("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
     // No login is called NULL: a line of the PBX has filled nothing.
     let text = "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1";
-    let of_login = store.query_first(text, [login], |row| row.try_into())?;
-    let (own_letters, own_bytes): (u64, i64) = of_login.unwrap_or_default();
+    let of_login: Option<(u64, i64)> = store.query_first(text, [login])?;
+    let (own_letters, own_bytes) = of_login.unwrap_or_default();
     let more = i64::try_from(more).unwrap_or(i64::MAX);
     let room = UNREADABLE_LETTERS_MAX.saturating_sub(store.tally.get(Book::UnreadableKept));
     Ok(own_letters < room && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
@@ -70,7 +70,7 @@ fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, E
 /// When the store cannot be read.
 pub fn floods(db: &Db) -> Result<BTreeMap<String, u64>, Error> {
     let text = "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100";
-    db.query_all(text, [], |row| row.try_into())
+    Ok(db.query_all(text, [])?.into_iter().collect())
 }
 
 /// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with

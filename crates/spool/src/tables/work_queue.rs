@@ -1,41 +1,20 @@
 //! What the sender chooses from.
 
-use super::peer_outcomes::{self, due};
 use super::step::HAD_TURN;
-use super::{deliveries, lead_requests, meta};
+use super::{deliveries, lead_requests, meta, peer_outcomes};
 use crate::{
-    CONFIRMABLE_MAX, Columns as _, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX,
-    QueueQuery, RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
+    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery,
+    RECONCILE_MAX, Store, Unconfirmed, WorkQueue, count,
 };
-use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
 use rusqlite::Params;
+use serde::Deserialize;
 
-const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
-    json_extract(record, '$.trunk'), started, request_id, token, submitted_at,
-    ifnull(first_sent, submitted_at), polls, next_poll, absent, absent_at, resubmits, fate, message
-    FROM calls WHERE state = 'submitted'";
-
-fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
-    Ok(Unconfirmed {
-        row: row.get(0)?,
-        uuid: row.uuid(1)?,
-        linkedid: row.get(2)?,
-        trunk: row.get(3)?,
-        started: EpochSeconds::new(row.get(4)?),
-        request_id: row.get(5)?,
-        token: TokenFingerprint::stored(row.get(6)?),
-        submitted_at: row.moment(7)?,
-        first_sent: row.moment(8)?,
-        polls: row.get(9)?,
-        next_poll: row.moment(10)?,
-        absent: row.get(11)?,
-        absent_at: row.maybe_moment(12)?,
-        resubmits: row.get(13)?,
-        fate: row.get::<_, Option<_>>(14)?.unwrap_or_default(),
-        message: row.get(15)?,
-    })
-}
+const UNCONFIRMED: &str = "SELECT id AS row, uuid, json_extract(record, '$.linkedid') AS linkedid,
+    json_extract(record, '$.trunk') AS trunk, started, request_id, token, submitted_at,
+    ifnull(first_sent, submitted_at) AS first_sent, polls, next_poll, absent, absent_at, resubmits,
+    ifnull(fate, 'resubmit') AS fate, message FROM calls WHERE state = 'submitted'";
 
 /// Returns what could be requested now, and when there will be more.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
@@ -54,11 +33,13 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         let backlog = next_ready(store, false, &had_turn, ask)?;
         let released = head.possibly_sent.released;
         // One PBX that calls without end lets the backlog of the others pass, too.
-        let passes = |it: &&ReadyCall| it.1 != had_turn;
-        let other = backlog.as_ref().filter(passes).map(|(due, _)| *due);
-        let waits = live.as_ref().is_some_and(|(_, pbx)| *pbx == had_turn);
-        head.live = other.filter(|_| waits).or(live.map(|(due, _)| due));
-        head.backlog = backlog.map(|(due, _)| due).or(released);
+        let other = backlog
+            .as_ref()
+            .filter(|it| it.pbx != had_turn)
+            .map(|it| it.due);
+        let waits = live.as_ref().is_some_and(|it| it.pbx == had_turn);
+        head.live = other.filter(|_| waits).or(live.map(|it| it.due));
+        head.backlog = backlog.map(|it| it.due).or(released);
         head.next_not_before = next_held(store, ask.now)?;
     }
     head.lead_requests = lead_requests::lead_requests(store, ask)?;
@@ -89,14 +70,14 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
 }
 
 fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {
-    db.query_all(text, values, read_unconfirmed)
+    db.query_all(text, values)
 }
 
 /// A call that may be sent, and its PBX.
-type ReadyCall = (Due, String);
-
-fn ready_call(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReadyCall> {
-    Ok((due(row)?, row.get(3)?))
+#[derive(Deserialize)]
+struct ReadyCall {
+    due: Due,
+    pbx: String,
 }
 
 /// Returns the first of the PBX whose turn it is, of calls that were never held back; or the first
@@ -109,14 +90,16 @@ fn next_ready(
 ) -> Result<Option<ReadyCall>, Error> {
     const PBX: &str = "json_extract(record, '$.pbx')";
     let now = ask.now;
-    let ready = format!("SELECT id, uuid, since, {PBX} FROM calls WHERE state = 'ready'");
+    let ready = format!(
+        "SELECT true AS due, id AS row, uuid, since, {PBX} AS pbx FROM calls WHERE state = 'ready'"
+    );
     let fresh = format!(
         "{ready} AND not_before = 0 AND live = ?1 AND {PBX} > ?2 ORDER BY {PBX}, id LIMIT 1"
     );
-    let mut turn = db.query_first(&fresh, (live, had_turn), ready_call)?;
+    let mut turn: Option<ReadyCall> = db.query_first(&fresh, (live, had_turn))?;
     if turn.is_none() {
         // behind the last of them is the first; no PBX is called nothing
-        turn = db.query_first(&fresh, (live, ""), ready_call)?;
+        turn = db.query_first(&fresh, (live, ""))?;
     }
     if ask.untried_first && turn.is_some() {
         return Ok(turn);
@@ -125,13 +108,15 @@ fn next_ready(
         "{ready} AND not_before > 0 AND live = ?1 AND not_before <= ?2
          ORDER BY not_before LIMIT 1"
     );
-    let held = db.query_first(&held, (live, now.micros()), ready_call)?;
+    let held = db.query_first(&held, (live, now.micros()))?;
     let beyond = format!(
         "{ready} AND not_before > ?2 AND not_before > 0 AND live = ?1 ORDER BY not_before LIMIT 1"
     );
-    let beyond = db.query_first(&beyond, (live, latest(now)), ready_call)?;
-    let all = turn.into_iter().chain(held).chain(beyond);
-    Ok(all.min_by_key(|(due, _)| due.row))
+    let beyond = db.query_first(&beyond, (live, latest(now)))?;
+    Ok([turn, held, beyond]
+        .into_iter()
+        .flatten()
+        .min_by_key(|it| it.due.row))
 }
 
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
@@ -140,10 +125,10 @@ fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
         // SQLite looks for the first of two bounds: that has to be the narrower one.
         let text = "SELECT min(not_before) FROM calls
              WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1";
-        let next: Option<i64> = db.value(text, (live, now.micros()))?;
+        let next: Option<EventTime> = db.query_one(text, (live, now.micros()))?;
         earliest = earliest.into_iter().chain(next).min();
     }
-    Ok(earliest.map(EventTime::from_micros))
+    Ok(earliest)
 }
 
 fn due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
@@ -179,14 +164,11 @@ fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
         latest(ask.now),
         CONFIRMABLE_MAX,
     );
-    let text = "SELECT count(*), min(submitted_at) FROM (
+    let text = "SELECT count(*) AS calls, min(submitted_at) AS oldest FROM (
              SELECT submitted_at FROM calls
              WHERE state = 'submitted' AND absent < 2 AND submitted_at <= ?1
              AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)";
-    db.query_one(text, values, |row| {
-        let (calls, oldest) = (row.get(0)?, row.maybe_moment(1)?);
-        Ok(Confirmable { calls, oldest })
-    })
+    db.query_one(text, values)
 }
 
 fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
@@ -225,15 +207,14 @@ fn other_tokens(db: &Db, living: &[TokenFingerprint]) -> Result<Vec<String>, Err
                      WHERE state = 'submitted' AND token > each.token)
              FROM each WHERE each.token IS NOT NULL)
          SELECT token FROM each WHERE token IS NOT NULL";
-    let mut tokens: Vec<String> = db.values(text, [])?;
+    let mut tokens: Vec<String> = db.query_all(text, [])?;
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
     Ok(tokens)
 }
 
 fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
     let text = "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1";
-    let next: Option<i64> = db.value(text, [now.micros()])?;
-    Ok(next.map(EventTime::from_micros))
+    db.query_one(text, [now.micros()])
 }
 
 /// Returns the latest moment that anything can be held to: what lies beyond was written before the

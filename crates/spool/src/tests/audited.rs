@@ -106,7 +106,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
     purge(&mut store, at(0).plus(60 * DAY));
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM tombstones)";
     assert_eq!(
-        store.value::<i64>(rows, []),
+        store.query_one::<i64>(rows, []),
         Ok(0),
         "only summaries are left"
     );
@@ -135,7 +135,9 @@ fn a_row_that_is_gone_is_told_and_its_call_can_be_taken_in_again() {
         store
             .write(vec![forget.clone(), again.clone()])
             .expect("taken in");
-        let rows: i64 = store.value("SELECT count(*) FROM calls", []).expect("rows");
+        let rows: i64 = store
+            .query_one("SELECT count(*) FROM calls", [])
+            .expect("rows");
         assert_eq!(rows, 1);
         let stands = CallFate::Stands(State::Ready);
         assert_eq!(fate(&store, told(&call, false)), stands);

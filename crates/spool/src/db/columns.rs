@@ -1,0 +1,122 @@
+//! A row of SQLite as serde reads it: a tuple by the order of its columns, a struct by their names,
+//! anything else from one column, the first where nothing else is said. A struct in a field of
+//! another one is read from the same row, where a column has the field's name.
+
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
+use serde::de::{IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+
+/// Reads a row; what does not fit is reported with its id, where the row has one.
+pub(super) fn read<T: DeserializeOwned>(row: &Row<'_>) -> rusqlite::Result<T> {
+    T::deserialize(Column { row, at: 0 }).map_err(|error| {
+        let id = row.get::<_, i64>("id");
+        let words = id.map_or(error.to_string(), |id| format!("{id}: {error}"));
+        rusqlite::Error::ToSqlConversionFailure(words.into())
+    })
+}
+
+/// A value whose column holds it as JSON.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Json<T: DeserializeOwned>(#[serde(deserialize_with = "json_column")] pub T);
+
+/// Reads a column that holds JSON; NULL stands for JSON's own null.
+pub(crate) fn json_column<'de, D, T>(column: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let text = Option::<String>::deserialize(column)?;
+    serde_json::from_str(text.as_deref().unwrap_or("null")).map_err(D::Error::custom)
+}
+
+#[derive(Clone, Copy)]
+struct Column<'a> {
+    row: &'a Row<'a>,
+    at: usize,
+}
+
+impl<'a> Column<'a> {
+    fn value(self) -> Result<ValueRef<'a>, Error> {
+        self.row.get_ref(self.at).map_err(Error::custom)
+    }
+
+    fn all(self) -> impl Iterator<Item = (&'a str, Self)> {
+        let names = self.row.as_ref().column_names().into_iter().enumerate();
+        names.map(move |(at, name)| (name, Self { at, ..self }))
+    }
+}
+
+impl IntoDeserializer<'_, Error> for Column<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Column<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value()? {
+            ValueRef::Null => visitor.visit_unit(),
+            ValueRef::Integer(number) => visitor.visit_i64(number),
+            ValueRef::Real(number) => visitor.visit_f64(number),
+            ValueRef::Text(text) => {
+                visitor.visit_str(std::str::from_utf8(text).map_err(Error::custom)?)
+            }
+            ValueRef::Blob(bytes) => visitor.visit_bytes(bytes),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value()? {
+            ValueRef::Integer(number) => visitor.visit_bool(number != 0),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value()? {
+            ValueRef::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let bytes = self.value()?.as_blob().map_err(Error::custom)?;
+        visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied()))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let word = self.value()?.as_str().map_err(Error::custom)?;
+        visitor.visit_enum(word.into_deserializer())
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, v: V) -> Result<V::Value, Error> {
+        v.visit_seq(SeqDeserializer::new(self.all().map(|(_, column)| column)))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_map(MapDeserializer::new(self.all()))
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct newtype_struct tuple_struct map identifier ignored_any
+    }
+}
