@@ -223,10 +223,7 @@ fn purge(handle: &Handle) -> Duration {
     let began = Instant::now();
     let rounds = 8;
     for _ in 0..rounds {
-        handle
-            .write(vec![Op::Purge { now }])
-            .wait()
-            .expect("purged");
+        handle.write(vec![Op::Purge(now)]).wait().expect("purged");
     }
     began.elapsed() / rounds
 }

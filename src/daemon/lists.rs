@@ -319,7 +319,7 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
 /// One round; 0 when nothing is left to do.
 async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
-    let done = spool.write(vec![Op::Purge { now }]).await?;
+    let done = spool.write(vec![Op::Purge(now)]).await?;
     let more = done
         .iter()
         .any(|done| matches!(done, Done::PurgeCounts(purged) if purged.more));

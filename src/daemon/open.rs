@@ -174,7 +174,7 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Err
         Some(value) => spool.keep_meta(ZONE_KEY, value).await,
         None => {
             let key = ZONE_KEY.to_owned();
-            spool.write(vec![Op::MetaGone { key }]).await.map(drop)
+            spool.write(vec![Op::MetaGone(key)]).await.map(drop)
         }
     }
 }

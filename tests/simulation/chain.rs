@@ -218,7 +218,7 @@ impl Chain {
         };
         let repeats = self.world.disk.store.books().finished;
         let told = ops.iter().filter(|op| matches!(op, Op::Finish(_))).count();
-        let marks = |op: &Op| matches!(op, Op::PeerOutcome(PeerOutcome::PossiblySent { .. }));
+        let marks = |op: &Op| matches!(op, Op::PeerOutcome(PeerOutcome::PossiblySent(..)));
         let marked = ops.iter().any(marks);
         let struck = match told > 0 {
             true => self.dice.chance(percent * READ_HARDER),
@@ -248,7 +248,7 @@ impl Chain {
         let store = &self.world.disk.store;
         let due = tables::outbox::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
         let Some((due, through)) = due else { return };
-        let told = Op::PeerOutcome(PeerOutcome::Published { through });
+        let told = Op::PeerOutcome(PeerOutcome::Published(through));
         let struck = self.dice.chance(percent * TOLD_HARDER);
         let struck = struck.then(|| self.dice.below(2));
         if struck == Some(0) {

@@ -202,11 +202,8 @@ impl Disk {
     fn error(&self) -> Error {
         let path = std::path::PathBuf::from("spool.db");
         match self.health {
-            Health::Sound | Health::Full => Error::Full { path },
-            Health::Failing => Error::Disk {
-                path,
-                why: "input/output error".to_owned(),
-            },
+            Health::Sound | Health::Full => Error::Full(path),
+            Health::Failing => Error::Disk(path, "input/output error".to_owned()),
         }
     }
 }

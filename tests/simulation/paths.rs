@@ -146,27 +146,25 @@ const ANSWERS: [&str; 18] = [
 /// The place of an answer's name.
 const fn place(answer: &ApiResult) -> usize {
     match answer {
-        Ok(ApiReply::Accepted { .. }) => 0,
+        Ok(ApiReply::Accepted(..)) => 0,
         Ok(ApiReply::Status(WriteStatus::Success)) => 1,
         Ok(ApiReply::Status(WriteStatus::Failed { .. })) => 2,
-        Ok(ApiReply::Status(WriteStatus::Pending { .. })) => 3,
+        Ok(ApiReply::Status(WriteStatus::Pending(..))) => 3,
         Ok(ApiReply::Page(_)) => 4,
         Ok(ApiReply::TokenInfo(_)) => 5,
         Ok(ApiReply::Data(_)) => 6,
         Err(ApiError::TokenRefused { .. }) => 7,
-        Err(ApiError::Forbidden { .. }) => 8,
+        Err(ApiError::Forbidden(..)) => 8,
         Err(ApiError::NotFound { .. }) => 9,
-        Err(ApiError::WrongAddress { .. }) => 10,
+        Err(ApiError::WrongAddress(..)) => 10,
         Err(ApiError::Rejected { .. }) => 11,
-        Err(ApiError::TooMany { .. }) => 12,
+        Err(ApiError::TooMany(..)) => 12,
         Err(ApiError::Server { .. }) => 13,
-        Err(ApiError::Unreadable { .. }) => 14,
+        Err(ApiError::Unreadable(..)) => 14,
         Err(ApiError::TimedOut) => 15,
-        Err(ApiError::Lost { .. }) => 16,
+        Err(ApiError::Lost(..)) => 16,
         // Nothing was sent. The simulated sender is alone, so that it always has leave.
-        Err(
-            ApiError::NotConnected { .. } | ApiError::TlsRefused { .. } | ApiError::NotPermitted,
-        ) => 17,
+        Err(ApiError::NotConnected(..) | ApiError::TlsRefused(..) | ApiError::NotPermitted) => 17,
     }
 }
 

@@ -92,14 +92,10 @@ impl World {
         } = self.network;
         if refuses {
             let why = "connection refused".to_owned();
-            self.answer_at(
-                self.truth,
-                number,
-                Err(ApiError::NotConnected { why }).into(),
-            );
+            self.answer_at(self.truth, number, Err(ApiError::NotConnected(why)).into());
         } else if mistrusted {
             let why = "the certificate has expired".to_owned();
-            self.answer_at(self.truth, number, Err(ApiError::TlsRefused { why }).into());
+            self.answer_at(self.truth, number, Err(ApiError::TlsRefused(why)).into());
         } else if vanishes {
             self.answer_at(until, number, Err(ApiError::TimedOut).into());
         } else if broken > 0 && self.dice.chance(broken) {
@@ -249,7 +245,7 @@ fn mangle(response: &mut Response, dice: &mut Dice) {
 
 fn lost() -> ApiResponse {
     let why = "closed".to_owned();
-    Err(ApiError::Lost { why }).into()
+    Err(ApiError::Lost(why)).into()
 }
 
 /// The bytes as the client sends them.

@@ -295,7 +295,7 @@ impl Outbox for ReadyCalls {
         let calls = calls.await?;
         if calls.is_empty() {
             let key = AGAIN.to_owned();
-            spool.write(vec![Op::MetaGone { key }]).await?;
+            spool.write(vec![Op::MetaGone(key)]).await?;
         } else {
             self.again = Some(due);
         }

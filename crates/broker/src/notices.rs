@@ -123,7 +123,7 @@ impl Outbox for Queue {
     }
 
     fn confirmed(&self, notices: Vec<Notice>, _all: bool) -> Vec<Op> {
-        let sent = |it: Notice| Op::NoticeSent { notice: it.notice };
+        let sent = |it: Notice| Op::NoticeSent(it.notice);
         notices.into_iter().map(sent).collect()
     }
 

@@ -122,7 +122,7 @@ impl Outbox for OutcomePublisher {
     }
 
     fn confirmed(&self, outcomes: Vec<Self::Item>, _all: bool) -> Vec<Op> {
-        let published = |(_, through)| Op::PeerOutcome(PeerOutcome::Published { through });
+        let published = |(_, through)| Op::PeerOutcome(PeerOutcome::Published(through));
         outcomes.into_iter().map(published).collect()
     }
 

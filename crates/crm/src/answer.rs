@@ -13,11 +13,9 @@ pub type ApiResult = Result<ApiReply, ApiError>;
 /// Success of a request, in the form that each endpoint gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiReply {
-    /// Submit and field list: accepted, not yet written (§4.5.2).
-    Accepted {
-        /// Id by which the outcome is polled.
-        request_id: String,
-    },
+    /// Submit and field list: accepted, not yet written (§4.5.2). With the id by which the outcome
+    /// is polled.
+    Accepted(String),
     /// Poll: the outcome of an accepted write.
     Status(WriteStatus),
     /// Filter: a page of the call journal.
@@ -40,11 +38,9 @@ pub enum WriteStatus {
         /// `errors[]` (§7.5) beside or inside the status, or null.
         errors: Value,
     },
-    /// The status is neither yet, or one that is not known here.
-    Pending {
-        /// The status as the service sent it, in capitals.
-        word: String,
-    },
+    /// The status is neither yet, or one that is not known here: as the service sent it, in
+    /// capitals.
+    Pending(String),
 }
 
 /// Reason why a request did not get what it asked for, by what a client may do next. In words: the
@@ -60,12 +56,9 @@ pub enum ApiError {
         /// The service's words; none under 401.
         message: String,
     },
-    /// 403: the grant is missing.
-    #[error("{}", said(403, .message))]
-    Forbidden {
-        /// The service's words, perhaps none at all.
-        message: String,
-    },
+    /// 403: the grant is missing. With the service's words, perhaps none at all.
+    #[error("{}", said(403, .0))]
+    Forbidden(String),
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
     #[error("{}", said(404, .message))]
     NotFound {
@@ -75,12 +68,9 @@ pub enum ApiError {
         /// The answer's words, perhaps none at all.
         message: String,
     },
-    /// 405, 415, any 3xx: this is not the service's address.
-    #[error("{status}")]
-    WrongAddress {
-        /// The HTTP status: 3xx, 405 or 415.
-        status: u16,
-    },
+    /// This HTTP status, 405, 415 or any 3xx: this is not the service's address.
+    #[error("{0}")]
+    WrongAddress(u16),
     /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
     #[error("{}", said(.status, .message))]
     Rejected {
@@ -91,13 +81,10 @@ pub enum ApiError {
         /// `errors[]` as the service sent it (§7.5), or null.
         errors: Value,
     },
-    /// 429: the request came too early.
+    /// 429: the request came too early. `true` where the answer is in the service's own envelope
+    /// (§7.2): the token's limit is used up. What stands in between has limits of its own.
     #[error("429")]
-    TooMany {
-        /// The answer is in the service's own envelope (§7.2): the token's limit is used up. What
-        /// stands in between has limits of its own.
-        own: bool,
-    },
+    TooMany(bool),
     /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope: that is of
     /// something in between, which knows nothing of tokens, grants and calls (§7.1).
     #[error("{}", said(of_server(*.status), .message))]
@@ -109,36 +96,27 @@ pub enum ApiError {
         /// The service's words, perhaps none.
         message: String,
     },
-    /// 2xx that does not hold what it should, or a status that HTTP does not have.
-    #[error("{why}")]
-    Unreadable {
-        /// Fault of the answer, in words.
-        why: String,
-    },
+    /// 2xx that does not hold what it should, or a status that HTTP does not have, in words.
+    #[error("{0}")]
+    Unreadable(String),
     /// No answer in time, or 408; the request may have arrived.
     #[error("no answer in time")]
     TimedOut,
-    /// The connection ended in the middle; the request may have arrived.
-    #[error("connection lost: {why}")]
-    Lost {
-        /// The transport's words, cut to 300 characters.
-        why: String,
-    },
-    /// No connection was made: nothing was sent.
-    #[error("no connection: {why}")]
-    NotConnected {
-        /// The transport's words, with host and port where they are known.
-        why: String,
-    },
+    /// The connection ended in the middle; the request may have arrived. With the transport's
+    /// words, cut to 300 characters.
+    #[error("connection lost: {0}")]
+    Lost(String),
+    /// No connection was made: nothing was sent. With the transport's words, and host and port
+    /// where they are known.
+    #[error("no connection: {0}")]
+    NotConnected(String),
     /// Leave to send had ended before the first byte: nothing was sent.
     #[error("{}", NotPermitted)]
     NotPermitted,
-    /// The TLS handshake was refused: nothing was sent.
-    #[error("TLS refused: {why}")]
-    TlsRefused {
-        /// Fault of the certificate or the handshake, with the remedy where there is one.
-        why: String,
-    },
+    /// The TLS handshake was refused: nothing was sent. With the fault of the certificate or the
+    /// handshake, and the remedy where there is one.
+    #[error("TLS refused: {0}")]
+    TlsRefused(String),
 }
 
 impl ApiError {
@@ -191,7 +169,7 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
     if (200..300).contains(&status) {
         return match envelope {
             Ok(envelope) => success(endpoint, envelope),
-            Err(why) => Err(unreadable(format!("status {status}, {why}"))).into(),
+            Err(why) => Err(ApiError::Unreadable(format!("status {status}, {why}"))).into(),
         };
     }
     let (message, errors, own) = match &envelope {
@@ -199,13 +177,13 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
         Err(_) => (String::new(), Value::Null, false),
     };
     Err(match status {
-        300..=399 | 405 | 415 => ApiError::WrongAddress { status },
+        300..=399 | 405 | 415 => ApiError::WrongAddress(status),
         404 => ApiError::NotFound { own, message },
         408 => ApiError::TimedOut,
-        429 => ApiError::TooMany { own },
+        429 => ApiError::TooMany(own),
         401 if own => ApiError::UNAUTHORIZED,
         406 if own => ApiError::TokenRefused { status, message },
-        403 if own => ApiError::Forbidden { message },
+        403 if own => ApiError::Forbidden(message),
         400..=499 if own => ApiError::Rejected {
             status,
             message,
@@ -216,7 +194,7 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
             own,
             message,
         },
-        _ => unreadable(format!("status {status} is not one of HTTP's")),
+        _ => ApiError::Unreadable(format!("status {status} is not one of HTTP's")),
     })
     .into()
 }
@@ -232,10 +210,6 @@ pub fn names_max(errors: &Value) -> bool {
     })
 }
 
-fn unreadable(why: impl Into<String>) -> ApiError {
-    ApiError::Unreadable { why: why.into() }
-}
-
 fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
     if envelope.refused() {
         return Err(ApiError::Server {
@@ -247,7 +221,7 @@ fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
     }
     ApiResponse {
         token_days_left: envelope.token_days_left(),
-        answer: reply(endpoint, envelope).map_err(unreadable),
+        answer: reply(endpoint, envelope).map_err(|why| ApiError::Unreadable(why.to_owned())),
     }
 }
 
@@ -255,9 +229,8 @@ fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
 fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static str> {
     match endpoint {
         Endpoint::Submit | Endpoint::FieldList => {
-            let request_id = envelope.request_id();
-            let request_id = request_id.ok_or("accepted, but without a requestId")?;
-            Ok(ApiReply::Accepted { request_id })
+            let accepted = envelope.request_id().map(ApiReply::Accepted);
+            accepted.ok_or("accepted, but without a requestId")
         }
         Endpoint::Poll => {
             let (word, words) = envelope.status().ok_or("no status in the answer")?;
@@ -267,7 +240,7 @@ fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static st
                     words,
                     errors: envelope.errors_of_status(),
                 },
-                _ => WriteStatus::Pending { word },
+                _ => WriteStatus::Pending(word),
             }))
         }
         Endpoint::TokenInfo => {

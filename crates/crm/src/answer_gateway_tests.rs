@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_proxy_s_page_under_200_is_a_broken_body() {
     let heard = read(Endpoint::Submit, 200, b"<html>welcome</html>");
-    assert!(matches!(heard.answer, Err(ApiError::Unreadable { .. })));
+    assert!(matches!(heard.answer, Err(ApiError::Unreadable(..))));
     let heard = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
     assert_eq!(
         heard.answer,
@@ -54,7 +54,7 @@ fn a_4xx_without_an_envelope_is_something_s_in_between() {
         assert!(error.to_string().starts_with(&words), "{error}");
     }
     let many = read(Endpoint::Submit, 429, b"<html>slow down</html>").answer;
-    assert_eq!(many, Err(ApiError::TooMany { own: false }));
+    assert_eq!(many, Err(ApiError::TooMany(false)));
     let reduced = r#"{"message": "x", "accept": false, "errors": null, "data": null}"#;
     let own = read(Endpoint::Submit, 401, reduced.as_bytes()).answer;
     assert_eq!(

@@ -38,9 +38,7 @@ impl Unanswered {
     fn of(error: reqwest::Error, way: &Setup) -> Self {
         let sent = !error.is_connect() && !error.is_builder();
         let why = match failure(error, way) {
-            ApiError::NotConnected { why }
-            | ApiError::TlsRefused { why }
-            | ApiError::Lost { why } => why,
+            ApiError::NotConnected(why) | ApiError::TlsRefused(why) | ApiError::Lost(why) => why,
             other => other.to_string(),
         };
         match sent {
@@ -81,7 +79,7 @@ impl Client {
     pub async fn send(&self, request: &Request, token: &Secret) -> ApiResponse {
         let http = match self.http() {
             Ok(http) => http,
-            Err(why) => return Err(ApiError::NotConnected { why }).into(),
+            Err(why) => return Err(ApiError::NotConnected(why)).into(),
         };
         let exchange = async {
             let url = request.url(&self.setup.address);
@@ -106,7 +104,7 @@ impl Client {
                 Ok(body) => read(endpoint, status, &body),
                 Err(why) if (200..300).contains(&status) => {
                     let why = format!("status {status}, {why}");
-                    Err(ApiError::Unreadable { why }).into()
+                    Err(ApiError::Unreadable(why)).into()
                 }
                 // the status still says what it says; only a success is worthless without its body
                 Err(_) => read(endpoint, status, b""),
@@ -127,18 +125,15 @@ impl Client {
             ..setup.clone()
         })?;
         let asked = http.get(Request::TokenInfo.url(&setup.address)).send();
-        let mut response = match asked.await {
-            Ok(response) => response,
-            Err(error) => return Err(failure(error, setup).to_string()),
-        };
+        let failed = |error| failure(error, setup).to_string();
+        let mut response = asked.await.map_err(failed)?;
         let status = response.status().as_u16();
         let body = body(&mut response, FORM_BODY_MAX).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
         let said: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
-        match status == 401 && is_own(&said) {
-            true => Ok(()),
-            false => Err(format!("{status} in place of the service's own 401")),
-        }
+        let own = status == 401 && is_own(&said);
+        own.then_some(())
+            .ok_or_else(|| format!("{status} in place of the service's own 401"))
     }
 
     /// A form to a path below the address, without a token: the OAuth endpoints (§4.1). Status and
@@ -258,15 +253,13 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
     // the innermost cause is the one that says something
-    let innermost = causes(&error).last().map(ToString::to_string);
-    let why = innermost
-        .unwrap_or_default()
-        .chars()
-        .take(WORDS_MAX)
-        .collect();
+    let innermost = causes(&error)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let why = innermost.chars().take(WORDS_MAX).collect();
     if let Some(tls) = causes(&error).find_map(|it| it.downcast_ref()) {
-        let why = tls_words(tls);
-        return ApiError::TlsRefused { why };
+        return ApiError::TlsRefused(tls_words(tls));
     }
     if causes(&error).any(|cause| cause.is::<NotPermitted>()) {
         return ApiError::NotPermitted;
@@ -275,33 +268,30 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
         return ApiError::TimedOut;
     }
     if error.is_builder() {
-        return ApiError::NotConnected { why };
+        return ApiError::NotConnected(why);
     }
     if error.is_connect() {
         let place = match &way.proxy {
             Some(proxy) => format!("{} by way of {proxy}", way.address.place()),
             None => way.address.place(),
         };
-        let why = if error.is_timeout() {
+        return ApiError::NotConnected(if error.is_timeout() {
             format!("{place} does not answer (nor perhaps the DNS that knows it)")
         } else {
             format!("{place}: {why}")
-        };
-        return ApiError::NotConnected { why };
+        });
     }
     match causes(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
         // an answer came, and it is none of HTTP's
-        Some(hyper) if hyper.is_parse_too_large() => ApiError::Unreadable {
-            why: "the head of the answer is too large to be read".to_owned(),
-        },
-        Some(hyper) if hyper.is_parse() => ApiError::Unreadable {
-            why: format!(
-                "what answers at {} does not speak HTTP ({why}); check scheme and port of \
+        Some(hyper) if hyper.is_parse_too_large() => {
+            ApiError::Unreadable("the head of the answer is too large to be read".to_owned())
+        }
+        Some(hyper) if hyper.is_parse() => ApiError::Unreadable(format!(
+            "what answers at {} does not speak HTTP ({why}); check scheme and port of \
                  --crm-url",
-                way.address.place()
-            ),
-        },
-        Some(_) | None => ApiError::Lost { why },
+            way.address.place()
+        )),
+        Some(_) | None => ApiError::Lost(why),
     }
 }
 

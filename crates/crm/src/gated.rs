@@ -50,10 +50,10 @@ where
                 return Err(NotPermitted.into());
             };
             let connection = connecting.await.map_err(Into::into)?;
-            match permit.is_held() {
-                true => Ok(connection),
-                false => Err(NotPermitted.into()),
-            }
+            permit
+                .is_held()
+                .then_some(connection)
+                .ok_or_else(|| NotPermitted.into())
         })
     }
 }

@@ -183,18 +183,16 @@ impl Request {
 /// provider, the `oapi-` prefix) is in it. `None` without a uuid or a lead: such a call is not
 /// to be sent.
 pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
-    let direction = match call.direction {
-        Direction::Inbound => "INBOUND",
-        Direction::Outbound => "OUTBOUND",
-        Direction::Internal => return None,
-    };
+    if call.direction == Direction::Internal {
+        return None;
+    }
     let mut body = json!({
         "leadId": call.lead_id?.get(),
         "uuid": call.uuid?.to_string(),
         "startedAt": call.started_at.get(),
         "durationSec": call.duration_sec,
         "answered": call.answered,
-        "direction": direction,
+        "direction": call.direction.word(),
     });
     if let Some(employee) = call.employee_id {
         body["employeeId"] = employee.get().into();

@@ -90,5 +90,5 @@ pub fn rebuilt(
     let began = tables::meta::meta(store, &format!("{STREAM_BEGAN}{place}"))?;
     let began = began.and_then(|micros| micros.parse::<i64>().ok());
     let before = began.is_some_and(|began| reported.call.ended.micros() < began);
-    Ok(before.then_some(Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })))
+    Ok(before.then_some(Op::PeerOutcome(PeerOutcome::PossiblySent(uuid))))
 }

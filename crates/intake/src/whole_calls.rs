@@ -142,7 +142,7 @@ impl WholeCalls {
             let judged = judge(&waiting.call, &waiting.pbx);
             let uuid = judged.record.uuid.filter(|_| waiting.possibly_sent);
             ops.push(Op::Finish(Box::new(Finished::new(judged, waiting.call))));
-            ops.extend(uuid.map(|uuid| Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })));
+            ops.extend(uuid.map(|uuid| Op::PeerOutcome(PeerOutcome::PossiblySent(uuid))));
         }
         ops.append(&mut self.after_calls);
         ops

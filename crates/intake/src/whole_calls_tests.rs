@@ -287,7 +287,7 @@ fn what_ended_before_this_state_began_may_have_been_sent_and_is_marked_behind_it
         let batch = take(&mut intake);
         let uuid = judged(&batch)[0].record.uuid.expect("a uuid");
         let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
-        let mark = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid });
+        let mark = Op::PeerOutcome(PeerOutcome::PossiblySent(uuid));
         let mark = place(&|op| *op == mark);
         assert_eq!(mark.is_some(), marked);
         assert!(mark.is_none_or(|at| Some(at) > place(&|op| matches!(op, Op::Finish(_)))));

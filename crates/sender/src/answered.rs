@@ -163,10 +163,10 @@ impl Core {
                 }
             }
             // calls that wait are not asked for in vain either
-            Err(error @ ApiError::Forbidden { .. }) if endpoint == Endpoint::Poll => {
+            Err(error @ ApiError::Forbidden(..)) if endpoint == Endpoint::Poll => {
                 self.rights.bar_polls(now, &error.to_string());
             }
-            Err(ApiError::TooMany { own }) => {
+            Err(ApiError::TooMany(own)) => {
                 outcome = Outcome::TooMany;
                 self.too_many(&mut request, *own);
             }

@@ -45,7 +45,7 @@ impl Budget {
                 answered: one.ended,
                 ..row.clone()
             }),
-            None => Op::SlotGone { slot: row.slot },
+            None => Op::SlotGone(row.slot),
         });
         let ops = ops.collect();
         (budget, ops)
@@ -186,7 +186,7 @@ fn pacer(rate: Rate, known: &Known, found: &LoadedMemory, now: Now) -> Pacer {
 /// The moment from which the request of an answer no longer counts as under way.
 fn end_of(answer: &ApiResult, now: Now) -> Duration {
     match answer {
-        Err(ApiError::TimedOut | ApiError::Lost { .. }) => now.boot + STRAGGLER,
+        Err(ApiError::TimedOut | ApiError::Lost(..)) => now.boot + STRAGGLER,
         Ok(_) | Err(_) => now.boot,
     }
 }

@@ -81,7 +81,7 @@ impl Core {
             return None;
         }
         self.aborted(slot);
-        let mut ops = vec![Op::SlotGone { slot }];
+        let mut ops = vec![Op::SlotGone(slot)];
         if let Task::Submit(row) = task {
             ops.push(Op::step(row, Step::Unsent, now.wall));
         }

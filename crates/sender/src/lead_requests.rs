@@ -121,24 +121,24 @@ impl LeadRequests {
 pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
         Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "told",
-        Ok(ApiReply::Accepted { .. }) => "submitted",
+        Ok(ApiReply::Accepted(..)) => "submitted",
         Ok(ApiReply::Status(WriteStatus::Success)) => "written",
         Ok(ApiReply::Status(WriteStatus::Failed { .. })) => "failed",
-        Ok(ApiReply::Status(WriteStatus::Pending { .. })) => "not_yet",
+        Ok(ApiReply::Status(WriteStatus::Pending(..))) => "not_yet",
         Err(ApiError::Rejected { status: 409, .. } | ApiError::NotFound { .. }) => "missing",
         Err(ApiError::Rejected { .. }) => "rejected",
-        Err(ApiError::Forbidden { .. }) => "no_grant",
-        Err(ApiError::WrongAddress { .. }) => "wrong_address",
+        Err(ApiError::Forbidden(..)) => "no_grant",
+        Err(ApiError::WrongAddress(..)) => "wrong_address",
         Err(ApiError::TokenRefused { .. }) => "token_refused",
-        Err(ApiError::TooMany { .. }) => "too_many",
+        Err(ApiError::TooMany(..)) => "too_many",
         Err(
             ApiError::Server { .. }
-            | ApiError::Unreadable { .. }
+            | ApiError::Unreadable(..)
             | ApiError::TimedOut
-            | ApiError::Lost { .. }
+            | ApiError::Lost(..)
             | ApiError::NotPermitted
-            | ApiError::NotConnected { .. }
-            | ApiError::TlsRefused { .. },
+            | ApiError::NotConnected(..)
+            | ApiError::TlsRefused(..),
         ) => "fault",
     }
 }

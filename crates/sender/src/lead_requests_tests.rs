@@ -61,9 +61,7 @@ fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (
 }
 
 fn forbidden() -> ApiResult {
-    Err(ApiError::Forbidden {
-        message: String::new(),
-    })
+    Err(ApiError::Forbidden(String::new()))
 }
 
 #[test]
@@ -137,7 +135,7 @@ fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
 fn nothing_that_an_errand_is_refused_stops_the_calls() {
     let mut core = ready(Settings::default());
     let refusals = [
-        Err(ApiError::WrongAddress { status: 405 }),
+        Err(ApiError::WrongAddress(405)),
         Err(ApiError::NotFound {
             own: true,
             message: String::new(),
@@ -174,7 +172,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
 fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
     for (answer, reason) in [
         (Err(ApiError::UNAUTHORIZED), "token_refused"),
-        (Err(ApiError::TooMany { own: true }), "too_many_requests"),
+        (Err(ApiError::TooMany(true)), "too_many_requests"),
     ] {
         let mut core = ready(Settings::default());
         let (_, outcome) = answered(&mut core, at(2), &look_up(), answer);

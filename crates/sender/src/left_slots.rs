@@ -42,10 +42,8 @@ impl LeftSlots {
     /// The disk's: what is not left cannot be counted.
     pub async fn leave(&self, spool: &Handle) -> Result<(), Error> {
         let slots = spool.read(|store| tables::slots::slots(store)).await?;
-        self.write(&slots).map_err(|error| Error::NotWritable {
-            path: self.0.clone(),
-            why: error.to_string(),
-        })
+        self.write(&slots)
+            .map_err(|error| Error::NotWritable(self.0.clone(), error.to_string()))
     }
 
     fn write(&self, slots: &[SlotRow]) -> io::Result<()> {

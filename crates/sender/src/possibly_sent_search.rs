@@ -264,7 +264,7 @@ pub(super) fn round_is_over() -> Op {
 }
 
 fn searched(since: Option<EpochSeconds>) -> Op {
-    Op::PeerOutcome(PeerOutcome::SearchedFor { since })
+    Op::PeerOutcome(PeerOutcome::SearchedFor(since))
 }
 
 #[cfg(test)]

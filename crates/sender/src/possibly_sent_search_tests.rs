@@ -72,7 +72,7 @@ impl SearchScene {
 
     fn commit(&mut self, op: Op) {
         match op {
-            Op::PeerOutcome(PeerOutcome::SearchedFor { since }) => {
+            Op::PeerOutcome(PeerOutcome::SearchedFor(since)) => {
                 let since = since.map_or(0, |it| u32::try_from(it.get() / APART).expect("a call"));
                 let rest = self.targets.split_off(&since);
                 self.released.extend(rest.into_iter().rev());

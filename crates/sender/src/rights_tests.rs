@@ -38,9 +38,7 @@ fn with(scope: &[&str]) -> ApiResult {
 }
 
 fn forbidden() -> ApiResult {
-    Err(ApiError::Forbidden {
-        message: "yo'q".to_owned(),
-    })
+    Err(ApiError::Forbidden("yo'q".to_owned()))
 }
 
 fn look_up() -> WorkQueue {
@@ -142,10 +140,8 @@ fn a_record_that_cannot_be_read_again_stops_no_call() {
     };
     for (n, answer) in (0..).zip([
         Err(ApiError::TimedOut),
-        Err(ApiError::NotConnected {
-            why: "refused".to_owned(),
-        }),
-        Err(ApiError::WrongAddress { status: 405 }),
+        Err(ApiError::NotConnected("refused".to_owned())),
+        Err(ApiError::WrongAddress(405)),
         forbidden(),
     ]) {
         let now = at(3_600 + 60 * n);

@@ -495,7 +495,7 @@ fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     let task = error.id();
     error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
     let why = "callbridge failed in the middle of it".to_owned();
-    (task, Err(ApiError::Lost { why }).into())
+    (task, Err(ApiError::Lost(why)).into())
 }
 
 #[cfg(test)]

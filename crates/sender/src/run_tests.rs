@@ -121,7 +121,7 @@ impl Stage {
         told.judged.record.lead_id = None;
         told.judged.outcome = Outcome::DeadLetter;
         told.judged.reason = Some(Reason::NoLead);
-        let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid });
+        let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent(uuid));
         let told = vec![Op::Finish(Box::new(told)), possibly_sent];
         let done = self.work.spool.write(told).await.expect("stored");
         let Done::New(row) = done[0] else {

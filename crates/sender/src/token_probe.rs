@@ -152,7 +152,7 @@ impl<'a> TokenProbe<'a> {
 
     /// No call is moved, nothing is remembered or bound: of what the core wants stored, the budget.
     async fn keep(&self, mut ops: Vec<Op>) -> Result<(), Error> {
-        ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone { .. }));
+        ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone(..)));
         self.spool.write(ops).await?;
         match self.left {
             Some(left) => left.leave(self.spool).await,

@@ -133,7 +133,7 @@ impl KnownTokens {
                 }
                 Some(LeadRequest::Catalogue | LeadRequest::FieldPoll(_)) | None => false,
             };
-        against || matches!(answer, Err(ApiError::Forbidden { .. }))
+        against || matches!(answer, Err(ApiError::Forbidden(..)))
     }
 
     /// The token before the one in use, while it lives on.

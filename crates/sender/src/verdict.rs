@@ -158,27 +158,27 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
             stop: StopReason::TokenRefused,
             why,
         },
-        ApiError::Forbidden { .. } => stop(endpoint, StopReason::NoGrant(endpoint), why),
+        ApiError::Forbidden(..) => stop(endpoint, StopReason::NoGrant(endpoint), why),
         // a gateway knows nothing of requestIds
         ApiError::NotFound { own: false, .. } if endpoint == Endpoint::Poll => {
             beside(why, Fault::Gateway)
         }
         ApiError::NotFound { .. } if endpoint == Endpoint::Poll => Verdict::Lost { why },
-        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
+        ApiError::NotFound { .. } | ApiError::WrongAddress(..) => {
             stop(endpoint, StopReason::WrongAddress, why)
         }
         ApiError::Rejected { status, errors, .. } => refused(endpoint, status, why, errors),
-        ApiError::TooMany { own } => Verdict::TooMany { own },
+        ApiError::TooMany(own) => Verdict::TooMany { own },
         ApiError::Server {
             status: 502..=504,
             own: false,
             ..
         } => failed(endpoint, why, Fault::Gateway, context),
-        ApiError::Unreadable { .. } => failed(endpoint, why, Fault::Unreadable, context),
-        ApiError::Server { .. } | ApiError::TimedOut | ApiError::Lost { .. } => {
+        ApiError::Unreadable(..) => failed(endpoint, why, Fault::Unreadable, context),
+        ApiError::Server { .. } | ApiError::TimedOut | ApiError::Lost(..) => {
             failed(endpoint, why, Fault::Request, context)
         }
-        ApiError::NotPermitted | ApiError::NotConnected { .. } | ApiError::TlsRefused { .. } => {
+        ApiError::NotPermitted | ApiError::NotConnected(..) | ApiError::TlsRefused(..) => {
             beside(why, Fault::Unreached)
         }
     }
@@ -186,9 +186,9 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
 
 fn granted(reply: ApiReply) -> Verdict {
     match reply {
-        ApiReply::Accepted { request_id } => Verdict::Submitted { request_id },
+        ApiReply::Accepted(request_id) => Verdict::Submitted { request_id },
         ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
-        ApiReply::Status(WriteStatus::Pending { word: _ }) => Verdict::NotYet,
+        ApiReply::Status(WriteStatus::Pending(_)) => Verdict::NotYet,
         ApiReply::Status(WriteStatus::Failed { words, errors }) => {
             let words = match words.is_empty() {
                 // §3.2 gives the causes, the answer none

@@ -41,9 +41,7 @@ fn message() -> String {
 #[test]
 fn a_200_with_request_id_is_submitted() {
     let request_id = "r1".to_owned();
-    let answer = Ok(ApiReply::Accepted {
-        request_id: request_id.clone(),
-    });
+    let answer = Ok(ApiReply::Accepted(request_id.clone()));
     assert_eq!(
         first(Endpoint::Submit, answer),
         Verdict::Submitted { request_id }
@@ -53,17 +51,15 @@ fn a_200_with_request_id_is_submitted() {
 #[test]
 fn a_200_without_one_or_accept_false_or_a_broken_body_is_as_5xx() {
     for answer in [
-        Err(ApiError::Unreadable {
-            why: "accepted, but without a requestId".to_owned(),
-        }),
+        Err(ApiError::Unreadable(
+            "accepted, but without a requestId".to_owned(),
+        )),
         Err(ApiError::Server {
             status: 200,
             own: true,
             message: message(),
         }),
-        Err(ApiError::Unreadable {
-            why: "no JSON".to_owned(),
-        }),
+        Err(ApiError::Unreadable("no JSON".to_owned())),
     ] {
         assert!(is_fault(&first(Endpoint::Submit, answer)));
     }
@@ -105,19 +101,13 @@ fn a_401_or_406_halts_for_the_token() {
 #[test]
 fn a_403_halts_for_the_grant_of_its_endpoint() {
     for endpoint in NEEDED {
-        let verdict = first(endpoint, Err(ApiError::Forbidden { message: message() }));
+        let verdict = first(endpoint, Err(ApiError::Forbidden(message())));
         assert_eq!(stopped(&verdict), Some(StopReason::NoGrant(endpoint)));
     }
-    let poll = first(
-        Endpoint::Poll,
-        Err(ApiError::Forbidden { message: message() }),
-    );
+    let poll = first(Endpoint::Poll, Err(ApiError::Forbidden(message())));
     let why = "403: xato".to_owned();
     assert_eq!(poll, Verdict::Unpolled { why });
-    let filter = first(
-        Endpoint::Filter,
-        Err(ApiError::Forbidden { message: message() }),
-    );
+    let filter = first(Endpoint::Filter, Err(ApiError::Forbidden(message())));
     assert_eq!(
         filter,
         Verdict::PageRefused {
@@ -139,7 +129,7 @@ fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
     assert_eq!(stopped(&missing), Some(StopReason::WrongAddress));
     for status in [302, 405, 415] {
         for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
-            let verdict = first(endpoint, Err(ApiError::WrongAddress { status }));
+            let verdict = first(endpoint, Err(ApiError::WrongAddress(status)));
             assert_eq!(stopped(&verdict), Some(StopReason::WrongAddress));
         }
     }
@@ -189,12 +179,8 @@ fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
         own: true,
         message: message(),
     });
-    let forbidden = Err(ApiError::Forbidden { message: message() });
-    for answer in [
-        missing,
-        forbidden,
-        Err(ApiError::WrongAddress { status: 405 }),
-    ] {
+    let forbidden = Err(ApiError::Forbidden(message()));
+    for answer in [missing, forbidden, Err(ApiError::WrongAddress(405))] {
         assert_eq!(bar(answer), Bar::Barred);
     }
 }
@@ -301,7 +287,7 @@ fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
 fn a_429_is_too_many_everywhere() {
     for &endpoint in Endpoint::VARIANTS {
         for own in [true, false] {
-            let many = first(endpoint, Err(ApiError::TooMany { own }));
+            let many = first(endpoint, Err(ApiError::TooMany(own)));
             assert_eq!(many, Verdict::TooMany { own });
         }
     }
@@ -327,9 +313,7 @@ fn a_5xx_time_out_reset_or_a_gateway_s_4xx_is_tried_again() {
             message: String::new(),
         }),
         Err(ApiError::TimedOut),
-        Err(ApiError::Lost {
-            why: "reset".to_owned(),
-        }),
+        Err(ApiError::Lost("reset".to_owned())),
     ] {
         for &endpoint in Endpoint::VARIANTS {
             assert!(is_fault(&first(endpoint, answer.clone())));
@@ -344,12 +328,8 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
         ..Context::default()
     };
     for answer in [
-        Err(ApiError::NotConnected {
-            why: "refused".to_owned(),
-        }),
-        Err(ApiError::TlsRefused {
-            why: "expired".to_owned(),
-        }),
+        Err(ApiError::NotConnected("refused".to_owned())),
+        Err(ApiError::TlsRefused("expired".to_owned())),
     ] {
         let verdict = judge(Endpoint::Submit, answer, context);
         assert!(matches!(
@@ -462,8 +442,8 @@ fn success_is_journaled_and_an_unknown_status_is_not_yet() {
         first(Endpoint::Poll, Ok(ApiReply::Status(WriteStatus::Success))),
         Verdict::Journaled
     );
-    let pending = Ok(ApiReply::Status(WriteStatus::Pending {
-        word: "WHATEVER".to_owned(),
-    }));
+    let pending = Ok(ApiReply::Status(WriteStatus::Pending(
+        "WHATEVER".to_owned(),
+    )));
     assert_eq!(first(Endpoint::Poll, pending), Verdict::NotYet);
 }

@@ -128,8 +128,7 @@ pub fn export(
 ) -> Result<StateArchive, ArchiveError> {
     let file = dir.join(FILE);
     if !matches!(plain_file::check(&file), Ok(Some(_))) {
-        let dir = dir.to_path_buf();
-        return Err(Error::Missing { dir }.into());
+        return Err(Error::Missing(dir.into()).into());
     }
     check_siblings(&file)?;
     let (snapshot, _) = Temporary::make(dir, "export.db")?;

@@ -27,29 +27,29 @@ pub enum Fit {
 impl Binding {
     /// An address against the bound one. A slash at its end does not matter.
     pub fn fits_address(&self, address: &str) -> Fit {
-        match &self.address {
-            None => Fit::Unbound,
-            Some(bound) if bound == address.trim_end_matches('/') => Fit::Same,
-            Some(_) => Fit::Other,
-        }
+        fit(self.address.as_deref(), address.trim_end_matches('/'))
     }
 
     /// A token's company and application against the bound ones.
     pub fn fits_company(&self, company: &str, application: &str) -> Fit {
-        match (self.company.as_deref(), self.application.as_deref()) {
-            (None, None) => Fit::Unbound,
-            (Some(c), Some(a)) if c == company && a == application => Fit::Same,
-            (Some(_) | None, Some(_) | None) => Fit::Other,
-        }
+        let bound = (self.company.as_deref(), self.application.as_deref());
+        fit(
+            Some(bound).filter(|it| *it != (None, None)),
+            (Some(company), Some(application)),
+        )
     }
 
     /// The company of an event (§6.5) against the bound one: events name no application.
     pub fn fits_their_company(&self, company: &str) -> Fit {
-        match self.company.as_deref() {
-            None => Fit::Unbound,
-            Some(bound) if bound == company => Fit::Same,
-            Some(_) => Fit::Other,
-        }
+        fit(self.company.as_deref(), company)
+    }
+}
+
+fn fit<T: PartialEq>(bound: Option<T>, given: T) -> Fit {
+    match bound {
+        None => Fit::Unbound,
+        Some(bound) if bound == given => Fit::Same,
+        Some(_) => Fit::Other,
     }
 }
 

@@ -71,10 +71,7 @@ pub(super) fn check_beside(
 
 fn quick_check(db: &Connection, path: &Path) -> Integrity {
     let answer = db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    let damaged = |why: String| {
-        let path = path.to_path_buf();
-        Integrity::Damaged(Error::Damaged { path, why })
-    };
+    let damaged = |why: String| Integrity::Damaged(Error::Damaged(path.to_path_buf(), why));
     match answer {
         Ok(words) if words == "ok" => Integrity::Sound,
         Ok(words) => damaged(words),

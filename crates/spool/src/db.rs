@@ -125,8 +125,7 @@ impl Db {
     }
 
     pub(crate) fn damaged(&self, why: String) -> Error {
-        let path = self.path.clone();
-        Error::Damaged { path, why }
+        Error::Damaged(self.path.clone(), why)
     }
 
     pub(crate) fn read_json<T: DeserializeOwned>(&self, id: RowId, text: &str) -> Result<T, Error> {
@@ -136,10 +135,7 @@ impl Db {
 
 /// Serializes a value for a text column.
 pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::Unstorable {
-        what,
-        why: error.to_string(),
-    })
+    serde_json::to_string(value).map_err(|error| Error::Unstorable(what, error.to_string()))
 }
 
 /// A limit as SQLite takes it.

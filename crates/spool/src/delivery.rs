@@ -118,15 +118,10 @@ fn lead_message(news: &LeadNews) -> LeadMessage {
         responsible,
         responsible_name,
         stage: text(&news.profile.stage, Name::as_str),
-        merged: match &news.what {
-            ChangeKind::Merged { from } => from.iter().map(|lead| lead.get()).collect(),
-            ChangeKind::Created
-            | ChangeKind::Assigned
-            | ChangeKind::StageChanged
-            | ChangeKind::PropertiesUpdated
-            | ChangeKind::Deleted
-            | ChangeKind::Filter
-            | ChangeKind::Read => Vec::new(),
+        merged: if let ChangeKind::Merged { from } = &news.what {
+            from.iter().map(|lead| lead.get()).collect()
+        } else {
+            Vec::new()
         },
         contacts: news.contacts.iter().map(contact).collect(),
     }

@@ -123,14 +123,14 @@ impl Store {
                 at,
             } => return look_ups::call_failed(self, *row, message, errors, *at),
             Op::Slot(slot) => slots::set_slot(self, slot)?,
-            Op::SlotGone { slot } => slots::drop_slot(self, *slot)?,
+            Op::SlotGone(slot) => slots::drop_slot(self, *slot)?,
             Op::Act { row, act } => letters::note_act(self, *row, act)?,
             Op::Give(given) => given::give(self, given)?,
-            Op::Take { phone } => given::take(self, phone)?,
+            Op::Take(phone) => given::take(self, phone)?,
             Op::Meta { key, value } => meta::set_meta(self, key, value)?,
-            Op::MetaGone { key } => meta::drop_meta(self, key)?,
+            Op::MetaGone(key) => meta::drop_meta(self, key)?,
             Op::Count { counter, by } => self.tally.count(counter, *by),
-            Op::NoticeSent { notice } => outbox::drop_notice(self, *notice)?,
+            Op::NoticeSent(notice) => outbox::drop_notice(self, *notice)?,
             Op::BindAddress { address, rebind } => {
                 meta::bind_address(self, address, *rebind)?;
             }
@@ -157,11 +157,8 @@ impl Store {
                 backfill::backfilled(self, page, answer, *at)?;
             }
             Op::PeerOutcome(outcome) => peer_outcomes::apply(self, outcome)?,
-            Op::Purge { now } => return purge::purge(self, *now).map(Done::PurgeCounts),
-            Op::Learn(news) => {
-                let new = look_ups::learn(self, news)?;
-                return Ok(Done::Learned { new });
-            }
+            Op::Purge(now) => return purge::purge(self, *now).map(Done::PurgeCounts),
+            Op::Learn(news) => return look_ups::learn(self, news).map(Done::Learned),
         }
         Ok(Done::Stored)
     }

@@ -5,8 +5,8 @@
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_formats::message::webhook::CallEcho;
-use callbridge_model::CallRecord;
 use callbridge_model::status::{Echo, JournalField, SentField};
+use callbridge_model::{CallRecord, EmployeeId};
 
 /// Each value that was sent, with its name in the request, and how it is shown.
 pub(crate) fn compare(
@@ -14,50 +14,46 @@ pub(crate) fn compare(
     names: &FieldNames,
     shown: &CallEcho,
 ) -> Vec<(SentField, String, Echo)> {
-    let direction = match sent.direction {
-        Direction::Inbound => Some("INBOUND"),
-        Direction::Outbound => Some("OUTBOUND"),
-        Direction::Internal => None,
+    let mut all = Vec::new();
+    let mut add = |field, name: &str, echo: Option<Echo>| {
+        all.extend(echo.map(|echo| (field, name.to_owned(), echo)));
     };
     // A journal that loses the talk of a call without any shows the same.
-    let talk = i64::from(sent.talk_time_sec);
-    let talks = talk > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
-    let (talk, talk_shown) = (talks.then_some(talk), shown.talk_time_sec);
-    let (start, duration) = (sent.started_at.get(), i64::from(sent.duration_sec));
-    // Which number is shown is the contact's matter.
-    let phone = names.phone.as_ref().zip(sent.client_phone.as_ref());
-    let extension = names.extension.as_ref().zip(sent.employee.as_ref());
-    let (phone_name, phone) = (phone.map_or("", |it| it.0), phone.map(|_| true));
-    let extension_name = extension.map_or("", |it| it.0);
-    let extension = echo(extension.map(|it| it.1), shown.extension.as_ref());
-    let employee = echo(sent.employee_id.map(|id| id.get()), shown.employee_id);
-    let direction = echo(direction, shown.direction.as_deref());
-    let answered = echo(Some(sent.answered), shown.answered);
-    let all = [
-        (SentField::Talk, &*names.talk, echo(talk, talk_shown)),
-        (
+    let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
+    let talk = talks.then_some(i64::from(sent.talk_time_sec));
+    add(
+        SentField::Talk,
+        &names.talk,
+        echo(talk, shown.talk_time_sec),
+    );
+    if let Some(name) = &names.phone {
+        // Which number is shown is the contact's matter.
+        let phone = sent.client_phone.as_ref().map(|_| true);
+        add(
             SentField::Phone,
-            phone_name,
+            name,
             echo(phone, shown.has_phone.then_some(true)),
-        ),
-        (SentField::Extension, extension_name, extension),
-        (SentField::Employee, "employeeId", employee),
-        (SentField::Direction, "direction", direction),
-        (SentField::Answered, "answered", answered),
-        (
-            SentField::Start,
-            "startedAt",
-            echo(Some(start), shown.started_at),
-        ),
-        (
-            SentField::Duration,
-            "durationSec",
-            echo(Some(duration), shown.duration_sec),
-        ),
-    ];
-    let all = all.into_iter();
-    all.filter_map(|(field, name, echo)| Some((field, name.to_owned(), echo?)))
-        .collect()
+        );
+    }
+    if let Some(name) = &names.extension {
+        let extension = echo(sent.employee.as_ref(), shown.extension.as_ref());
+        add(SentField::Extension, name, extension);
+    }
+    let employee = echo(sent.employee_id.map(EmployeeId::get), shown.employee_id);
+    add(SentField::Employee, "employeeId", employee);
+    let direction = (sent.direction != Direction::Internal).then_some(sent.direction.word());
+    let direction = echo(direction, shown.direction.as_deref());
+    add(SentField::Direction, "direction", direction);
+    add(
+        SentField::Answered,
+        "answered",
+        echo(Some(sent.answered), shown.answered),
+    );
+    let started = echo(Some(sent.started_at.get()), shown.started_at);
+    add(SentField::Start, "startedAt", started);
+    let duration = echo(Some(i64::from(sent.duration_sec)), shown.duration_sec);
+    add(SentField::Duration, "durationSec", duration);
+    all
 }
 
 /// Compares a value that was sent with the one shown; `None` of what was not sent.
@@ -88,18 +84,16 @@ pub(crate) fn count(
         | SentField::Duration => true,
     });
     for (field, name, echo) in compared {
-        let place = match fields.binary_search_by_key(&field, |it| it.field) {
-            Ok(place) => place,
-            Err(place) => {
-                let new = JournalField {
-                    field,
-                    name,
-                    ..JournalField::default()
-                };
-                fields.insert(place, new);
-                place
-            }
-        };
+        let known = fields.binary_search_by_key(&field, |it| it.field);
+        let place = known.unwrap_or_else(|place| {
+            let new = JournalField {
+                field,
+                name,
+                ..JournalField::default()
+            };
+            fields.insert(place, new);
+            place
+        });
         let counted = &mut fields[place];
         counted.compared += 1;
         counted.missing += u64::from(echo == Echo::Missing);

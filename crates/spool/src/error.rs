@@ -7,164 +7,83 @@ use std::path::{Path, PathBuf};
 /// Reason why the spool cannot do what it was asked. Nothing of a refused request is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another process holds the folder.
+    /// Another process holds the state folder; its number, where it left it.
     #[error(
-        "the state in {dir} is in use by {}: stop it, or give this one another --state",
-        holder(*pid)
+        "the state in {0} is in use by {holder}: stop it, or give this one another --state",
+        holder = holder(*.1)
     )]
-    Locked {
-        /// The state folder of `--state`.
-        dir: PathBuf,
-        /// The holder, where it left its number.
-        pid: Option<u32>,
-    },
+    Locked(PathBuf, Option<u32>),
     /// The folder has no state, where one was expected.
-    #[error("no state in {dir}: start `callbridge run` with this --state first")]
-    Missing {
-        /// The state folder of `--state`.
-        dir: PathBuf,
-    },
-    /// Folder or file cannot be made or written.
-    #[error("cannot write {path}: {why}: let this user write there, or give another --state")]
-    NotWritable {
-        /// The folder or file concerned, at its path.
-        path: PathBuf,
-        /// Message of the system, or of SQLite.
-        why: String,
-    },
-    /// Something else stands where a file of the state should be.
-    #[error("cannot use {path}: {why}")]
-    NotPlain {
-        /// Path at which something else stands.
-        path: PathBuf,
-        /// Description of what stands there, and the remedy.
-        why: String,
-    },
-    /// Whoever may write in the folder can put links and files in the way of its owner's.
+    #[error("no state in {0}: start `callbridge run` with this --state first")]
+    Missing(PathBuf),
+    /// This folder or file cannot be made or written; with the words of the system, or of SQLite.
+    #[error("cannot write {0}: {1}: let this user write there, or give another --state")]
+    NotWritable(PathBuf, String),
+    /// Something else stands where a file of the state should be: what, and the remedy.
+    #[error("cannot use {0}: {1}")]
+    NotPlain(PathBuf, String),
+    /// Whoever may write in the folder can put links and files in the way of its owner's. With the
+    /// permission bits of the folder, at most `0o7777`.
     #[error(
-        "others than its owner may write in {dir} (mode {mode:03o}), and could take its files away \
-         or put others in their place: chmod go-w {dir}, or give --state a folder of its own below \
+        "others than its owner may write in {0} (mode {1:03o}), and could take its files away \
+         or put others in their place: chmod go-w {0}, or give --state a folder of its own below \
          it"
     )]
-    Shared {
-        /// The state folder of `--state`.
-        dir: PathBuf,
-        /// Permission bits of the folder, at most `0o7777`.
-        mode: u32,
-    },
-    /// The open file is not in its place any more. Nothing was stored.
+    Shared(PathBuf, u32),
+    /// The open file is not in its place any more, but what is said here. Nothing was stored.
     #[error(
-        "the state is not at {path} any more: {why}: put its folder back as it was; nothing is \
+        "the state is not at {0} any more: {1}: put its folder back as it was; nothing is \
          taken in or sent until then, and work goes on by itself afterwards"
     )]
-    Gone {
-        /// Path at which the file was opened.
-        path: PathBuf,
-        /// Description of what is there instead.
-        why: &'static str,
-    },
-    /// A newer callbridge wrote the file.
+    Gone(PathBuf, &'static str),
+    /// A newer callbridge wrote the file: its schema, and the newest known here.
     #[error(
-        "{path} has schema {found}, this callbridge knows {known}: run the newer callbridge that \
+        "{0} has schema {1}, this callbridge knows {2}: run the newer callbridge that \
          wrote it; the file is left as it is"
     )]
-    NewerSchema {
-        /// The database, which is left as it is.
-        path: PathBuf,
-        /// Number of the schema that it has.
-        found: i64,
-        /// The newest schema known here.
-        known: i64,
-    },
+    NewerSchema(PathBuf, i64, i64),
     /// The file is some other program's database.
-    #[error("{path} is not callbridge's: give another --state; the file is left as it is")]
-    Foreign {
-        /// The database, which is left as it is.
-        path: PathBuf,
-    },
-    /// The file cannot be read as what it should be.
+    #[error("{0} is not callbridge's: give another --state; the file is left as it is")]
+    Foreign(PathBuf),
+    /// The file cannot be read as what it should be, in SQLite's words, or what does not fit.
     #[error(
-        "{path} is damaged: {why}: keep a copy of the folder, restore it from a backup, or give \
+        "{0} is damaged: {1}: keep a copy of the folder, restore it from a backup, or give \
          another --state; the file is left as it is"
     )]
-    Damaged {
-        /// The damaged file, which is left as it is.
-        path: PathBuf,
-        /// SQLite's words, or what does not fit.
-        why: String,
-    },
-    /// The state belongs to another CRM address.
-    #[error("the state is bound to {bound}, --crm-url is {given}: use --rebind to bind it anew")]
-    OtherAddress {
-        /// The address it is bound to.
-        bound: String,
-        /// The address that `--crm-url` gives now.
-        given: String,
-    },
-    /// No room. Nothing was stored; the same request can be made again.
-    #[error("no room for {path}: make room on its disk; work goes on by itself then")]
-    Full {
-        /// The file that found no room.
-        path: PathBuf,
-    },
-    /// The disk failed. Nothing was stored; the same request can be made again.
-    #[error("cannot read or write {path}: {why}: look at its disk; work goes on by itself then")]
-    Disk {
-        /// The file that cannot be read or written.
-        path: PathBuf,
-        /// Message of SQLite on the failure.
-        why: String,
-    },
+    Damaged(PathBuf, String),
+    /// The state belongs to another CRM address than the one that `--crm-url` gives now.
+    #[error("the state is bound to {0}, --crm-url is {1}: use --rebind to bind it anew")]
+    OtherAddress(String, String),
+    /// No room for this file. Nothing was stored; the same request can be made again.
+    #[error("no room for {0}: make room on its disk; work goes on by itself then")]
+    Full(PathBuf),
+    /// The disk failed, in SQLite's words. Nothing was stored; the same request can be made again.
+    #[error("cannot read or write {0}: {1}: look at its disk; work goes on by itself then")]
+    Disk(PathBuf, String),
     /// The step does not exist in the call's state.
-    #[error("{row}: {refused}")]
-    Refused {
-        /// Id of the call that refused.
-        row: RowId,
-        /// State of the call, and the step that it does not have.
-        refused: Refused,
-    },
+    #[error("{0}: {1}")]
+    Refused(RowId, Refused),
     /// A retry would send a call under a uuid that is another call's.
     #[error(
-        "{row}: another call has the uuid {uuid}: enter this one by hand, discard it, and give \
+        "{0}: another call has the uuid {1}: enter this one by hand, discard it, and give \
          each PBX its own pbx="
     )]
-    UuidTaken {
-        /// Id of the letter to be retried.
-        row: RowId,
-        /// Uuid that the other call has already.
-        uuid: CallUuid,
-    },
+    UuidTaken(RowId, CallUuid),
     /// No call or letter has the id.
-    #[error("no call or letter has the id {row}: see `callbridge dead list`")]
-    NoRow {
-        /// Id that no call or letter has.
-        row: RowId,
-    },
-    /// A call to be kept has no uuid.
-    #[error("call {linkedid} has no uuid and cannot be kept")]
-    NoUuid {
-        /// The PBX's id for it.
-        linkedid: String,
-    },
-    /// A value cannot be written as JSON, or has no place in a column.
-    #[error("{what} cannot be stored: {why}")]
-    Unstorable {
-        /// Name of the value, for the message.
-        what: &'static str,
-        /// Reason why the value has no place, in words.
-        why: String,
-    },
+    #[error("no call or letter has the id {0}: see `callbridge dead list`")]
+    NoRow(RowId),
+    /// A call to be kept, of this linkedid, has no uuid.
+    #[error("call {0} has no uuid and cannot be kept")]
+    NoUuid(String),
+    /// A value of this name cannot be written as JSON, or has no place in a column, and why.
+    #[error("{0} cannot be stored: {1}")]
+    Unstorable(&'static str, String),
     /// The spool's thread has ended.
     #[error("the spool is closed")]
     Closed,
-    /// SQLite refused a statement of ours.
-    #[error("{path}: {why}")]
-    Sql {
-        /// The database that the statement was for.
-        path: PathBuf,
-        /// Message of SQLite on the statement.
-        why: String,
-    },
+    /// SQLite refused a statement of ours, in its words.
+    #[error("{0}: {1}")]
+    Sql(PathBuf, String),
 }
 
 fn holder(pid: Option<u32>) -> String {
@@ -177,24 +96,23 @@ fn holder(pid: Option<u32>) -> String {
 impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
-            Self::Refused { .. }
-            | Self::UuidTaken { .. }
-            | Self::NoRow { .. }
-            | Self::NoUuid { .. }
-            | Self::Unstorable { .. } => Code::Input,
-            Self::Missing { .. } | Self::Closed => Code::Unreachable,
-            Self::NotWritable { .. }
-            | Self::Gone { .. }
-            | Self::Full { .. }
-            | Self::Disk { .. } => Code::CannotWrite,
-            Self::Locked { .. } => Code::Locked,
-            Self::NewerSchema { .. }
-            | Self::Foreign { .. }
-            | Self::Damaged { .. }
-            | Self::OtherAddress { .. }
-            | Self::Sql { .. }
-            | Self::Shared { .. }
-            | Self::NotPlain { .. } => Code::Configuration,
+            Self::Refused(..)
+            | Self::UuidTaken(..)
+            | Self::NoRow(..)
+            | Self::NoUuid(..)
+            | Self::Unstorable(..) => Code::Input,
+            Self::Missing(..) | Self::Closed => Code::Unreachable,
+            Self::NotWritable(..) | Self::Gone(..) | Self::Full(..) | Self::Disk(..) => {
+                Code::CannotWrite
+            }
+            Self::Locked(..) => Code::Locked,
+            Self::NewerSchema(..)
+            | Self::Foreign(..)
+            | Self::Damaged(..)
+            | Self::OtherAddress(..)
+            | Self::Sql(..)
+            | Self::Shared(..)
+            | Self::NotPlain(..) => Code::Configuration,
         }
     }
 }
@@ -202,21 +120,18 @@ impl ExitCode for Error {
 impl Error {
     /// A folder of this mode, in which others may write.
     pub fn shared(dir: &Path, mode: u32) -> Self {
-        Self::Shared {
-            dir: dir.to_path_buf(),
-            mode: mode & 0o7777,
-        }
+        Self::Shared(dir.to_path_buf(), mode & 0o7777)
     }
 
     /// Returns `true` when the same request may succeed later, without anybody changing it.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Full { .. }
-                | Self::Disk { .. }
-                | Self::NotWritable { .. }
-                | Self::NotPlain { .. }
-                | Self::Gone { .. }
+            Self::Full(..)
+                | Self::Disk(..)
+                | Self::NotWritable(..)
+                | Self::NotPlain(..)
+                | Self::Gone(..)
         )
     }
 
@@ -226,25 +141,25 @@ impl Error {
         let path = path.to_path_buf();
         let why = error.to_string();
         match error.sqlite_error_code() {
-            Some(Code::DiskFull) => Self::Full { path },
+            Some(Code::DiskFull) => Self::Full(path),
             Some(
                 Code::SystemIoFailure
                 | Code::OutOfMemory
                 | Code::DatabaseBusy
                 | Code::DatabaseLocked,
-            ) => Self::Disk { path, why },
-            Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged { path, why },
+            ) => Self::Disk(path, why),
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged(path, why),
             Some(Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
-                Self::NotWritable { path, why }
+                Self::NotWritable(path, why)
             }
-            Some(_) => Self::Sql { path, why },
+            Some(_) => Self::Sql(path, why),
             // Not SQLite's own: a value that no column of ours can hold.
             None => match error {
                 Sqlite::FromSqlConversionFailure(..)
                 | Sqlite::IntegralValueOutOfRange(..)
                 | Sqlite::InvalidColumnType(..)
-                | Sqlite::Utf8Error(..) => Self::Damaged { path, why },
-                _ => Self::Sql { path, why },
+                | Sqlite::Utf8Error(..) => Self::Damaged(path, why),
+                _ => Self::Sql(path, why),
             },
         }
     }

@@ -38,13 +38,11 @@ impl Finished {
         // Without a uuid no row can be made of it, not even a letter.
         let stored = record.uuid.is_some();
         if outcome.is_kept() && !stored {
-            let linkedid = record.linkedid.clone();
-            return Err(Error::NoUuid { linkedid });
+            return Err(Error::NoUuid(record.linkedid.clone()));
         }
         if outcome == Outcome::DeadLetter && self.judged.reason.is_none() {
             let why = format!("call {} has no reason", record.linkedid);
-            let what = "a dead letter";
-            return Err(Error::Unstorable { what, why });
+            return Err(Error::Unstorable("a dead letter", why));
         }
         if stored || outcome == Outcome::Internal {
             self.record_json = json("a call record", record)?;
@@ -82,9 +80,11 @@ impl Finished {
     /// The trunk's name; empty of a call between extensions.
     pub(crate) fn trunk(&self) -> &str {
         let record = &self.judged.record;
-        let trunk = record.trunk.as_deref();
-        trunk
-            .filter(|_| record.direction != Direction::Internal)
+        let external = record.direction != Direction::Internal;
+        record
+            .trunk
+            .as_deref()
+            .filter(|_| external)
             .unwrap_or_default()
     }
 

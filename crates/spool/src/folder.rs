@@ -28,7 +28,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
             return Err(not_writable(&file, &error));
         }
-        Ok(None) | Err(_) if !settings.create => return Err(Error::Missing { dir: dir.into() }),
+        Ok(None) | Err(_) if !settings.create => return Err(Error::Missing(dir.into())),
         Ok(_) | Err(_) => {}
     }
     make_folder(dir)?;

@@ -71,7 +71,7 @@ impl Seen {
 /// a copy of this file.
 pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
     let mut ops = vec![
-        Op::MetaGone { key: CLEAN.into() },
+        Op::MetaGone(CLEAN.into()),
         Op::meta(FILE, seen.identity.as_str()),
     ];
     if store.restored {

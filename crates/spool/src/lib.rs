@@ -92,6 +92,7 @@ pub use row::{
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;
 pub use tables::audited::{AuditedCall, CallFate, JournaledCall, SentValues};
+#[cfg(any(test, feature = "testing"))]
 pub use tables::books::Recount;
 pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
@@ -191,6 +192,7 @@ impl Default for Settings {
 mod tests;
 
 /// The words of the books as they are stored, in the order of their places.
+#[cfg(any(test, feature = "testing"))]
 pub fn book_words() -> Vec<String> {
     let words = tally::Book::ALL.iter().map(|book| book.word());
     words.map(str::to_owned).collect()

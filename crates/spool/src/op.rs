@@ -111,11 +111,8 @@ pub enum Op {
     },
     /// A slot of the sender's budget is taken, or its request was answered.
     Slot(SlotRow),
-    /// A slot is free again.
-    SlotGone {
-        /// Number of the slot, from 0.
-        slot: u32,
-    },
+    /// The slot of this number, from 0, is free again.
+    SlotGone(u32),
     /// Act of a person on a letter, kept with its call. It belongs before the step that it is
     /// about: notices report it then.
     Act {
@@ -127,10 +124,7 @@ pub enum Op {
     /// A person gives a number its lead; another one that it had is forgotten.
     Give(LeadByHand),
     /// The number has no given lead any more.
-    Take {
-        /// Number whose given lead is forgotten.
-        phone: Phone,
-    },
+    Take(Phone),
     /// A small durable setting. Names that begin with `spool.` or `bound.` are the spool's own.
     Meta {
         /// Name under which the value is kept.
@@ -138,11 +132,8 @@ pub enum Op {
         /// Text of any form, in place of the one before.
         value: String,
     },
-    /// A small durable setting is forgotten.
-    MetaGone {
-        /// Name of the setting to be forgotten.
-        key: String,
-    },
+    /// The small durable setting of this name is forgotten.
+    MetaGone(String),
     /// A counter that outlives everything (`repeats`, `clamped`…). The books are not among them.
     Count {
         /// Name of the counter, which begins at 0.
@@ -150,11 +141,8 @@ pub enum Op {
         /// Amount by which the counter grows.
         by: u64,
     },
-    /// The broker has confirmed a notice: it leaves the outbox.
-    NoticeSent {
-        /// Place of the notice in the outbox.
-        notice: i64,
-    },
+    /// The broker has confirmed the notice at this place in the outbox: it leaves.
+    NoticeSent(i64),
     /// The state is bound to a CRM address: at first use for ever; with `rebind` anew, and
     /// company and application are unbound. Another address without it is refused
     /// ([`super::Error::OtherAddress`]).
@@ -193,11 +181,8 @@ pub enum Op {
     Lead(LeadChange),
     /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled,
     /// discarded or forwarded longer ago than [`super::Settings::retention`], and tombstones as
-    /// old. The books keep counting them.
-    Purge {
-        /// Moment from which ages are counted back.
-        now: EventTime,
-    },
+    /// old, counted back from this moment. The books keep counting them.
+    Purge(EventTime),
     /// News of calls that another may have settled. Books: as the steps of those it settles.
     PeerOutcome(PeerOutcome),
     /// News of a lead for the directory, of any age, any number of times. Calls that may leave by
@@ -296,11 +281,8 @@ pub enum Delivered {
     Settled(RowId),
     /// The event is of no call of ours.
     NotOurs,
-    /// News of a lead are taken in.
-    Learned {
-        /// Something was not known before.
-        new: bool,
-    },
+    /// News of a lead are taken in: `true` where something was not known before.
+    Learned(bool),
 }
 
 /// News of calls that another may have settled.
@@ -309,19 +291,13 @@ pub enum PeerOutcome {
     /// The call of this uuid, which came last, may have been sent by another: it is searched for in
     /// the journal before it is sent; so is a letter, which a person may have mended, and a parked
     /// call. Nothing where it was sent from here already.
-    PossiblySent {
-        /// Uuid of the call that came last.
-        uuid: CallUuid,
-    },
+    PossiblySent(CallUuid),
     /// All calls that are ready and were never sent from here may have been sent: another has sent
     /// until now.
     AllPossiblySent,
     /// Calls that began at this moment or later have been looked for: those that are left may be
     /// sent. `None`: all have, but for those that came since that began.
-    SearchedFor {
-        /// Start of the oldest call that was searched for, in seconds.
-        since: Option<EpochSeconds>,
-    },
+    SearchedFor(Option<EpochSeconds>),
     /// Outcomes of calls elsewhere. A call that is being sent from here is left to its own answer.
     Settled(Settlement),
     /// A page of the journal shows these calls, whatever it was asked for: those that were sent
@@ -332,11 +308,8 @@ pub enum PeerOutcome {
         /// Moment at which the page was read.
         at: EventTime,
     },
-    /// The stream has these outcomes, and all before them.
-    Published {
-        /// The place of the last in the outbox.
-        through: i64,
-    },
+    /// The stream has the outcomes up to this place in the outbox.
+    Published(i64),
 }
 
 /// Outcomes of calls elsewhere, and their source.
@@ -354,14 +327,12 @@ pub struct Settlement {
 impl Settlement {
     /// Makes a settlement of a page of the journal that shows these calls.
     pub fn by_page(calls: &[CallUuid], at: EventTime) -> Self {
-        let outcomes = Outcomes {
-            journaled: calls.iter().map(|uuid| uuid.0).collect(),
-            ..Outcomes::default()
-        };
-        let source = OutcomeSource::Journal;
         Self {
-            outcomes,
-            source,
+            outcomes: Outcomes {
+                journaled: calls.iter().map(|uuid| uuid.0).collect(),
+                ..Outcomes::default()
+            },
+            source: OutcomeSource::Journal,
             at,
         }
     }
@@ -414,11 +385,8 @@ pub enum Done {
     WrongCompany(Binding),
     /// `Delivery`: its effect on the state.
     Delivered(Delivered),
-    /// `Learn`: the news is taken in.
-    Learned {
-        /// Something was not known before.
-        new: bool,
-    },
+    /// `Learn`: the news is taken in: `true` where something was not known before.
+    Learned(bool),
     /// `Purge`: rows and tombstones forgotten.
     PurgeCounts(PurgeCounts),
     /// Any other operation, which is stored.

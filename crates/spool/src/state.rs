@@ -308,27 +308,17 @@ impl Step {
     /// Returns `true` for the outcome of a request or of a check of the journal. Of a call that a
     /// webhook has confirmed meanwhile it changes nothing.
     pub const fn is_answer(&self) -> bool {
-        use OutcomeSource::{Confirmation, Journal, Stream, Webhook};
-        match self {
+        matches!(
+            self,
             Self::Accepted { .. }
-            | Self::Returned { .. }
-            | Self::Unsent
-            | Self::Journaled(Confirmation | Webhook)
-            | Self::NotYet { .. }
-            | Self::Unresolved { .. }
-            | Self::Resubmit { .. }
-            | Self::Died { .. } => true,
-            Self::Send
-            | Self::Journaled(Journal | Stream)
-            | Self::Retry { .. }
-            | Self::Recheck { .. }
-            | Self::Rejudged { .. }
-            | Self::Moved { .. }
-            | Self::Expire
-            | Self::Discard { .. }
-            | Self::Forwarded
-            | Self::SendAgain { .. } => false,
-        }
+                | Self::Returned { .. }
+                | Self::Unsent
+                | Self::Journaled(OutcomeSource::Confirmation | OutcomeSource::Webhook)
+                | Self::NotYet { .. }
+                | Self::Unresolved { .. }
+                | Self::Resubmit { .. }
+                | Self::Died { .. }
+        )
     }
 
     /// A call goes on; what was `said` of it before goes in front.

@@ -30,14 +30,6 @@ pub const FILE: &str = "spool.db";
 /// The lock in the state folder.
 pub const LOCK: &str = "spool.lock";
 
-/// Result of the check whether the open file is still in its place.
-enum Found {
-    Here,
-    Deleted,
-    Moved,
-    Another,
-}
-
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
@@ -55,38 +47,30 @@ pub(super) struct StateDir {
 }
 
 impl StateDir {
-    fn check(&self) -> Found {
-        let Ok(ours) = self.held.metadata() else {
-            return Found::Here;
-        };
-        match self.file.symlink_metadata() {
-            // It is there from the first commit to the end of the last connection.
-            Ok(found) if is_same(&found, &ours) => {
-                match beside(&self.file, "-wal").exists() && !self.unfinished {
-                    true => Found::Here,
-                    false => Found::Deleted,
-                }
-            }
-            Ok(_) => Found::Another,
-            Err(_) if ours.nlink() == 0 => Found::Deleted,
-            Err(_) => Found::Moved,
-        }
-    }
-
     /// Sees to it that the state is in its place: where it was deleted, `store` goes on there with
     /// all that it holds.
     ///
     /// # Errors
     /// [`Error::Gone`], or why it cannot be made anew.
     pub fn keep(&mut self, store: &mut Store) -> Result<(), Error> {
-        let why = match self.check() {
-            Found::Here => return self.keep_lock(),
-            Found::Deleted => return self.make_anew(store),
-            Found::Moved => "it was moved",
-            Found::Another => "another file is there",
+        let Ok(ours) = self.held.metadata() else {
+            return self.keep_lock();
         };
-        let path = self.file.clone();
-        Err(Error::Gone { path, why })
+        let why = match self.file.symlink_metadata() {
+            Ok(found) if is_same(&found, &ours) => {
+                // It is there from the first commit to the end of the last connection.
+                let is_whole = beside(&self.file, "-wal").exists() && !self.unfinished;
+                return if is_whole {
+                    self.keep_lock()
+                } else {
+                    self.make_anew(store)
+                };
+            }
+            Ok(_) => "another file is there",
+            Err(_) if ours.nlink() == 0 => return self.make_anew(store),
+            Err(_) => "it was moved",
+        };
+        Err(Error::Gone(self.file.clone(), why))
     }
 
     /// Without its name the lock keeps nobody out: it is taken anew, where nobody else has.
@@ -116,10 +100,8 @@ impl StateDir {
         let mut how = OpenOptions::new();
         let made = how.create_new(true).append(true).mode(0o600).open(&new);
         let made = made.map_err(wrong)?;
-        let name = new.to_str().ok_or_else(|| Error::NotWritable {
-            path: new.clone(),
-            why: "its name is not UTF-8".to_owned(),
-        })?;
+        let no_name = || Error::NotWritable(new.clone(), "its name is not UTF-8".to_owned());
+        let name = new.to_str().ok_or_else(no_name)?;
         let copied = store.connection.execute("VACUUM INTO ?1", [name]);
         copied.map_err(|error| Error::sqlite(&new, &error))?;
         made.sync_all().map_err(wrong)?;
@@ -166,10 +148,7 @@ impl Lock {
         let mut lines = text.lines();
         let pid = lines.next().and_then(|pid| pid.trim().parse().ok());
         locked.map_err(|error| match error {
-            rustix::io::Errno::WOULDBLOCK => Error::Locked {
-                dir: dir.into(),
-                pid,
-            },
+            rustix::io::Errno::WOULDBLOCK => Error::Locked(dir.into(), pid),
             error => wrong(error.into()),
         })?;
         held.set_len(0)
@@ -222,8 +201,8 @@ pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
     let (path, why) = (path.to_path_buf(), error.to_string());
     match error.kind() {
         // as `plain_file` says it
-        ErrorKind::InvalidInput => Error::NotPlain { path, why },
-        _ => Error::NotWritable { path, why },
+        ErrorKind::InvalidInput => Error::NotPlain(path, why),
+        _ => Error::NotWritable(path, why),
     }
 }
 

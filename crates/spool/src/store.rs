@@ -63,6 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// No memory.
+    #[cfg(any(test, feature = "testing"))]
     pub fn in_memory(settings: Settings) -> Result<Self, Error> {
         let path = Path::new(":memory:");
         let db = Connection::open_in_memory().map_err(|error| Error::sqlite(path, &error))?;
@@ -82,8 +83,8 @@ impl Store {
             // auto_vacuum counts only before the first table.
             Found::New => db.sql(connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL"))?,
             Found::Current | Found::Migrated(_) => {}
-            Found::Foreign => return Err(Error::Foreign { path }),
-            Found::Newer(found) => return Err(Error::NewerSchema { path, found, known }),
+            Found::Foreign => return Err(Error::Foreign(path)),
+            Found::Newer(found) => return Err(Error::NewerSchema(path, found, known)),
         }
         db.sql(connection.execute_batch(PRAGMAS))?;
         connection.set_prepared_statement_cache_capacity(64);

@@ -251,8 +251,8 @@ pub fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
         }
         Delivered::Settled(_) => (200, "settled"),
         Delivered::NotOurs => (200, "not_ours"),
-        Delivered::Learned { new: true } => (200, "learned"),
-        Delivered::Learned { new: false } => (200, "known"),
+        Delivered::Learned(true) => (200, "learned"),
+        Delivered::Learned(false) => (200, "known"),
     };
     debug!(%event, %installation, lead, result = word, "a webhook");
     Answer { status, word }

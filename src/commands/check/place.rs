@@ -188,10 +188,7 @@ impl TrialFolder {
     /// # Errors
     /// [`Error::NotWritable`], as `run` would find it.
     pub(crate) fn begin(state: &Path) -> Result<Self, Error> {
-        let wrong = |error: io::Error| Error::NotWritable {
-            path: state.to_path_buf(),
-            why: error.to_string(),
-        };
+        let wrong = |error: io::Error| Error::NotWritable(state.into(), error.to_string());
         let place = standing(state).map_err(wrong)?;
         let left = LeftSlots::of(state, place).map_err(wrong)?;
         // What a killed check has left must be in nobody's way: process ids come again.

@@ -213,22 +213,22 @@ pub(crate) fn judge(
                 message => refused(&format!("the CRM refuses it ({status}): {message}")),
             };
         }
-        ApiError::TooMany { own: false } => works_not("429 of something in between"),
-        ApiError::TooMany { own: true } => {
+        ApiError::TooMany(false) => works_not("429 of something in between"),
+        ApiError::TooMany(true) => {
             let what = "its limit is used up (429): somebody else uses it";
             let todo =
                 "share the limit with --rate; another integration takes an application of its own";
             fault(Code::Unreachable, "token", what, todo)
         }
-        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
+        ApiError::NotFound { .. } | ApiError::WrongAddress(..) => {
             let what = format!("{address} answers, and is not the Open API");
             let todo = "give --crm-url the host's address, without a path";
             fault(Code::Configuration, "crm", what, todo)
         }
         ApiError::NotPermitted => not_reached(error.to_string()),
-        ApiError::NotConnected { why } => not_reached(why),
-        ApiError::Lost { why } => not_reached(format!("{address}: {why}")),
-        ApiError::TlsRefused { why } => {
+        ApiError::NotConnected(why) => not_reached(why),
+        ApiError::Lost(why) => not_reached(format!("{address}: {why}")),
+        ApiError::TlsRefused(why) => {
             let parts = why.split_once("; ");
             let (why, todo) = parts.unwrap_or((&why, "look at the CRM's TLS settings"));
             fault(Code::Unreachable, "crm", format!("{address}: {why}"), todo)
@@ -244,8 +244,8 @@ pub(crate) fn judge(
         | ApiError::Rejected {
             status, message, ..
         } => works_not(&format!("{status} {message}")),
-        ApiError::Forbidden { message } => works_not(&format!("403 {message}")),
-        ApiError::Unreadable { .. } => {
+        ApiError::Forbidden(message) => works_not(&format!("403 {message}")),
+        ApiError::Unreadable(..) => {
             let todo = "see whether --crm-url is the address of the API, and not of a page; if it \
                         is, ask again later, then the CRM's support";
             let what = format!("{address} does not work: {error}");
@@ -408,9 +408,7 @@ mod tests {
             ok(judge_fields(&fields, &told, &none)),
             [true, false, false]
         );
-        let barred = Err(ApiError::Forbidden {
-            message: String::new(),
-        });
+        let barred = Err(ApiError::Forbidden(String::new()));
         assert_eq!(
             ok(judge_fields(&fields, &barred, &none)),
             [true, true, true]

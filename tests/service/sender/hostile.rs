@@ -322,7 +322,7 @@ async fn a_certificate_not_yet_valid_or_of_an_authority_is_refused_by_name() {
         let server = serve_over(Vec::new(), Some(acceptor)).await;
         let url = format!("https://localhost:{}", server.addr.port());
         match send(&client(&url, Some(ca_file))).await {
-            Err(ApiError::TlsRefused { why }) => assert!(why.starts_with(begin), "{why}"),
+            Err(ApiError::TlsRefused(why)) => assert!(why.starts_with(begin), "{why}"),
             other => panic!("not refused: {other:?}"),
         }
     }

@@ -142,7 +142,7 @@ impl JournalAnswer {
     pub fn of(error: &ApiError) -> Self {
         let why = error.to_string();
         match error {
-            ApiError::Forbidden { .. } => Self::Barred {
+            ApiError::Forbidden(..) => Self::Barred {
                 why: format!(
                     "the CRM does not let this token read it ({why}): give the connection the \
                      grant PERMISSION_OPEN_API_CALL:READ"
@@ -153,19 +153,19 @@ impl JournalAnswer {
                 Self::TooLarge { why }
             }
             ApiError::Rejected { .. } => Self::Refused { why },
-            ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => Self::Barred {
+            ApiError::NotFound { .. } | ApiError::WrongAddress(..) => Self::Barred {
                 why: format!("the CRM has no such endpoint ({why})"),
                 asked: true,
             },
             ApiError::TokenRefused { .. }
-            | ApiError::TooMany { .. }
+            | ApiError::TooMany(..)
             | ApiError::Server { .. }
-            | ApiError::Unreadable { .. }
+            | ApiError::Unreadable(..)
             | ApiError::TimedOut
-            | ApiError::Lost { .. }
-            | ApiError::NotConnected { .. }
+            | ApiError::Lost(..)
+            | ApiError::NotConnected(..)
             | ApiError::NotPermitted
-            | ApiError::TlsRefused { .. } => Self::Failed { why },
+            | ApiError::TlsRefused(..) => Self::Failed { why },
         }
     }
 }

@@ -429,8 +429,8 @@ fn what_the_crm_answers_is_told_apart_by_what_can_be_done_about_it() {
         );
     }
     let barred = [
-        ApiError::Forbidden { message: message() },
-        ApiError::WrongAddress { status: 405 },
+        ApiError::Forbidden(message()),
+        ApiError::WrongAddress(405),
         ApiError::NotFound {
             own: false,
             message: message(),
@@ -444,7 +444,7 @@ fn what_the_crm_answers_is_told_apart_by_what_can_be_done_about_it() {
         );
     }
     for error in [
-        ApiError::TooMany { own: true },
+        ApiError::TooMany(true),
         ApiError::TimedOut,
         ApiError::NotPermitted,
         ApiError::UNAUTHORIZED,

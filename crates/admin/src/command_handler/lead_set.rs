@@ -73,7 +73,7 @@ impl CommandHandler {
         let request = Request::FieldList { lead, body };
         let (answer, token) = self.ask_crm(request.into()).await?;
         match answer {
-            Ok(ApiReply::Accepted { request_id }) => Ok(LeadWrite {
+            Ok(ApiReply::Accepted(request_id)) => Ok(LeadWrite {
                 lead,
                 request_id,
                 token,
@@ -136,7 +136,7 @@ impl CommandHandler {
                     );
                     return Err(Refusal::new(65, words));
                 }
-                Ok((Err(ApiError::Forbidden { message }), _)) => {
+                Ok((Err(ApiError::Forbidden(message)), _)) => {
                     let words = format!(
                         "the CRM took the values as request {}, and does not let the token ask \
                          whether they are written (403 {message}): look in the CRM; setting them \
@@ -145,7 +145,7 @@ impl CommandHandler {
                     );
                     return Err(Refusal::new(77, words));
                 }
-                Ok((Ok(ApiReply::Status(WriteStatus::Pending { word })), _)) => last = word,
+                Ok((Ok(ApiReply::Status(WriteStatus::Pending(word))), _)) => last = word,
                 Ok((Ok(_), _)) => last = String::new(),
                 Ok((Err(error), _)) => last = error.to_string(),
                 Err(refusal) => last = refusal.words,
@@ -183,9 +183,9 @@ impl CommandHandler {
                 None => Catalogue::unread("no fields in the answer".to_owned(), now),
             },
             Err(
-                error @ (ApiError::Forbidden { .. }
+                error @ (ApiError::Forbidden(..)
                 | ApiError::NotFound { .. }
-                | ApiError::WrongAddress { .. }
+                | ApiError::WrongAddress(..)
                 | ApiError::Rejected { .. }),
             ) => Catalogue::unread(error.to_string(), now),
             Ok(_) => return Err(unfit()),
@@ -256,9 +256,7 @@ fn with_errors(error: &ApiError) -> String {
 /// An error that says nothing of the lead or its values.
 fn failed(error: &ApiError, needs: &str) -> Refusal {
     match error {
-        ApiError::Forbidden { .. } => {
-            Refusal::new(77, format!("the token lacks {needs} ({error})"))
-        }
+        ApiError::Forbidden(..) => Refusal::new(77, format!("the token lacks {needs} ({error})")),
         ApiError::TokenRefused { .. } => {
             Refusal::new(77, format!("the CRM refuses the token ({error})"))
         }
@@ -323,7 +321,7 @@ mod tests {
     fn the_exit_code_says_whose_fault_it_is() {
         let code = |error| failed(&error, "x").code;
         let message = String::new;
-        assert_eq!(code(ApiError::Forbidden { message: message() }), 77);
+        assert_eq!(code(ApiError::Forbidden(message())), 77);
         assert_eq!(code(ApiError::UNAUTHORIZED), 77);
         assert_eq!(code(ApiError::TimedOut), 69);
         let server = ApiError::Server {

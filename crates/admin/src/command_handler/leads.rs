@@ -128,7 +128,7 @@ impl CommandHandler {
             );
             return Err(Refusal::new(65, words));
         };
-        self.spool.write(vec![Op::Take { phone }]).await?;
+        self.spool.write(vec![Op::Take(phone)]).await?;
         Ok(had)
     }
 

@@ -129,8 +129,7 @@ pub(crate) fn plan_retry(
         other => return Err(format!("it is {}, neither dead nor parked", other.word())),
     }
     if row.reason == Some(Reason::UuidConflict) {
-        let (row, uuid) = (row.id, row.uuid);
-        return Err(Error::UuidTaken { row, uuid }.to_string());
+        return Err(Error::UuidTaken(row.id, row.uuid).to_string());
     }
     let mut record = record(row, asked, rules, people, now)?;
     if let Some(said) = asked.said {

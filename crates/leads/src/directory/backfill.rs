@@ -150,7 +150,7 @@ impl Backfill {
                     learned = self.turn(asked, read.rows, read.total);
                 }
             },
-            Err(ApiError::Forbidden { .. }) => {
+            Err(ApiError::Forbidden(..)) => {
                 self.no_grant = true;
                 not_before = Some(wait(NO_GRANT));
             }
@@ -168,7 +168,7 @@ impl Backfill {
             ) => self.leave(&format!("the service refuses the order: {error} {errors}")),
             Err(
                 error @ (ApiError::NotFound { own: true, .. }
-                | ApiError::WrongAddress { .. }
+                | ApiError::WrongAddress(..)
                 | ApiError::Rejected { .. }),
             ) => self.leave(&format!("lead/filter is not there: {error}")),
             // a gateway's 404 among them: it may pass
@@ -176,14 +176,14 @@ impl Backfill {
             | Err(
                 ApiError::NotFound { own: false, .. }
                 | ApiError::TokenRefused { .. }
-                | ApiError::TooMany { .. }
+                | ApiError::TooMany(..)
                 | ApiError::Server { .. }
-                | ApiError::Unreadable { .. }
+                | ApiError::Unreadable(..)
                 | ApiError::TimedOut
-                | ApiError::Lost { .. }
+                | ApiError::Lost(..)
                 | ApiError::NotPermitted
-                | ApiError::NotConnected { .. }
-                | ApiError::TlsRefused { .. },
+                | ApiError::NotConnected(..)
+                | ApiError::TlsRefused(..),
             ) => {
                 let times = 1_u32 << self.failures.min(6);
                 self.failures = self.failures.saturating_add(1);

@@ -179,9 +179,7 @@ fn without_the_grant_it_is_tried_again_in_an_hour_and_what_is_no_list_is_left() 
     let Next::Read(page) = backfill.next(at(0), false) else {
         panic!("a page")
     };
-    let forbidden = ApiError::Forbidden {
-        message: String::new(),
-    };
+    let forbidden = ApiError::Forbidden(String::new());
     backfill.took(&page, &Err(forbidden), at(0), HOW);
     assert_eq!(backfill.state(), "no_grant");
     assert_eq!(backfill.next(at(1), true), Next::At(at(3600)));

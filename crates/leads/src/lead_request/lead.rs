@@ -156,7 +156,7 @@ fn sort(answer: &ApiResult) -> (Sort<'_>, String) {
     let sort = match error {
         // what stands in between knows of no lead
         ApiError::NotFound { own: true, .. } => Sort::Gone,
-        ApiError::NotFound { .. } | ApiError::Forbidden { .. } | ApiError::WrongAddress { .. } => {
+        ApiError::NotFound { .. } | ApiError::Forbidden(..) | ApiError::WrongAddress(..) => {
             Sort::Barred
         }
         ApiError::Rejected { status: 409, .. } => Sort::Missing,
@@ -165,14 +165,14 @@ fn sort(answer: &ApiResult) -> (Sort<'_>, String) {
         }
         ApiError::Rejected { .. } => Sort::Refused,
         ApiError::Server { .. }
-        | ApiError::Unreadable { .. }
+        | ApiError::Unreadable(..)
         | ApiError::TimedOut
-        | ApiError::Lost { .. } => Sort::Trouble,
+        | ApiError::Lost(..) => Sort::Trouble,
         ApiError::TokenRefused { .. }
-        | ApiError::TooMany { .. }
+        | ApiError::TooMany(..)
         | ApiError::NotPermitted
-        | ApiError::NotConnected { .. }
-        | ApiError::TlsRefused { .. } => Sort::Stopped,
+        | ApiError::NotConnected(..)
+        | ApiError::TlsRefused(..) => Sort::Stopped,
     };
     (sort, error.to_string())
 }
@@ -180,9 +180,9 @@ fn sort(answer: &ApiResult) -> (Sort<'_>, String) {
 fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
     let sort = match reply {
         ApiReply::Data(envelope) => Sort::Content(envelope),
-        ApiReply::Accepted { request_id } => Sort::Accepted(request_id),
+        ApiReply::Accepted(request_id) => Sort::Accepted(request_id),
         ApiReply::Status(WriteStatus::Success) => Sort::Success,
-        ApiReply::Status(WriteStatus::Pending { .. }) => Sort::Pending,
+        ApiReply::Status(WriteStatus::Pending(..)) => Sort::Pending,
         ApiReply::Status(WriteStatus::Failed { words, errors }) => {
             let errors = match errors {
                 Value::Null => String::new(),
@@ -297,7 +297,7 @@ pub fn settle(
 /// Settles an answer that is for others to read: says only whether it went well.
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
-        Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),
+        Ok(ApiReply::Status(WriteStatus::Pending(word))) => (false, word.clone()),
         Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) => (false, failed(words)),
         Ok(_) => (true, String::new()),
         Err(error) => (false, error.to_string()),

@@ -50,13 +50,9 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
 fn answers() -> Vec<ApiResult> {
     let message = || "yo'q".to_owned();
     vec![
-        Ok(ApiReply::Accepted {
-            request_id: "r1".into(),
-        }),
+        Ok(ApiReply::Accepted("r1".into())),
         Ok(ApiReply::Status(WriteStatus::Success)),
-        Ok(ApiReply::Status(WriteStatus::Pending {
-            word: "NEW".into(),
-        })),
+        Ok(ApiReply::Status(WriteStatus::Pending("NEW".into()))),
         Ok(ApiReply::Status(WriteStatus::Failed {
             words: message(),
             errors: Value::Null,
@@ -67,7 +63,7 @@ fn answers() -> Vec<ApiResult> {
             errors: Value::Null,
         }),
         Err(ApiError::UNAUTHORIZED),
-        Err(ApiError::Forbidden { message: message() }),
+        Err(ApiError::Forbidden(message())),
         Err(ApiError::NotFound {
             own: true,
             message: message(),
@@ -76,22 +72,20 @@ fn answers() -> Vec<ApiResult> {
             own: false,
             message: message(),
         }),
-        Err(ApiError::WrongAddress { status: 405 }),
+        Err(ApiError::WrongAddress(405)),
         Err(ApiError::Rejected {
             status: 409,
             message: message(),
             errors: Value::Null,
         }),
-        Err(ApiError::TooMany { own: true }),
+        Err(ApiError::TooMany(true)),
         Err(ApiError::Server {
             status: 500,
             own: true,
             message: String::new(),
         }),
         Err(ApiError::TimedOut),
-        Err(ApiError::NotConnected {
-            why: "refused".into(),
-        }),
+        Err(ApiError::NotConnected("refused".into())),
     ]
 }
 

@@ -72,23 +72,24 @@ pub struct SentValues {
 
 /// Returns the fate of each of these calls, in their order.
 pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
-    let mut fates = Vec::with_capacity(calls.len());
     let mut open = None;
-    for call in calls {
-        let (mut fate, _) = found(db, call)?;
+    let fate = |call| {
+        let (fate, _) = found(db, call)?;
         if fate == CallFate::Unknown {
             if open.is_none() {
                 open = Some(resume::all_open_calls(db)?);
             }
-            let open = open.as_deref().unwrap_or_default();
-            let named = |(_, _, snapshot): &(String, u64, Vec<u8>)| names(snapshot, call);
-            if open.iter().any(named) {
-                fate = CallFate::Open;
+            if open
+                .iter()
+                .flatten()
+                .any(|(_, _, snapshot)| names(snapshot, call))
+            {
+                return Ok(CallFate::Open);
             }
         }
-        fates.push(fate);
-    }
-    Ok(fates)
+        Ok(fate)
+    };
+    calls.iter().map(fate).collect()
 }
 
 /// Returns `true` when the snapshot of an open call, which is JSON, holds one of its ids.
@@ -109,10 +110,8 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
         let Some(seen) = seen_calls::tombstone(db, &call.pbx, id)? else {
             continue;
         };
-        match (
-            seen.uuid,
-            seen.uuid.map_or(Ok(None), |uuid| state_of(db, uuid))?,
-        ) {
+        let state = seen.uuid.map_or(Ok(None), |uuid| state_of(db, uuid))?;
+        match (seen.uuid, state) {
             (uuid, Some(state)) => return Ok((CallFate::Stands(state), uuid)),
             (None, None) => fate = CallFate::Counted,
             (Some(_), None) if fate == CallFate::Unknown => fate = CallFate::RowGone,
@@ -172,8 +171,9 @@ fn purged_call(
     call: &AuditedCall,
 ) -> Result<Option<JournaledCall>, Error> {
     for id in &call.ids {
-        let kept = summary(db, &call.pbx, id)?;
-        if let Some((_, _, started)) = kept.filter(|it| it.1 == Some(uuid)) {
+        if let Some((_, found, started)) = summary(db, &call.pbx, id)?
+            && found == Some(uuid)
+        {
             return Ok(Some(JournaledCall {
                 uuid,
                 started,

@@ -75,8 +75,17 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
         Fit::Other => return Ok(Delivered::OtherCompany),
         Fit::Same => {}
     }
-    let pair = (&delivery.installation, &delivery.event);
-    let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
+    let Delivery {
+        installation,
+        event,
+        ..
+    } = delivery;
+    let values = (
+        installation,
+        event,
+        delivery.at.micros(),
+        &delivery.signature,
+    );
     let text = "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO NOTHING";
     if store.execute(text, values)? == 0 {
@@ -86,10 +95,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
         WebhookEvent::Completed { uuid, leads, shown } => {
             completed(store, *uuid, (leads, shown.as_deref()), delivery.at)
         }
-        WebhookEvent::Learn(news) => {
-            let new = look_ups::learn(store, news)?;
-            Ok(Delivered::Learned { new })
-        }
+        WebhookEvent::Learn(news) => look_ups::learn(store, news).map(Delivered::Learned),
     }
 }
 
@@ -114,15 +120,10 @@ fn completed(
     if done != Done::Stepped(State::Journaled) {
         return Ok(Delivered::Overtaken(row));
     }
-    let after = match found.state {
-        State::Submitted => found.accepted.map(|accepted| at.since(accepted)),
-        State::Sending => Some(Duration::ZERO),
-        State::Ready
-        | State::Journaled
-        | State::Dead
-        | State::Parked
-        | State::Discarded
-        | State::Forwarded => None,
+    let after = if found.state == State::Submitted {
+        found.accepted.map(|accepted| at.since(accepted))
+    } else {
+        (found.state == State::Sending).then_some(Duration::ZERO)
     };
     remember_hooked(store, at, after)?;
     let other_lead = match found.lead {
@@ -162,9 +163,14 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
 
 /// Keeps an event until it is known whose this state is.
 fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
+    let Delivery {
+        installation,
+        event,
+        ..
+    } = delivery;
     let values = (
-        &delivery.installation,
-        &delivery.event,
+        installation,
+        event,
         delivery.at.micros(),
         delivery.message().write(),
     );
@@ -201,23 +207,13 @@ pub(crate) fn take_waiting(store: &mut Store) -> Result<(), Error> {
     let events = all.len();
     for (at, message) in all {
         let read = WebhookMessage::read(message.as_bytes());
-        let read = read.and_then(|it| Delivery::of_message(&it, at));
-        let Ok(delivery) = read else {
+        let Ok(delivery) = read.and_then(|it| Delivery::of_message(&it, at)) else {
             unread += 1;
             continue;
         };
-        match deliver(store, &delivery)? {
-            Delivered::Confirmed { .. } => confirmed += 1,
-            Delivered::Learned { new: true } => learned += 1,
-            Delivered::Repeat
-            | Delivered::Waits
-            | Delivered::CompanyUnknown
-            | Delivered::OtherCompany
-            | Delivered::Overtaken(_)
-            | Delivered::Settled(_)
-            | Delivered::NotOurs
-            | Delivered::Learned { new: false } => {}
-        }
+        let taken = deliver(store, &delivery)?;
+        confirmed += u64::from(matches!(taken, Delivered::Confirmed { .. }));
+        learned += u64::from(taken == Delivered::Learned(true));
     }
     tracing::info!(
         events,
@@ -232,13 +228,11 @@ pub(crate) fn take_waiting(store: &mut Store) -> Result<(), Error> {
 fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
     let before = hooked(db)?.map(|before| (before.after, before.usual));
     let (last, usual) = before.unwrap_or_default();
-    let (after, usual) = match after {
-        Some(after) => (after, after.max(usual - usual / 8)),
-        None => (last, usual),
-    };
-    let (after, usual) = (after.as_micros(), usual.as_micros());
-    let text = format!("{} {after} {usual}", at.micros());
-    meta::set_meta(db, HOOKED, &text)
+    let usual = after
+        .map_or(usual, |after| after.max(usual - usual / 8))
+        .as_micros();
+    let after = after.unwrap_or(last).as_micros();
+    meta::set_meta(db, HOOKED, &format!("{} {after} {usual}", at.micros()))
 }
 
 /// Returns what is known of an event before it is taken, for a machine that passes it on: whose it
@@ -261,9 +255,9 @@ pub fn hooked(db: &Db) -> Result<Option<WebhookPace>, Error> {
 /// more to forget. What was written before the clock was set back is old.
 pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
     let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
+    let (before, ahead) = (before.micros(), ahead.micros());
     let text = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
          AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)";
-    let (before, ahead) = (before.micros(), ahead.micros());
     let gone = db.execute(text, (FORGOTTEN_MAX, before, ahead, DELIVERIES_MAX))?;
     Ok(gone == FORGOTTEN_MAX as usize)
 }

@@ -121,28 +121,38 @@ fn insert(
     conflict: Option<&str>,
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
-    let (uuid, twin, state, reason, message) = match conflict {
-        Some(message) => (
-            None,
-            new.uuid(),
-            State::Dead,
-            Some(Reason::UuidConflict),
-            message,
-        ),
-        None => (
-            new.uuid(),
-            None,
-            new.state(),
-            new.judged.reason,
-            &*new.judged.message,
-        ),
+    let state = conflict.map_or_else(|| new.state(), |_| State::Dead);
+    if put(store, id, new, conflict, "(uuid) DO NOTHING")? == 0 {
+        return Ok(None);
+    }
+    store.tally.add(Book::Finished, 1);
+    store.tally.add(Book::of(state), 1);
+    store.tally.moved.push(id);
+    if state.is_letter() {
+        outbox::queue_notice(store, id)?;
+    }
+    Ok(Some(id))
+}
+
+/// Writes the call's row, by the rule of `then` where there is one; returns how many were written.
+fn put(
+    db: &Db,
+    id: RowId,
+    new: &Finished,
+    conflict: Option<&str>,
+    then: &str,
+) -> Result<usize, Error> {
+    let (uuid, twin, state, reason) = match conflict {
+        Some(_) => (None, new.uuid(), State::Dead, Some(Reason::UuidConflict)),
+        None => (new.uuid(), None, new.state(), new.judged.reason),
     };
     let letter = state.is_letter();
-    let text =
+    let text = format!(
         "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
                             call, deaths, reason, message)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-         ON CONFLICT (uuid) DO NOTHING";
+         ON CONFLICT {then}"
+    );
     let values = (
         id.0,
         uuid,
@@ -157,18 +167,11 @@ fn insert(
         &new.call_json,
         i64::from(letter),
         reason.filter(|_| letter).map(Reason::word),
-        if letter { message } else { "" },
+        conflict
+            .or(letter.then_some(&*new.judged.message))
+            .unwrap_or(""),
     );
-    if store.execute(text, values)? == 0 {
-        return Ok(None);
-    }
-    store.tally.add(Book::Finished, 1);
-    store.tally.add(Book::of(state), 1);
-    store.tally.moved.push(id);
-    if letter {
-        outbox::queue_notice(store, id)?;
-    }
-    Ok(Some(id))
+    db.execute(&text, values)
 }
 
 /// The calls whose column is this one's uuid.
@@ -196,22 +199,11 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let state = new.state();
     let letter = state.is_letter();
     let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
-    let text = "UPDATE calls SET state = ?2, since = ?3, started = ?4, phone = ?5, heard = ?6,
-                          record = ?7, call = ?8, reason = ?9, message = ?10, live = 0
-         WHERE id = ?1";
-    let values = (
-        row.0,
-        state.word(),
-        new.judged.judged_at.micros(),
-        new.started(),
-        new.phone(),
-        new.raw_number(),
-        &new.record_json,
-        &new.call_json,
-        new.judged.reason.filter(|_| letter).map(Reason::word),
-        if letter { &new.judged.message } else { "" },
-    );
-    store.execute(text, values)?;
+    let anew = "DO UPDATE SET state = excluded.state, since = excluded.since,
+             started = excluded.started, phone = excluded.phone, heard = excluded.heard,
+             record = excluded.record, call = excluded.call, reason = excluded.reason,
+             message = excluded.message, live = 0";
+    put(store, row, new, None, anew)?;
     store.tally.shift(State::Dead, state);
     store.tally.count(CORRECTED, 1);
     store.tally.moved.push(row);

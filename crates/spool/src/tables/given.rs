@@ -15,13 +15,8 @@ impl LeadByHand {
 /// The number has this lead from now on; one that was given before is forgotten.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
     let text = "INSERT OR REPLACE INTO given_leads (phone, lead, at, who) VALUES (?1, ?2, ?3, ?4)";
-    let values = (
-        given.phone.as_str(),
-        given.lead.get(),
-        given.at.get(),
-        &given.who,
-    );
-    db.run(text, values)
+    let (phone, lead, at) = (given.phone.as_str(), given.lead.get(), given.at.get());
+    db.run(text, (phone, lead, at, &given.who))
 }
 
 /// Forgets the lead that the number was given.

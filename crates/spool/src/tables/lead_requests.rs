@@ -31,10 +31,8 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
 /// The fields that are asked for: the catalogue is read anew when they change.
 fn wanted_fields(store: &Store) -> String {
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
-    let fields: Vec<String> = fields
-        .map(|(name, field)| format!("{name}={}", field.id))
-        .collect();
-    fields.join(",")
+    let fields = fields.map(|(name, field)| format!("{name}={}", field.id));
+    fields.collect::<Vec<_>>().join(",")
 }
 
 /// Several leads claim a number, and calls wait for one of them to be left. Where nothing reports
@@ -45,12 +43,9 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     }
     let text = "SELECT DISTINCT phone FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone IS NOT NULL LIMIT ?1";
-    let phones: Vec<String> = store.query_all(text, [CLAIMED_MAX])?;
-    if phones.is_empty() {
-        return Ok(());
-    }
+    let known = |phone: String| Phone::from_e164(&phone);
     let mut claims = Vec::new();
-    for phone in phones.iter().filter_map(|phone| Phone::from_e164(phone)) {
+    for phone in store.query_known(text, [CLAIMED_MAX], known)? {
         let leads = directory::holders(store, &phone)?.leads();
         claims.push((phone, leads));
     }
@@ -207,10 +202,8 @@ fn fields_refused(
 }
 
 fn rest(store: &mut Store, kind: RequestKind, why: &str, at: EventTime) -> Result<(), Error> {
-    store
-        .tally
-        .warnings
-        .push(LeadWarning::Rest(kind, why.to_owned()));
+    let warning = LeadWarning::Rest(kind, why.to_owned());
+    store.tally.warnings.push(warning);
     change_memory(store, |memory| memory.rest(kind, why.to_owned(), at))
 }
 
@@ -256,10 +249,11 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     let fields = wanted_fields(store);
     change_memory(store, |memory| memory.catalogue_read(catalogue, fields, at))?;
     meta::remember(store, shows::CATALOGUE, catalogue)?;
-    let mut news = shows::doubtful(store)?;
-    news.retain(|it| !before.contains(it));
-    news.into_iter()
-        .for_each(|it| store.tally.warnings.push(it));
+    let now = shows::doubtful(store)?.into_iter();
+    store
+        .tally
+        .warnings
+        .extend(now.filter(|it| !before.contains(it)));
     Ok(())
 }
 

@@ -2,10 +2,11 @@
 
 use crate::{
     ACTS_MAX, Act, Book, Db, Error, Json, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter,
-    RowId, State, Store, UNREADABLE_BYTES_MAX, count, json,
+    RowId, State, Store, UNREADABLE_BYTES_MAX, count,
 };
 use callbridge_model::{EmployeeId, LeadId, Reason};
 use rusqlite::{ToSql, params_from_iter};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// The conditions of a filter, with their values: few texts, whatever is asked.
@@ -113,7 +114,7 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
         all.remove(1);
     }
     all.push(act.clone());
-    let all = json("acts", &all)?;
+    let all = crate::json("acts", &all)?;
     db.run("UPDATE calls SET acts = ?2 WHERE id = ?1", (row.0, all))
 }
 
@@ -175,15 +176,12 @@ impl Letter {
     /// `{at, words}`, acts as `{at, who, what}`. `call` is as in `explain --json`. Unreadable bytes
     /// have `source`, `pbx`, `text` and `length` beside.
     pub fn to_json(&self) -> serde_json::Value {
-        let attempts = self.attempts.iter().map(|attempt| {
-            let at = attempt.at.floor_seconds();
-            serde_json::json!({"at": at, "words": attempt.words})
-        });
-        let acts = self.acts.iter().map(|act| {
-            let at = act.at.floor_seconds();
-            serde_json::json!({"at": at, "who": act.who, "what": act.what})
-        });
-        let mut line = serde_json::json!({
+        let attempts = self.attempts.iter();
+        let attempts = attempts.map(|it| json!({"at": it.at.floor_seconds(), "words": it.words}));
+        let acts = self.acts.iter();
+        let acts =
+            acts.map(|it| json!({"at": it.at.floor_seconds(), "who": it.who, "what": it.what}));
+        let mut line = json!({
             "id": self.id,
             "uuid": self.uuid,
             "linkedid": self.linkedid,

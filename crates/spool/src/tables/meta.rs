@@ -69,10 +69,8 @@ pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<(), E
     match binding.fits_address(address) {
         Fit::Same if !rebind => return Ok(()),
         Fit::Other if !rebind => {
-            return Err(Error::OtherAddress {
-                bound: binding.address.unwrap_or_default(),
-                given: address.to_owned(),
-            });
+            let bound = binding.address.unwrap_or_default();
+            return Err(Error::OtherAddress(bound, address.to_owned()));
         }
         Fit::Unbound | Fit::Same | Fit::Other => {}
     }

@@ -127,13 +127,7 @@ pub(crate) fn queue_outcome(
         step,
         Step::Discard { by_peer: true } | Step::Journaled(OutcomeSource::Stream)
     );
-    let again = matches!(
-        step,
-        Step::SendAgain {
-            generation: None,
-            ..
-        }
-    );
+    let again = matches!(step, Step::SendAgain { generation, .. } if generation.is_none());
     let is_news = again || matches!(to, State::Journaled | State::Discarded);
     if !store.settings.outcomes || by_stream || !is_news {
         return Ok(());

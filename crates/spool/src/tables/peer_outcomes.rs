@@ -16,7 +16,6 @@ use crate::{
     Settlement, State, Step, Store,
 };
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_formats::message::Outcomes;
 use callbridge_model::CallUuid;
 use uuid::Uuid;
 
@@ -35,12 +34,12 @@ const SETTLED: &str = "outcomes_read";
 
 pub(crate) fn apply(store: &mut Store, outcome: &PeerOutcome) -> Result<(), Error> {
     match outcome {
-        PeerOutcome::PossiblySent { uuid } => possibly_sent(store, *uuid),
+        PeerOutcome::PossiblySent(uuid) => possibly_sent(store, *uuid),
         PeerOutcome::AllPossiblySent => all_possibly_sent(store),
-        PeerOutcome::SearchedFor { since } => searched_for(store, *since),
+        PeerOutcome::SearchedFor(since) => searched_for(store, *since),
         PeerOutcome::Settled(settlement) => settle(store, settlement),
         PeerOutcome::Shown { calls, at } => deliveries::shown(store, calls, *at),
-        PeerOutcome::Published { through } => {
+        PeerOutcome::Published(through) => {
             store.run("DELETE FROM outcomes WHERE id <= ?1", [through])
         }
     }
@@ -122,21 +121,15 @@ fn searched_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error>
 
 fn settle(store: &mut Store, settlement: &Settlement) -> Result<(), Error> {
     let mut settled = 0;
-    let Outcomes {
-        journaled,
-        discarded,
-        ..
-    } = &settlement.outcomes;
-    let (found, given_up) = (
-        Step::Journaled(settlement.source),
-        Step::Discard { by_peer: true },
-    );
-    for (uuids, step) in [(journaled, found), (discarded, given_up)] {
+    let outcomes = &settlement.outcomes;
+    let journaled = (&outcomes.journaled, Step::Journaled(settlement.source));
+    let discarded = (&outcomes.discarded, Step::Discard { by_peer: true });
+    for (uuids, step) in [journaled, discarded] {
         for uuid in uuids {
             settled += u64::from(settle_one(store, *uuid, &step, settlement)?);
         }
     }
-    for (uuid, generation) in &settlement.outcomes.again {
+    for (uuid, generation) in &outcomes.again {
         taken_in_again(store, *uuid, *generation, settlement.at)?;
     }
     let counter = match settlement.source {

@@ -2,7 +2,7 @@
 
 use crate::{Db, Error, Finished, SeenCall};
 use callbridge_call::UniqueId;
-use callbridge_model::{CallUuid, Judged};
+use callbridge_model::CallUuid;
 
 /// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
 /// customer of a conference is an alias of the first one's call as well. Where its own id was known
@@ -27,21 +27,12 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
 
 /// Marks a call that is known by its own id as seen under its other ids as well.
 pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
-    let Judged {
-        record, judged_at, ..
-    } = &new.judged;
+    let (record, at) = (&new.judged.record, new.judged.judged_at.micros());
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     for alias in aliases.filter(|alias| *alias != record.linkedid) {
         let text = "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
              VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING";
-        let values = (
-            &record.pbx,
-            alias,
-            new.uuid(),
-            new.started(),
-            judged_at.micros(),
-        );
-        db.execute(text, values)?;
+        db.execute(text, (&record.pbx, alias, new.uuid(), new.started(), at))?;
     }
     Ok(())
 }

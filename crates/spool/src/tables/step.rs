@@ -36,7 +36,7 @@ pub(crate) fn step(
     if settled && progress.hooked && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
-    let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
+    let to = next(from, step).map_err(|refused| Error::Refused(row, refused))?;
     let leaves = from.is_letter() && !to.is_letter();
     let before = leaves.then(|| outbox::before_it_leaves(store, row));
     let letter = before.transpose()?.flatten();
@@ -146,14 +146,11 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
 /// A letter goes out again, as the record says now. Its uuid must be the row's own: a
 /// `uuid_conflict` letter has none.
 fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
-    let linkedid = || record.linkedid.clone();
-    let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
-        linkedid: linkedid(),
-    })?;
+    let uuid = (record.uuid).ok_or_else(|| Error::NoUuid(record.linkedid.clone()))?;
     let text = "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1";
     let (own, answered): (Option<CallUuid>, Option<bool>) = db.query_one(text, [row.0])?;
     if own != Some(uuid) {
-        return Err(Error::UuidTaken { row, uuid });
+        return Err(Error::UuidTaken(row, uuid));
     }
     set_record(db, row, record)?;
     // Somebody said by hand whether they talked: others may wait for a call back now.

@@ -88,15 +88,14 @@ pub(crate) fn step_unreadable(
     };
     let Some((left, to)) = left else {
         if !store.exists("SELECT 1 FROM unreadable WHERE id = ?1", [row.0])? {
-            return Err(Error::NoRow { row });
+            return Err(Error::NoRow(row));
         }
         let (state, step) = (State::Dead, step.name());
-        let refused = Refused { state, step };
-        return Err(Error::Refused { row, refused });
+        return Err(Error::Refused(row, Refused { state, step }));
     };
     let letter = outbox::before_it_leaves(store, row)?;
     if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {
-        return Err(Error::NoRow { row });
+        return Err(Error::NoRow(row));
     }
     meta::remember_highest_id(store)?;
     store.tally.add(Book::UnreadableKept, -1);

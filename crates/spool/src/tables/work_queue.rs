@@ -8,7 +8,6 @@ use crate::{
 };
 use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
-use rusqlite::Params;
 use serde::Deserialize;
 
 const UNCONFIRMED: &str = "SELECT id AS row, uuid, json_extract(record, '$.linkedid') AS linkedid,
@@ -60,17 +59,13 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
 pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
-    let mut calls = unconfirmed(db, &text, [limit])?;
+    let mut calls: Vec<Unconfirmed> = db.query_all(&text, [limit])?;
     for token in other_tokens(db, &ask.tokens)? {
         let text =
             format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
-        calls.extend(unconfirmed(db, &text, (&token, limit))?);
+        calls.extend(db.query_all::<Unconfirmed>(&text, (&token, limit))?);
     }
     Ok(calls)
-}
-
-fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {
-    db.query_all(text, values)
 }
 
 /// A call that may be sent, and its PBX.
@@ -139,7 +134,7 @@ fn due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
         let mut polls = Vec::new();
         for token in &ask.tokens {
             let values = (moment, token.as_str(), count(DUE_POLLS_MAX));
-            polls.extend(unconfirmed(db, &text, values)?);
+            polls.extend(db.query_all::<Unconfirmed>(&text, values)?);
         }
         if !polls.is_empty() {
             polls.sort_by_key(|call| call.next_poll);
@@ -152,9 +147,11 @@ fn due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
 
 fn first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
-    let each = ask.tokens.iter();
-    let each = each.map(|token| Ok(unconfirmed(db, &text, [token.as_str()])?.pop()));
-    each.filter_map(Result::transpose).collect()
+    let first = ask
+        .tokens
+        .iter()
+        .map(|token| db.query_first(&text, [token.as_str()]));
+    first.filter_map(Result::transpose).collect()
 }
 
 fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
@@ -176,9 +173,9 @@ fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
         "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
          ORDER BY next_poll LIMIT 1"
     );
-    let mut alone = Vec::new();
+    let mut alone: Vec<Unconfirmed> = Vec::new();
     for token in &ask.tokens {
-        alone.extend(unconfirmed(db, &text, (ask.now.micros(), token.as_str()))?);
+        alone.extend(db.query_first(&text, (ask.now.micros(), token.as_str()))?);
     }
     Ok(alone.into_iter().min_by_key(|call| call.next_poll))
 }
@@ -189,8 +186,9 @@ fn due_unresolved(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Erro
         for range in ["next_poll <= ?2", "next_poll > ?3"] {
             let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");
             let values = (&token, ask.now.micros(), latest(ask.now));
-            if let Some(call) = unconfirmed(db, &text, values)?.pop() {
-                return Ok(Some(call));
+            let call = db.query_first(&text, values)?;
+            if call.is_some() {
+                return Ok(call);
             }
         }
     }

@@ -375,7 +375,7 @@ pub const ACTS: &[Act] = &[
         };
         write(store, vec![Op::Slot(slot)]);
         tables::slots::slots(store).expect("readable");
-        write(store, vec![Op::SlotGone { slot: 1 }]);
+        write(store, vec![Op::SlotGone(1)]);
     }),
     ("a setting", |store, _| {
         let (key, value) = ("k".to_owned(), "v".to_owned());
@@ -386,7 +386,7 @@ pub const ACTS: &[Act] = &[
                     key: key.clone(),
                     value,
                 },
-                Op::MetaGone { key },
+                Op::MetaGone(key),
             ],
         );
     }),
@@ -406,7 +406,7 @@ pub const ACTS: &[Act] = &[
     ("the outbox", |store, _| {
         let notices = tables::outbox::notices(store, PAGE).expect("readable");
         let notice = notices[0].notice;
-        write(store, vec![Op::NoticeSent { notice }]);
+        write(store, vec![Op::NoticeSent(notice)]);
     }),
     ("deliveries", |store, rows| {
         let sent = at(3_000);
@@ -454,7 +454,7 @@ pub const ACTS: &[Act] = &[
         }
     }),
     ("purge what is due", |store, _| {
-        write(store, vec![Op::Purge { now: at(MONTH + 2) }]);
+        write(store, vec![Op::Purge(at(MONTH + 2))]);
     }),
     ("the sender's head, all due", |store, _| {
         head(store, 100_000);

@@ -128,7 +128,7 @@ pub const LISTED: &[Act] = &[
                 .is_some()
         );
         drop(tables::given::given_leads(store, None, 5).expect("readable"));
-        write(store, vec![Op::Take { phone }]);
+        write(store, vec![Op::Take(phone)]);
     }),
     ("calls that moved", |store, _| {
         let seen = store.moves_so_far() - 1;

@@ -23,16 +23,16 @@ pub const ELSEWHERE: &[Act] = &[
     ("remade calls", |store, _| {
         for n in FIRST..FIRST + 20 {
             let come = Op::Finish(Box::new(journal(n)));
-            let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid: uuid(n) });
+            let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent(uuid(n)));
             write(store, vec![come, possibly_sent]);
         }
         let parked = finished(FIRST + 20, Outcome::DeadLetter, Some(Reason::NoLead));
         let uuid = uuid(FIRST + 20);
-        let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid });
+        let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent(uuid));
         write(store, vec![Op::Finish(Box::new(parked)), possibly_sent]);
         let segment = tables::peer_outcomes::segment(store, 5).expect("readable");
         let since = segment.map(|it| it.since);
-        told(store, PeerOutcome::SearchedFor { since });
+        told(store, PeerOutcome::SearchedFor(since));
         tables::peer_outcomes::possibly_sent_calls(store).expect("readable");
     }),
     ("calls settled elsewhere", |store, _| {
@@ -58,7 +58,7 @@ pub const ELSEWHERE: &[Act] = &[
         told(store, PeerOutcome::Shown { calls, at });
         let due = tables::outbox::outcomes(store, 5).expect("readable");
         let (_, through) = due.expect("an outcome");
-        told(store, PeerOutcome::Published { through });
+        told(store, PeerOutcome::Published(through));
     }),
     ("calls that are forwarded, and once more", |store, _| {
         let now = at(9_500);

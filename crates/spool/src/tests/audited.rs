@@ -53,7 +53,7 @@ fn step(store: &mut Store, step: Step, now: EventTime) {
 /// Everything that is due then is purged.
 fn purge(store: &mut Store, now: EventTime) {
     for _ in 0..4 {
-        store.write(vec![Op::Purge { now }]).expect("purged");
+        store.write(vec![Op::Purge(now)]).expect("purged");
     }
 }
 

@@ -38,7 +38,7 @@ fn torn() -> (Store, Phone) {
 }
 
 fn purged(store: &mut Store, seconds: i64) {
-    write(store, Op::Purge { now: at(seconds) });
+    write(store, Op::Purge(at(seconds)));
 }
 
 /// The lead that is to be looked up, when nothing else is to be done.

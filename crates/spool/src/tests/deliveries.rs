@@ -220,7 +220,7 @@ fn a_pair_is_known_again_for_a_day_and_another_installation_is_another_pair() {
     assert_eq!(deliver(&mut store, other), Delivered::Settled(row));
     let purge = |store: &mut Store, seconds| {
         let now = at(seconds);
-        store.write(vec![Op::Purge { now }]).expect("purged");
+        store.write(vec![Op::Purge(now)]).expect("purged");
     };
     let day = i64::try_from(DELIVERIES_KEPT.as_secs()).expect("small");
     purge(&mut store, 30 + day);

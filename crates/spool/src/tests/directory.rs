@@ -36,7 +36,7 @@ fn store() -> Store {
 fn write(store: &mut Store, news: LeadNews) -> bool {
     let done = store.write(vec![learn(news)]).expect("stored");
     match done[..] {
-        [Done::Learned { new }] => new,
+        [Done::Learned(new)] => new,
         _ => panic!("{done:?}"),
     }
 }

@@ -40,7 +40,7 @@ fn a_second_process_is_told_who_has_the_state() {
     let error = open(dir.path(), Settings::default()).expect_err("it is locked");
     assert_eq!(error.exit_code().number(), 75);
     let pid = Some(std::process::id());
-    assert!(matches!(&error, Error::Locked { pid: found, .. } if *found == pid));
+    assert!(matches!(&error, Error::Locked(_, found) if *found == pid));
     guard.close();
     assert!(dir.path().join(LOCK).exists());
     open(dir.path(), Settings::default()).expect("free again");

@@ -379,9 +379,7 @@ fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
     );
     journaled(&mut store, 2, 10, 20);
     write(&mut store, 21);
-    store
-        .write(vec![Op::Purge { now: at(old) }])
-        .expect("purged");
+    store.write(vec![Op::Purge(at(old))]).expect("purged");
     assert!(
         tables::shows::shows(&store, lead())
             .expect("readable")

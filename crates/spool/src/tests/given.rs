@@ -41,10 +41,7 @@ fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
     assert_eq!((one, page), (Some(anew.clone()), vec![anew]));
     assert_eq!(rest, [second]);
     let (phone, gone) = (first.phone.clone(), first.phone);
-    handle
-        .write(vec![Op::Take { phone }])
-        .wait()
-        .expect("taken");
+    handle.write(vec![Op::Take(phone)]).wait().expect("taken");
     let left = handle
         .read(move |store| tables::given::given(store, &gone))
         .wait();

@@ -294,7 +294,7 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     fails(&mut store, letter, 110);
     let purge = |store: &mut Store, days: i64| {
         let now = at(110 + days * 86_400);
-        store.write(vec![Op::Purge { now }]).expect("purged");
+        store.write(vec![Op::Purge(now)]).expect("purged");
         tables::lead_requests::lead_requests_waiting(store, now)
             .expect("readable")
             .0

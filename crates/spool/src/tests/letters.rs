@@ -354,7 +354,7 @@ fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
     let error = step(&mut store, RowId(1), Step::Send).expect_err("no call");
     assert!(matches!(error, Error::Refused { .. }));
     let error = step(&mut store, RowId(2), Step::Discard { by_peer: false }).expect_err("nobody");
-    assert_eq!(error, Error::NoRow { row: RowId(2) });
+    assert_eq!(error, Error::NoRow(RowId(2)));
     let record = dead(1, Reason::Failed).judged.record;
     step(
         &mut store,
@@ -402,9 +402,7 @@ fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
     assert_eq!(notices[2].trunk.as_deref(), Some("city"));
     let body: serde_json::Value = serde_json::from_str(&notices[0].body).expect("JSON");
     assert_eq!(body["reason"], "failed", "as it was then");
-    let sent = Op::NoticeSent {
-        notice: notices[0].notice,
-    };
+    let sent = Op::NoticeSent(notices[0].notice);
     store.write(vec![sent]).expect("stored");
     assert_eq!(
         tables::outbox::notices(&store, 10).expect("notices"),

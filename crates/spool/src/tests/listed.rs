@@ -249,11 +249,11 @@ fn the_last_thousand_calls_between_extensions_are_kept_for_seven_days() {
     assert_eq!(tables::listed::newest_internal(&store), Ok(last));
     let week = 7 * 24 * 3600;
     let now = at(week + i64::from(kept));
-    store.write(vec![Op::Purge { now }]).expect("purged");
+    store.write(vec![Op::Purge(now)]).expect("purged");
     assert_eq!(listed(&store).len(), 5, "those of the last seven days");
     // After a week without any, ids begin anew: who has followed all the while sees what comes.
     let now = now.plus(Duration::from_secs(week.unsigned_abs()));
-    store.write(vec![Op::Purge { now }]).expect("purged");
+    store.write(vec![Op::Purge(now)]).expect("purged");
     finish(&mut store, finished(kept + 9, Outcome::Internal, None));
     let (calls, after) = tables::listed::internal_since(&store, last).expect("readable");
     assert_eq!((calls.len(), after), (1, 1));

@@ -264,13 +264,9 @@ fn nobody_waits_for_longer_than_thirty_days() {
     let mut store = store();
     finish(&mut store, call(1, missed(100)));
     let days = |days: i64| at(100 + days * 86_400 + 1);
-    store
-        .write(vec![Op::Purge { now: days(29) }])
-        .expect("purged");
+    store.write(vec![Op::Purge(days(29))]).expect("purged");
     assert_eq!(seen(&store), Some((100, 100, 1)));
-    store
-        .write(vec![Op::Purge { now: days(30) }])
-        .expect("purged");
+    store.write(vec![Op::Purge(days(30))]).expect("purged");
     assert_eq!(seen(&store), None);
     let mut old = call(2, missed(200));
     old.judged.judged_at = days(31);

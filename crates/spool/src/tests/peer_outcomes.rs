@@ -29,7 +29,7 @@ fn told(told: PeerOutcome) -> Op {
 }
 
 fn possibly_sent(n: u32) -> Op {
-    told(PeerOutcome::PossiblySent { uuid: uuid(n) })
+    told(PeerOutcome::PossiblySent(uuid(n)))
 }
 
 fn settled(journaled: &[u32], discarded: &[u32], source: OutcomeSource) -> Op {
@@ -110,14 +110,14 @@ fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_fi
     };
     assert_eq!(newest, Some(expected));
     let since = Some(since);
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!(head.backlog.map(|it| it.uuid), Some(uuid(5)));
     assert!(head.possibly_sent.is_searching);
     let rest = tables::peer_outcomes::segment(&store, 9).expect("readable");
     assert_eq!(rest.map(|it| (it.calls, it.more)), Some((3, false)));
     let since = None;
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     let mut sent = Vec::new();
     while let Some(due) = tables::work_queue::head(&store, &ask(at(100)))
         .expect("a head")
@@ -190,17 +190,14 @@ fn letters_and_parked_calls_are_looked_for_alone_and_never_sent_for_it() {
     assert_eq!(state(&store, 3), State::Journaled);
     assert_eq!(calls(&store).waiting, 2);
     let since = Some(segment.since);
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     let left = calls(&store);
     assert_eq!(
         (left.waiting, left.is_searching, left.released),
         (1, true, None)
     );
     // The round ends: they are letters as before, and nothing is looked for any more.
-    write(
-        &mut store,
-        vec![told(PeerOutcome::SearchedFor { since: None })],
-    );
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(None))]);
     let left = calls(&store);
     assert_eq!(
         (left.waiting, left.is_searching, left.released),
@@ -277,17 +274,17 @@ fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
     let mut store = store(2);
     let newest = tables::peer_outcomes::segment(&store, 1).expect("readable");
     let since = newest.map(|it| it.since);
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     // It is the newest, and no page was read for it.
     write(&mut store, vec![comes(3), possibly_sent(3)]);
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
     let since = None;
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     assert!(calls(&store).is_searching, "the third is of the next round");
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
     let next = tables::peer_outcomes::segment(&store, 9).expect("readable");
     assert_eq!(next.map(|it| (it.calls, it.more)), Some((1, false)));
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     assert!(!calls(&store).is_searching);
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(3)));
 }
@@ -296,7 +293,7 @@ fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
 fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
     let mut store = store(1);
     let since = None;
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     write(&mut store, vec![comes(2), comes(3)]);
     write(&mut store, vec![settled(&[3], &[], OutcomeSource::Stream)]);
     write(&mut store, vec![told(PeerOutcome::AllPossiblySent)]);
@@ -388,7 +385,7 @@ fn a_call_that_another_took_in_again_waits_here_to_be_looked_for() {
     let mut store = store(2);
     let (all, since) = ([1, 2], None);
     write(&mut store, vec![settled(&all, &[], OutcomeSource::Stream)]);
-    write(&mut store, vec![told(PeerOutcome::SearchedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::SearchedFor(since))]);
     write(&mut store, vec![settled_again(&[], &all, 1)]);
     assert_eq!(
         (state(&store, 1), state(&store, 2)),
@@ -464,7 +461,7 @@ fn outcomes_stay_until_the_stream_has_them() {
     let due = tables::outbox::outcomes(&store, 1).expect("readable");
     let (due, through) = due.expect("one of them");
     assert_eq!(due.journaled, [uuid(1).0]);
-    write(&mut store, vec![told(PeerOutcome::Published { through })]);
+    write(&mut store, vec![told(PeerOutcome::Published(through))]);
     assert_eq!(outcomes(&store), [(uuid(2), true)]);
     // Without a stream nobody is to be told.
     let mut silent = Store::in_memory(Settings::default()).expect("memory");

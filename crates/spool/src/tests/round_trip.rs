@@ -140,7 +140,7 @@ proptest! {
         };
         store.write(vec![Op::Slot(slot.clone())]).expect("stored");
         prop_assert_eq!(tables::slots::slots(&store), Ok(vec![slot.clone()]));
-        store.write(vec![Op::SlotGone { slot: slot.slot }]).expect("stored");
+        store.write(vec![Op::SlotGone(slot.slot)]).expect("stored");
         prop_assert_eq!(tables::slots::slots(&store), Ok(Vec::new()));
     }
 
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!(tables::meta::meta(&store, &key), Ok(Some(value)));
         prop_assert_eq!(tables::resume::position(&store, &key), Ok(Some(position)));
         prop_assert_eq!(store.counters().get(&key).copied(), Some(by + 1));
-        store.write(vec![Op::MetaGone { key: key.clone() }]).expect("stored");
+        store.write(vec![Op::MetaGone(key.clone())]).expect("stored");
         prop_assert_eq!(tables::meta::meta(&store, &key), Ok(None));
     }
 }

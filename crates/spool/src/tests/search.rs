@@ -76,9 +76,7 @@ fn a_call_is_found_by_ids_of_its_pbx_that_are_uuids() {
 fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
     let (mut store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
     let years = 100 * 365 * 86_400;
-    store
-        .write(vec![Op::Purge { now: at(years) }])
-        .expect("purged");
+    store.write(vec![Op::Purge(at(years))]).expect("purged");
     let record = &calls[1].judged.record;
     let forgotten = tables::seen_calls::tombstone(&store, &record.pbx, &record.linkedid);
     assert_eq!(forgotten.expect("readable"), None);

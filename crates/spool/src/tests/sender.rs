@@ -256,9 +256,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
     let before = store.books();
     let month = 30 * 24 * 3600;
     let purge = |store: &mut Store, seconds| {
-        let done = store
-            .write(vec![Op::Purge { now: at(seconds) }])
-            .expect("purged");
+        let done = store.write(vec![Op::Purge(at(seconds))]).expect("purged");
         match done[..] {
             [Done::PurgeCounts(purged)] => (purged.calls, purged.tombstones),
             _ => panic!("{done:?}"),
@@ -313,7 +311,7 @@ fn an_id_is_never_given_twice() {
             at: at(1),
         }])
         .wait();
-    assert_eq!(error, Err(Error::NoRow { row: RowId(1) }));
+    assert_eq!(error, Err(Error::NoRow(RowId(1))));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn open_call(key: u64, bytes: usize, fill: u8) -> Op {
 
 fn purge(handle: &Handle, seconds: i64) -> PurgeCounts {
     let now = at(seconds);
-    let done = handle.write(vec![Op::Purge { now }]).wait();
+    let done = handle.write(vec![Op::Purge(now)]).wait();
     match done.as_deref() {
         Ok([Done::PurgeCounts(purged)]) => *purged,
         other => panic!("{other:?}"),

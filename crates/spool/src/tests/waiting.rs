@@ -219,7 +219,7 @@ fn what_comes_before_a_token_has_told_whose_this_is_waits_and_is_taken_then() {
     let known = deliver(&mut store, &learned("b"));
     assert_eq!(known, Delivered::Repeat, "it was taken");
     let direct = deliver(&mut store, &learned("e"));
-    assert!(matches!(direct, Delivered::Learned { .. }), "{direct:?}");
+    assert!(matches!(direct, Delivered::Learned(..)), "{direct:?}");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_fresh_state_that_meets_an_old_event_journals_its_remade_call_without_a_requ
     let row = call(&mut store, 1);
     write(
         &mut store,
-        Op::PeerOutcome(PeerOutcome::PossiblySent { uuid: uuid(1) }),
+        Op::PeerOutcome(PeerOutcome::PossiblySent(uuid(1))),
     );
     let possibly_sent =
         |store: &Store| tables::peer_outcomes::possibly_sent_calls(store).expect("readable");

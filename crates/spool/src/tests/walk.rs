@@ -415,9 +415,7 @@ fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
             let before = model.rows.len();
             model.purge(at(now));
             purged += before - model.rows.len();
-            store
-                .write(vec![Op::Purge { now: at(now) }])
-                .expect("purged");
+            store.write(vec![Op::Purge(at(now))]).expect("purged");
         } else {
             // One row, or two of one request: then both steps exist, or neither is taken.
             let mut after = model.clone();

@@ -11,32 +11,16 @@ use std::path::PathBuf;
 fn of_the_folder() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let dir = PathBuf::from("/state");
-    let locked = |pid| Error::Locked {
-        dir: dir.clone(),
-        pid,
-    };
+    let locked = |pid| Error::Locked(dir.clone(), pid);
     vec![
         locked(Some(4711)),
         locked(None),
-        Error::Missing { dir: dir.clone() },
-        Error::NotWritable {
-            path: path.clone(),
-            why: "Permission denied".into(),
-        },
-        Error::NewerSchema {
-            path: path.clone(),
-            found: 9,
-            known: 1,
-        },
-        Error::Foreign { path: path.clone() },
-        Error::Damaged {
-            path: path.clone(),
-            why: "words of SQLite".into(),
-        },
-        Error::OtherAddress {
-            bound: "https://a".into(),
-            given: "https://b".into(),
-        },
+        Error::Missing(dir.clone()),
+        Error::NotWritable(path.clone(), "Permission denied".into()),
+        Error::NewerSchema(path.clone(), 9, 1),
+        Error::Foreign(path.clone()),
+        Error::Damaged(path.clone(), "words of SQLite".into()),
+        Error::OtherAddress("https://a".into(), "https://b".into()),
     ]
 }
 
@@ -51,27 +35,16 @@ fn of_a_request() -> Vec<Error> {
     };
     let uuid = journal(1).judged.record.uuid.expect("a uuid");
     vec![
-        Error::Gone {
-            path: path.clone(),
-            why: "it was moved",
-        },
-        Error::Full { path: path.clone() },
-        Error::Disk {
-            path: path.clone(),
-            why: why(),
-        },
-        Error::Refused { row, refused },
-        Error::UuidTaken { row, uuid },
-        Error::NoRow { row },
-        Error::NoUuid {
-            linkedid: "1.2".into(),
-        },
-        Error::Unstorable {
-            what: "a dead letter",
-            why: why(),
-        },
+        Error::Gone(path.clone(), "it was moved"),
+        Error::Full(path.clone()),
+        Error::Disk(path.clone(), why()),
+        Error::Refused(row, refused),
+        Error::UuidTaken(row, uuid),
+        Error::NoRow(row),
+        Error::NoUuid("1.2".into()),
+        Error::Unstorable("a dead letter", why()),
         Error::Closed,
-        Error::Sql { path, why: why() },
+        Error::Sql(path, why()),
     ]
 }
 
