@@ -76,6 +76,9 @@ impl<E: Into<Refusal>> From<E> for Stop {
     }
 }
 
+/// The end of an answer, or why it ends early.
+type Answered = Result<(), Stop>;
+
 /// A change to dead letters that a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
@@ -134,7 +137,7 @@ impl LetterOutcome {
 }
 
 /// All that a question is told.
-type Saying<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
+type Saying<'a> = Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
 
 /// The way to whoever asked.
 struct ReplySender {
@@ -145,22 +148,19 @@ struct ReplySender {
 }
 
 impl ReplySender {
-    async fn item(&mut self, item: impl Serialize) -> Result<(), Stop> {
+    async fn item(&mut self, item: impl Serialize) -> Answered {
         self.said += 1;
         self.reply(ControlReply::Item(json!(item))).await
     }
 
-    async fn items<T: Serialize>(
-        &mut self,
-        items: impl IntoIterator<Item = T>,
-    ) -> Result<(), Stop> {
+    async fn items<T: Serialize>(&mut self, items: impl IntoIterator<Item = T>) -> Answered {
         for item in items {
             self.item(item).await?;
         }
         Ok(())
     }
 
-    async fn reply(&self, reply: ControlReply) -> Result<(), Stop> {
+    async fn reply(&self, reply: ControlReply) -> Answered {
         self.to.send(reply).await.map_err(|_| Stop::Gone)
     }
 }
@@ -193,12 +193,9 @@ impl CommandHandler {
         Box::pin(self.say_it(ask, line))
     }
 
-    async fn say_it(&self, ask: ControlRequest, line: &mut ReplySender) -> Result<(), Stop> {
+    async fn say_it(&self, ask: ControlRequest, line: &mut ReplySender) -> Answered {
         match ask {
-            ControlRequest::Status => {
-                let status = (self.status)().await?;
-                line.item(status).await
-            }
+            ControlRequest::Status => line.item((self.status)().await?).await,
             ControlRequest::Letters { which, whole } => self.letters(&which, whole, line).await,
             ControlRequest::Watch => self.watch(line).await,
             ControlRequest::Retry {
@@ -219,17 +216,10 @@ impl CommandHandler {
                 item["left"] = json!(left);
                 line.item(item).await
             }
-            ControlRequest::LeadTake { phone } => {
-                let had = self.take_lead(&phone).await?;
-                line.item(had).await
-            }
-            ControlRequest::LeadGiven => {
-                let given = self.leads_given().await?;
-                line.items(given).await
-            }
+            ControlRequest::LeadTake { phone } => line.item(self.take_lead(&phone).await?).await,
+            ControlRequest::LeadGiven => line.items(self.leads_given().await?).await,
             ControlRequest::Missed { within_sec } => {
-                let missed = self.missed_customers(within_sec).await?;
-                line.items(missed).await
+                line.items(self.missed_customers(within_sec).await?).await
             }
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => self.lead_set(lead, &items, line).await,
@@ -243,16 +233,21 @@ impl CommandHandler {
                 line.item(json!({"url": url})).await
             }
             ControlRequest::ForwardAgain { since } => self.forward_again(since, line).await,
-            ControlRequest::FleetOwner { pbx, user } => {
-                read_again::hand_over(self, &pbx, &user, line).await
+            ControlRequest::FleetOwner { pbx, user } => self.hand_over(&pbx, &user, line).await,
+            ControlRequest::Audit { calls } => self.fates(calls, line).await,
+            // What the CRM's journal should show of each call; null where it is not journaled here.
+            ControlRequest::Journaled { calls } => {
+                let read = move |store: &Store| tables::audited::journaled(store, &calls);
+                line.items(self.spool.read(read).await?).await
             }
-            ControlRequest::Audit { calls } => audit::fates(self, calls, line).await,
-            ControlRequest::Journaled { calls } => audit::journaled(self, calls, line).await,
-            ControlRequest::JournalPage(query) => audit::journal_page(self, query, line).await,
+            ControlRequest::JournalPage(query) => self.journal_page(query, line).await,
             ControlRequest::TakeIn { pbx, call, lost } => {
-                audit::take_in(self, &pbx, *call, lost, line).await
+                self.take_in(&pbx, *call, lost, line).await
             }
-            ControlRequest::Audited { unexplained } => audit::audited(self, unexplained).await,
+            ControlRequest::Audited { unexplained } => {
+                let value = unexplained.to_string();
+                Ok(self.spool.keep_meta(audit::UNEXPLAINED_KEY, value).await?)
+            }
             ControlRequest::Call { id } => self.call(&id, line).await,
             ControlRequest::Calls {
                 which,
@@ -266,12 +261,7 @@ impl CommandHandler {
         Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn letters(
-        &self,
-        which: &Selection,
-        whole: bool,
-        line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    async fn letters(&self, which: &Selection, whole: bool, line: &mut ReplySender) -> Answered {
         let mut letters = Letters::of(which)?;
         let mut found = 0;
         loop {
@@ -296,12 +286,10 @@ impl CommandHandler {
     }
 
     /// Each letter that comes to be, also one that dies again, once.
-    async fn watch(&self, line: &mut ReplySender) -> Result<(), Stop> {
+    async fn watch(&self, line: &mut ReplySender) -> Answered {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.reply(ControlReply::Ready).await?;
-        let page = |store: &Store, seen| {
-            callbridge_spool::tables::letters::letters_since(store, seen, WATCH_PAGE)
-        };
+        let page = |store: &Store, seen| tables::letters::letters_since(store, seen, WATCH_PAGE);
         let item = |letter: Letter| Some(letter.to_json());
         calls::follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
@@ -311,7 +299,7 @@ impl CommandHandler {
         which: &Selection,
         change: LetterChange,
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let mut letters = Letters::to_change(which)?;
         let mut found = 0;
         loop {
@@ -383,17 +371,14 @@ impl CommandHandler {
     ) -> Result<LetterOutcome, Error> {
         let refused = |why: String| Ok(LetterOutcome::of(letter, "refused", Some(why)));
         if letter.reason == Reason::Unreadable {
-            return match read_again::read_again(self, letter.id, dry_run, who).await? {
+            return match self.read_again(letter.id, dry_run, who).await? {
                 Ok(result) => Ok(LetterOutcome::of(letter, result, None)),
                 Err(why) => refused(why),
             };
         }
         let id = letter.id;
-        let Some(row) = self
-            .spool
-            .read(move |store| tables::calls::row(store, id))
-            .await?
-        else {
+        let read = self.spool.read(move |store| tables::calls::row(store, id));
+        let Some(row) = read.await? else {
             return refused("it is gone".to_owned());
         };
         let now = clock::now().wall;
@@ -430,12 +415,10 @@ impl CommandHandler {
 
     /// Publishes anew all that was forwarded since this microsecond: stores the request, which the
     /// running daemon or the next one carries out.
-    async fn forward_again(&self, since: i64, line: &mut ReplySender) -> Result<(), Stop> {
+    async fn forward_again(&self, since: i64, line: &mut ReplySender) -> Answered {
         let (since, until) = (EventTime::from_micros(since), clock::now().wall);
-        let again = ForwardAgain::between(since, until);
-        again.add(&self.spool).await?;
-        let who = line.who.as_str();
-        tracing::info!(%since, who, "what was forwarded since then is published again");
+        ForwardAgain::between(since, until).add(&self.spool).await?;
+        tracing::info!(%since, who = line.who, "what was forwarded since then is published again");
         let [since, until] = [since, until].map(|at| at.floor_seconds().get());
         line.item(json!({"since": since, "until": until})).await
     }
@@ -452,8 +435,10 @@ fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
         1 => "no dead letter has this id".to_owned(),
         _ => format!("of the {all} ids no dead letter has {missing}"),
     };
-    let words = format!("{ids}: `callbridge dead list` shows those that there are");
-    Err(Refusal::new(65, words))
+    Err(Refusal::new(
+        65,
+        format!("{ids}: `callbridge dead list` shows those that there are"),
+    ))
 }
 
 fn resend_note(before: &str) -> String {

@@ -74,8 +74,7 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
         removed => gone(removed)?,
     }
     std::fs::DirBuilder::new().mode(0o700).create(&nursery)?;
-    let folder = Folder::open(&nursery)?;
-    let listener = UnixListener::bind(&folder.path)?;
+    let listener = UnixListener::bind(&Folder::open(&nursery)?.path)?;
     let born = nursery.join(NAME);
     std::fs::set_permissions(&born, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&born, state.join(NAME))?;
@@ -205,8 +204,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     line.push(b'\n');
     // One that takes no more of the question may have said why.
     let wrote = write.write_all(&line).await;
-    let has_reply = read.fill_buf().await.map(|reply| !reply.is_empty());
-    match has_reply {
+    match read.fill_buf().await.map(|reply| !reply.is_empty()) {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
             from: RepliesFrom::Daemon {
                 lines: read.lines(),

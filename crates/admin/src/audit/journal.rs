@@ -380,11 +380,8 @@ impl JournalSearch {
 
     /// No page of the range has shown a call of ours: does the journal show any at all?
     fn proof(&mut self, page: &Page, was_last: bool) {
-        if page
-            .shown
-            .iter()
-            .any(|call| self.missing.contains_key(&call.uuid))
-        {
+        let mut shown = page.shown.iter();
+        if shown.any(|call| self.missing.contains_key(&call.uuid)) {
             // The range hides what is there.
             self.ranged = false;
             return self.begin(false);
@@ -418,21 +415,20 @@ impl JournalSearch {
 
     fn take(&mut self, shown: &[ShownCall]) {
         for row in shown {
-            let Some((place, call)) = self.missing.remove(&row.uuid) else {
-                continue;
-            };
-            self.proven = true;
-            let differences = call.sent.map(|sent| differences(&sent, row));
-            let differences = differences.filter(|all| !all.is_empty());
-            let changed = differences.map(|all| (place, all));
-            self.findings.changed.extend(changed);
+            if let Some((place, call)) = self.missing.remove(&row.uuid) {
+                self.proven = true;
+                let differences = call.sent.map(|sent| differences(&sent, row));
+                let changed = differences.filter(|all| !all.is_empty());
+                self.findings
+                    .changed
+                    .extend(changed.map(|all| (place, all)));
+            }
         }
     }
 
     fn over(&mut self) {
         self.stage = SearchStage::Over;
-        let missing = std::mem::take(&mut self.missing);
-        self.findings.missing = missing.into_values().collect();
+        self.findings.missing = std::mem::take(&mut self.missing).into_values().collect();
         self.findings.reading.missing = self.findings.missing.len() as u64;
         self.findings.reading.read = true;
     }
@@ -453,43 +449,49 @@ impl JournalSearch {
 /// Returns, for people, how many pages are left and the time that they take where the budget is
 /// known: pages take half of the budget, and less while calls wait.
 pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
-    let time = budget.map(|budget| {
-        let seconds = u64::from(left) * budget.window_sec / u64::from(budget.limit / 2).max(1);
-        match seconds {
-            0..90 => ", about a minute".to_owned(),
-            seconds => format!(", about {} min", seconds.div_ceil(60)),
-        }
-    });
-    let time = time.unwrap_or_default();
+    let seconds = |budget: BudgetStatus| {
+        u64::from(left) * budget.window_sec / u64::from(budget.limit / 2).max(1)
+    };
+    let time = match budget.map(seconds) {
+        None => String::new(),
+        Some(0..90) => ", about a minute".to_owned(),
+        Some(seconds) => format!(", about {} min", seconds.div_ceil(60)),
+    };
     format!("the CRM's journal: {left} of {all} pages left{time}; calls go before")
 }
 
 /// Returns the values that a row shows otherwise than they were sent; a value that it does not show
 /// counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
-    let mut all = Vec::new();
-    let mut differs = |field, here, there: Option<FieldValue>| {
-        let there = there.filter(|there| *there != here);
-        all.extend(there.map(|there| Difference { field, here, there }));
-    };
+    use FieldValue::{Flag, Number, Word};
     // One that was merged shows the lead that is left.
-    let ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
-    let lead = shown
-        .leads
-        .first()
-        .filter(|_| !shown.leads.iter().any(ours));
-    if let Some(own) = sent.leads.first() {
-        let own = FieldValue::Number(own.get());
-        differs("leadId", own, lead.copied().map(FieldValue::Number));
-    }
-    let duration = FieldValue::Number(i64::from(sent.duration_sec));
-    let there = shown.duration_sec.map(FieldValue::Number);
-    differs("durationSec", duration, there);
-    let answered = shown.answered.map(FieldValue::Flag);
-    differs("answered", FieldValue::Flag(sent.answered), answered);
-    let direction = shown.direction.map(FieldValue::Word);
-    differs("direction", FieldValue::Word(sent.direction), direction);
-    all
+    let is_ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
+    let lead = (shown.leads.first()).filter(|_| !shown.leads.iter().any(is_ours));
+    let own = sent.leads.first().map(|own| Number(own.get()));
+    let duration = Number(i64::from(sent.duration_sec));
+    let values = [
+        ("leadId", own, lead.copied().map(Number)),
+        (
+            "durationSec",
+            Some(duration),
+            shown.duration_sec.map(Number),
+        ),
+        (
+            "answered",
+            Some(Flag(sent.answered)),
+            shown.answered.map(Flag),
+        ),
+        (
+            "direction",
+            Some(Word(sent.direction)),
+            shown.direction.map(Word),
+        ),
+    ];
+    let differing = values.into_iter().filter_map(|(field, here, there)| {
+        let (here, there) = here.zip(there).filter(|(here, there)| here != there)?;
+        Some(Difference { field, here, there })
+    });
+    differing.collect()
 }
 
 #[cfg(test)]

@@ -51,27 +51,22 @@ impl FileCall {
     /// names it.
     pub fn new(call: &FinishedCall, judged: &Judged, is_known: impl Fn(&str) -> bool) -> Self {
         let record = &judged.record;
-        let own = std::iter::once(call.linkedid.as_str());
-        let others = call.also_known_as.iter().map(|id| id.as_str());
-        let others = others.filter(|id| *id != call.linkedid.as_str());
+        let others = call.also_known_as.iter().filter(|id| **id != call.linkedid);
+        let ids = std::iter::once(&call.linkedid).chain(others);
+        let unmatched = call.unmatched.iter().filter(|prefix| !is_known(prefix));
         let raw = call.number.as_ref().map(|number| number.text.clone());
         let phone = record.client_phone.as_ref();
         Self {
             asked: AuditedCall {
                 pbx: record.pbx.clone(),
-                ids: own.chain(others).map(str::to_owned).collect(),
+                ids: ids.map(|id| id.as_str().to_owned()).collect(),
                 uuid: figures::uuid(&record.pbx, &call.linkedid),
             },
             linkedid: call.linkedid.as_str().to_owned(),
             started: call.started,
             phone: phone.map(|phone| phone.as_str().to_owned()).or(raw),
             outcome: judged.outcome,
-            unmatched: call
-                .unmatched
-                .iter()
-                .filter(|prefix| !is_known(prefix))
-                .cloned()
-                .collect(),
+            unmatched: unmatched.cloned().collect(),
             is_open: false,
         }
     }

@@ -33,10 +33,8 @@ pub struct RecordLines {
 /// # Errors
 /// The system's, with the path that cannot be read.
 pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLines>> {
-    let about = match std::fs::metadata(path) {
-        Ok(about) => about,
-        // Whoever opens it says so.
-        Err(_) => return Ok(None),
+    let Ok(about) = std::fs::metadata(path) else {
+        return Ok(None); // whoever opens it says so
     };
     let mut left = Vec::new();
     if about.is_dir() {
@@ -64,10 +62,8 @@ pub fn format_of(path: &Path, usual: Format) -> Format {
 
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = SAMPLE_BYTES_MAX as u64;
-    plain_file::open_named(path)?
-        .take(most)
-        .read_to_end(&mut bytes)?;
+    let mut sample = plain_file::open_named(path)?.take(SAMPLE_BYTES_MAX as u64);
+    sample.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -105,16 +101,14 @@ fn gather(
             gather(&path, depth - 1, since, found)?;
         } else if about.is_file() && !is_old {
             // A folder that was copied has the time of the copy on all its files.
-            let ended = ended(&record(&path)?).unwrap_or(changed.micros());
-            found.push((ended, path));
+            found.push((ended(&record(&path)?).unwrap_or(changed.micros()), path));
         }
     }
     Ok(())
 }
 
 fn record(path: &Path) -> io::Result<Vec<u8>> {
-    let most = MESSAGE_BYTES_MAX as u64;
-    plain_file::read(path, most).map_err(|error| named(path, &error))
+    plain_file::read(path, MESSAGE_BYTES_MAX as u64).map_err(|error| named(path, &error))
 }
 
 /// Returns the microsecond at which the channel of a record ended; `None` where the record does not

@@ -1,17 +1,14 @@
 //! What `audit` asks: what became of the calls of a PBX's file, what the CRM's journal has of them,
 //! and that one is taken in.
 
-use super::{CommandHandler, ReplySender, Stop};
+use super::{Answered, CommandHandler, ReplySender};
 use crate::audit::{JournalAnswer, Listening};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::{ApiReply, FilterPage, Request};
-use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
-use callbridge_intake::owners::OWNER_PREFIX;
-use callbridge_mapping::journal;
-use callbridge_mapping::journal::figures;
-use callbridge_model::status::{Pause, findings};
-use callbridge_model::{CallUuid, Outcome, clock};
+use callbridge_intake::{Intake, owners::OWNER_PREFIX};
+use callbridge_mapping::journal::{self, figures};
+use callbridge_model::{CallUuid, Outcome, clock, status::findings};
 use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{AuditedCall, Done, Error, Finished, Op, Step, Store, tables};
 use serde_json::json;
@@ -20,169 +17,133 @@ use std::collections::BTreeSet;
 /// Under which name the spool keeps how many calls the last audit left unexplained.
 pub const UNEXPLAINED_KEY: &str = "audit-unexplained";
 
-pub(super) async fn fates(
-    handler: &CommandHandler,
-    calls: Vec<AuditedCall>,
-    line: &mut ReplySender,
-) -> Result<(), Stop> {
-    let read = handler.spool.read(move |store| {
-        let listening = listening(store, &calls)?;
-        Ok((listening, tables::audited::fates(store, &calls)?))
-    });
-    let (listening, fates) = read.await?;
-    line.item(listening).await?;
-    line.items(fates).await
-}
+impl CommandHandler {
+    pub(super) async fn fates(&self, calls: Vec<AuditedCall>, line: &mut ReplySender) -> Answered {
+        let read = self.spool.read(move |store| {
+            let listening = listening(store, &calls)?;
+            Ok((listening, tables::audited::fates(store, &calls)?))
+        });
+        let (listening, fates) = read.await?;
+        line.item(listening).await?;
+        line.items(fates).await
+    }
 
-/// Answers, for each call, with what the CRM's journal should show of it; null where it is not
-/// journaled here.
-pub(super) async fn journaled(
-    handler: &CommandHandler,
-    calls: Vec<AuditedCall>,
-    line: &mut ReplySender,
-) -> Result<(), Stop> {
-    let read = move |store: &Store| tables::audited::journaled(store, &calls);
-    line.items(handler.spool.read(read).await?).await
-}
-
-/// A page of the CRM's journal.
-pub(super) async fn journal_page(
-    handler: &CommandHandler,
-    query: FilterPage,
-    line: &mut ReplySender,
-) -> Result<(), Stop> {
-    let Some(asking) = &handler.asking else {
-        let why = nobody_asks(handler).await?;
-        let answer = JournalAnswer::Barred { why, asked: false };
-        return line.item(answer).await;
-    };
-    let answer = match asking.ask(Request::Filter(query).into()).await {
-        ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
-            let uuids = page.uuids.clone();
-            let known = move |store: &Store| tables::audited::known_as_journaled(store, &uuids);
-            let ours = handler.spool.read(known).await?;
-            JournalAnswer::Page { page, ours }
-        }
-        ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
-            why: "the answer is not a page of it".to_owned(),
-        },
-        ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
-        ProxyReply::Paused { reason, cure } => JournalAnswer::Barred {
-            why: format!("nothing is asked of the CRM ({reason}): {cure}"),
-            asked: false,
-        },
-        ProxyReply::Busy => JournalAnswer::Failed {
-            why: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
-        },
-    };
-    line.item(answer).await
-}
-
-/// Returns the reason, in words, for which no CRM can be asked.
-async fn nobody_asks(handler: &CommandHandler) -> Result<String, Error> {
-    let status = (handler.status)().await?;
-    let no_daemon = |pause: &Pause| pause.reason == findings::NO_DAEMON;
-    Ok(match status.pause.is_some_and(|pause| no_daemon(&pause)) {
-        true => "no daemon runs here, and it is read through the daemon's budget alone: start \
-                 `callbridge run`, and audit again"
-            .to_owned(),
-        false => {
-            "this callbridge has no CRM: audit where the calls are sent (--pbx-id names their \
-                  PBX)"
-                .to_owned()
-        }
-    })
-}
-
-/// The call is judged by the flags and lists in force, and stored. One that the CRM has lost is
-/// sent again as it was.
-pub(super) async fn take_in(
-    handler: &CommandHandler,
-    pbx: &str,
-    call: FinishedCall,
-    lost: Option<CallUuid>,
-    line: &mut ReplySender,
-) -> Result<(), Stop> {
-    let linkedid = call.linkedid.as_str().to_owned();
-    let (result, why) = match lost {
-        Some(uuid) => match send_again(handler, uuid, &line.who).await? {
-            Some(result) => (result, None),
-            // Purged long ago: what it was is what the file tells.
-            None if figures::uuid(pbx, &call.linkedid) == uuid => {
-                store_anew(handler, pbx, call).await?
+    /// A page of the CRM's journal.
+    pub(super) async fn journal_page(&self, query: FilterPage, line: &mut ReplySender) -> Answered {
+        let Some(asking) = &self.asking else {
+            let why = self.nobody_asks().await?.to_owned();
+            return line.item(JournalAnswer::Barred { why, asked: false }).await;
+        };
+        let answer = match asking.ask(Request::Filter(query).into()).await {
+            ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
+                let uuids = page.uuids.clone();
+                let known = move |store: &Store| tables::audited::known_as_journaled(store, &uuids);
+                let ours = self.spool.read(known).await?;
+                JournalAnswer::Page { page, ours }
             }
-            None => {
-                let why = "it was journaled under another of its ids, and what was sent is \
+            ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
+                why: "the answer is not a page of it".to_owned(),
+            },
+            ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
+            ProxyReply::Paused { reason, cure } => JournalAnswer::Barred {
+                why: format!("nothing is asked of the CRM ({reason}): {cure}"),
+                asked: false,
+            },
+            ProxyReply::Busy => JournalAnswer::Failed {
+                why: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
+            },
+        };
+        line.item(answer).await
+    }
+
+    /// Returns the reason, in words, for which no CRM can be asked.
+    async fn nobody_asks(&self) -> Result<&'static str, Error> {
+        let pause = (self.status)().await?.pause;
+        if pause.is_some_and(|pause| pause.reason == findings::NO_DAEMON) {
+            return Ok(
+                "no daemon runs here, and it is read through the daemon's budget alone: \
+                       start `callbridge run`, and audit again",
+            );
+        }
+        Ok("this callbridge has no CRM: audit where the calls are sent (--pbx-id names their PBX)")
+    }
+
+    /// The call is judged by the flags and lists in force, and stored. One that the CRM has lost is
+    /// sent again as it was.
+    pub(super) async fn take_in(
+        &self,
+        pbx: &str,
+        call: FinishedCall,
+        lost: Option<CallUuid>,
+        line: &mut ReplySender,
+    ) -> Answered {
+        let linkedid = call.linkedid.as_str().to_owned();
+        let (result, why) = match lost {
+            Some(uuid) => match self.send_again(uuid, &line.who).await? {
+                Some(result) => (result, None),
+                // Purged long ago: what it was is what the file tells.
+                None if figures::uuid(pbx, &call.linkedid) == uuid => {
+                    self.store_anew(pbx, call).await?
+                }
+                None => {
+                    let why = "it was journaled under another of its ids, and what was sent is \
                            forgotten: enter it in the CRM by hand";
-                ("left_out", Some(why.to_owned()))
+                    ("left_out", Some(why.to_owned()))
+                }
+            },
+            None => self.store_anew(pbx, call).await?,
+        };
+        line.item(json!({"linkedid": linkedid, "result": result, "why": why}))
+            .await
+    }
+
+    /// The call that is journaled under this uuid goes out once more; `None` where it is stored no
+    /// longer.
+    async fn send_again(&self, uuid: CallUuid, who: &str) -> Result<Option<&'static str>, Error> {
+        let stored = move |store: &Store| tables::calls::row_of(store, uuid);
+        let Some(row) = self.spool.read(stored).await? else {
+            return Ok(None);
+        };
+        let at = clock::now().wall;
+        let why = "audit --take-in: the CRM's journal does not have it";
+        let act = Op::act(row, who, why, at);
+        let again = Step::SendAgain {
+            why: format!("{why}; sent again"),
+            generation: None,
+        };
+        match self.spool.write(vec![act, Op::step(row, again, at)]).await {
+            Ok(_) => {
+                tracing::info!(call = %uuid, id = row.0, who, "{why}");
+                Ok(Some("taken_in"))
             }
-        },
-        None => store_anew(handler, pbx, call).await?,
-    };
-    let result = json!({"linkedid": linkedid, "result": result, "why": why});
-    line.item(result).await
-}
-
-/// The call that is journaled under this uuid goes out once more; `None` where it is stored no
-/// longer.
-async fn send_again(
-    handler: &CommandHandler,
-    uuid: CallUuid,
-    who: &str,
-) -> Result<Option<&'static str>, Error> {
-    let stored = move |store: &Store| tables::calls::row_of(store, uuid);
-    let Some(row) = handler.spool.read(stored).await? else {
-        return Ok(None);
-    };
-    let at = clock::now().wall;
-    let why = "audit --take-in: the CRM's journal does not have it";
-    let act = Op::act(row, who, why, at);
-    let again = Step::SendAgain {
-        why: format!("{why}; sent again"),
-        generation: None,
-    };
-    let step = Op::step(row, again, at);
-    match handler.spool.write(vec![act, step]).await {
-        Ok(_) => {
-            tracing::info!(call = %uuid, id = row.0, who, "{why}");
-            Ok(Some("taken_in"))
+            // Another hand was faster, or it is no longer journaled.
+            Err(Error::Refused { .. }) => Ok(Some("known")),
+            Err(error) => Err(error),
         }
-        // Another hand was faster, or it is no longer journaled.
-        Err(Error::Refused { .. }) => Ok(Some("known")),
-        Err(error) => Err(error),
     }
-}
 
-/// Judged, and stored as a call that nobody knows; what became of it, and why it was left out.
-async fn store_anew(
-    handler: &CommandHandler,
-    pbx: &str,
-    call: FinishedCall,
-) -> Result<(&'static str, Option<String>), Error> {
-    let now = clock::now().wall;
-    let call = FinishedCall {
-        live: false,
-        ..call
-    };
-    let judged = journal::judge(&call, pbx, &handler.rules, &handler.people(), now);
-    if let Outcome::Internal | Outcome::Skipped = judged.outcome {
-        return Ok(("left_out", Some(judged.message)));
+    /// Judged, and stored as a call that nobody knows; what became of it, and why it was left out.
+    async fn store_anew(
+        &self,
+        pbx: &str,
+        mut call: FinishedCall,
+    ) -> Result<(&'static str, Option<String>), Error> {
+        call.live = false;
+        let judged = journal::judge(&call, pbx, &self.rules, &self.people(), clock::now().wall);
+        if let Outcome::Internal | Outcome::Skipped = judged.outcome {
+            return Ok(("left_out", Some(judged.message)));
+        }
+        let own = std::iter::once(&call.linkedid).chain(&call.also_known_as);
+        let ids = own.map(|id| id.as_str().to_owned()).collect();
+        let pbx = pbx.to_owned();
+        let finished = Op::Finish(Box::new(Finished::new(judged, call)));
+        let forget = Op::Forget { pbx, ids };
+        let done = self.spool.write(vec![forget, finished]).await?;
+        Ok(match done.last() {
+            Some(Done::New(_)) => ("taken_in", None),
+            _ => ("known", None),
+        })
     }
-    let own = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-    let ids = own.map(|id| id.as_str().to_owned()).collect();
-    let pbx = pbx.to_owned();
-    let finished = Op::Finish(Box::new(Finished::new(judged, call)));
-    let forget = Op::Forget { pbx, ids };
-    let done = handler.spool.write(vec![forget, finished]).await?;
-    Ok(match done.last() {
-        Some(Done::New(_)) => ("taken_in", None),
-        _ => ("known", None),
-    })
-}
-
-pub(super) async fn audited(handler: &CommandHandler, unexplained: u64) -> Result<(), Stop> {
-    let value = unexplained.to_string();
-    Ok(handler.spool.keep_meta(UNEXPLAINED_KEY, value).await?)
 }
 
 /// Reads the times in which the PBXs of these calls were not connected.
@@ -191,11 +152,11 @@ fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
     let mut listening = Listening::default();
     for pbx in pbxes {
         let since = tables::meta::meta(store, &Intake::since_key(pbx))?;
-        let since = since.and_then(|micros| micros.parse().ok());
-        let since = since.map(|micros| (pbx.to_owned(), EventTime::from_micros(micros)));
-        listening.since.extend(since);
-        let owner = tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?;
-        if owner.is_some() {
+        if let Some(micros) = since.and_then(|micros| micros.parse().ok()) {
+            let since = EventTime::from_micros(micros);
+            listening.since.insert(pbx.to_owned(), since);
+        }
+        if tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?.is_some() {
             listening.by_message.insert(pbx.to_owned());
         } else if tables::seen_calls::knows_pbx(store, pbx)? {
             listening.known.insert(pbx.to_owned());

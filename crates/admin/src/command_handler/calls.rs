@@ -1,6 +1,6 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
-use super::{CommandHandler, ReplySender, Stop};
+use super::{Answered, CommandHandler, ReplySender, Stop};
 use crate::explain::shape::{Other, Shape};
 use crate::kept_call::{KeptCall, judged_as_kept};
 use crate::protocol::{CallsQuery, ControlReply};
@@ -36,7 +36,7 @@ impl CommandHandler {
         past: bool,
         follow: bool,
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let filter = self.filter(which)?;
         // Before the list is read: what moves meanwhile is told after it.
         let read = self.spool.read(move |store| {
@@ -66,8 +66,9 @@ impl CommandHandler {
     /// The countries whose numbers may be typed without their code.
     pub fn countries(&self) -> impl Iterator<Item = Country> {
         let trunks = self.rules.trunks.iter();
-        let trunks = trunks.filter_map(|trunk| trunk.country);
-        trunks.chain(self.rules.country)
+        trunks
+            .filter_map(|trunk| trunk.country)
+            .chain(self.rules.country)
     }
 
     fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Refusal> {
@@ -79,8 +80,7 @@ impl CommandHandler {
         };
         let from = date("--from", &which.from, dates::date)?;
         let to = date("--to", &which.to, dates::date_end)?;
-        let today = which
-            .today
+        let today = (which.today)
             .then(|| day_of(clock::now().wall, &zone))
             .flatten();
         let phone = which.phone.as_deref().map(|text| {
@@ -104,7 +104,7 @@ impl CommandHandler {
         filter: &CallFilter,
         internal: bool,
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let mut next = Some(filter.beginning());
         while let Some(after) = next {
             let of = filter.clone();
@@ -125,11 +125,9 @@ impl CommandHandler {
         filter: &CallFilter,
         seen: u64,
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let mut under_way = BTreeSet::new();
-        let page = |store: &Store, seen| {
-            callbridge_spool::tables::listed::moved_since(store, seen, MOVES_PAGE)
-        };
+        let page = |store: &Store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE);
         let item = |call: Listed| {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
             news.then(|| item(call))
@@ -142,15 +140,17 @@ impl CommandHandler {
         filter: &CallFilter,
         seen: i64,
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
         let item = |call: Listed| filter.takes(&call).then(|| item(call));
         follow(&self.spool, seen, page, item, TOO_MANY, line).await
     }
 
     /// One call by an id, or the newest of a number with the ids of the others.
-    pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Result<(), Stop> {
+    pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Answered {
         let refused = |words| Err(Refusal::new(65, words).into());
+        let asked = id.to_owned();
+        let search = move |store: &Store| tables::calls::search_call(store, &asked);
         let typed = TypedNumber::read(id, self.countries());
         // Few digits may as well begin a uuid.
         if let Some(typed) = typed.as_ref().filter(|typed| typed.is_plain())
@@ -158,16 +158,13 @@ impl CommandHandler {
         {
             return Ok(());
         }
-        let asked = id.to_owned();
-        let search = self
-            .spool
-            .read(move |store| tables::calls::search_call(store, &asked));
-        match search.await? {
+        match self.spool.read(search).await? {
             Search::One(row) => {
                 let id = row.id;
-                let acts = move |store: &Store| tables::letters::acts(store, id);
-                let acts = self.spool.read(acts).await?;
-                line.item(KeptCall::of(*row, None, Some(acts))).await
+                let acts = self
+                    .spool
+                    .read(move |store| tables::letters::acts(store, id));
+                line.item(KeptCall::of(*row, None, Some(acts.await?))).await
             }
             Search::None => {
                 if let Some(typed) = typed.filter(|typed| !typed.is_plain())
@@ -182,8 +179,7 @@ impl CommandHandler {
             }
             Search::Several(uuids) => {
                 let uuids: Vec<String> = uuids.iter().map(|uuid| format!("\n  {uuid}")).collect();
-                let words = format!("several uuids begin with {id}:{}", uuids.concat());
-                refused(words)
+                refused(format!("several uuids begin with {id}:{}", uuids.concat()))
             }
         }
     }
@@ -194,34 +190,30 @@ impl CommandHandler {
         typed: &TypedNumber,
         line: &mut ReplySender,
     ) -> Result<bool, Stop> {
-        let mut found: Vec<Listed> = Vec::new();
-        let mut next = Some(Place::END);
+        let (mut found, mut next) = (Vec::<Listed>::new(), Some(Place::END));
         while let Some(before) = next.filter(|_| found.len() <= OTHERS_MAX) {
             let of = CallFilter {
                 phone: Some(typed.clone()),
                 ..CallFilter::default()
             };
-            let page = self
-                .spool
-                .read(move |store| tables::listed::listed_back(store, &of, before, OTHERS_MAX + 1));
-            let (calls, then) = page.await?;
+            let page = move |store: &Store| {
+                tables::listed::listed_back(store, &of, before, OTHERS_MAX + 1)
+            };
+            let (calls, then) = self.spool.read(page).await?;
             found.extend(calls);
             next = then;
         }
         let mut found = found.into_iter();
-        let Some(RowId(id)) = found.next().map(|newest| newest.id) else {
+        let Some(id) = found.next().map(|newest| newest.id) else {
             return Ok(false);
         };
-        let row = self
-            .spool
-            .read(move |store| tables::calls::row(store, RowId(id)))
-            .await?;
-        let Some(row) = row else {
+        let row = self.spool.read(move |store| tables::calls::row(store, id));
+        let Some(row) = row.await? else {
             return Ok(false); // purged meanwhile
         };
-        let others = found.take(OTHERS_MAX);
-        let others = others.map(|other| Other::of(&other.record)).collect();
-        line.item(KeptCall::of(row, Some(others), None)).await?;
+        let others = found.take(OTHERS_MAX).map(|other| Other::of(&other.record));
+        line.item(KeptCall::of(row, Some(others.collect()), None))
+            .await?;
         Ok(true)
     }
 }
@@ -243,7 +235,7 @@ pub(super) async fn follow<P, T>(
     mut item: impl FnMut(T) -> Option<Value>,
     too_many: &str,
     line: &mut ReplySender,
-) -> Result<(), Stop>
+) -> Answered
 where
     P: Copy + PartialEq + Send + 'static,
     T: Send + 'static,
@@ -253,8 +245,7 @@ where
         changed.mark_unchanged();
         loop {
             let before = seen;
-            let read = spool.read(move |store| page(store, before));
-            let Some((things, after)) = read.await? else {
+            let Some((things, after)) = spool.read(move |store| page(store, before)).await? else {
                 return Err(Refusal::new(69, too_many).into());
             };
             for item in things.into_iter().filter_map(&mut item) {

@@ -2,7 +2,7 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
-use super::{CommandHandler, ReplySender, Stop};
+use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
@@ -46,11 +46,10 @@ impl CommandHandler {
         lead: LeadId,
         items: &[Item],
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let accepted = self.send_values(lead, items).await?;
         line.item(&accepted).await?;
-        let written = self.settle(accepted).await?;
-        line.item(written).await
+        line.item(self.settle(accepted).await?).await
     }
 
     /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
@@ -61,13 +60,10 @@ impl CommandHandler {
                          alone; start `callbridge run`";
             return Err(Refusal::new(69, words));
         }
-        let catalogue = self.catalogue(items).await?;
-        let (wrong, notes) = judged(&catalogue, items);
+        let (wrong, notes) = judged(&self.catalogue(items).await?, items);
         if !wrong.is_empty() {
-            return Err(Refusal::new(
-                65,
-                format!("nothing was sent: {}", wrong.join("; ")),
-            ));
+            let words = format!("nothing was sent: {}", wrong.join("; "));
+            return Err(Refusal::new(65, words));
         }
         let body = item::body(items, self.field_list_wrapper.as_deref());
         let request = Request::FieldList { lead, body };
@@ -93,8 +89,10 @@ impl CommandHandler {
                 | ApiError::NotFound { own: true, .. }),
             ) => {
                 let error = with_errors(&error);
-                let words = format!("the CRM refuses it ({error}): is lead {lead} there?");
-                Err(Refusal::new(65, words))
+                Err(Refusal::new(
+                    65,
+                    format!("the CRM refuses it ({error}): is lead {lead} there?"),
+                ))
             }
             Ok(_) => Err(unfit()),
             Err(error) => Err(failed(&error, Grant::LeadSave.word())),
@@ -105,9 +103,7 @@ impl CommandHandler {
     /// known in time.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
-        let looks = LOOKS
-            .into_iter()
-            .chain(std::iter::repeat(LOOKS[LOOKS.len() - 1]));
+        let looks = LOOKS.into_iter().chain(std::iter::repeat(LOOKS[3]));
         let mut last = "it was not asked for yet".to_owned();
         for seconds in looks {
             sleep(Duration::from_secs(seconds)).await;
@@ -121,8 +117,10 @@ impl CommandHandler {
             };
             match self.ask_crm(poll).await {
                 Ok((Ok(ApiReply::Status(WriteStatus::Success)), _)) => {
-                    let result = "written";
-                    return Ok(LeadWrite { result, ..write });
+                    return Ok(LeadWrite {
+                        result: "written",
+                        ..write
+                    });
                 }
                 Ok((Ok(ApiReply::Status(WriteStatus::Failed { words, errors })), _)) => {
                     let said = match (words.as_str(), errors.is_null()) {
@@ -166,9 +164,8 @@ impl CommandHandler {
             .spool
             .read(|store| tables::shows::catalogue(store))
             .await?;
-        let now = clock::now().wall;
         if let Some(known) = known {
-            let age = now.since(known.at);
+            let age = clock::now().wall.since(known.at);
             let fits = |item: &Item| known.fit(item.id).is_writable();
             let good = known.unread.is_none() && items.iter().all(fits);
             if age < CATALOGUE_NEW || (age < CATALOGUE_OLD && good) {
@@ -192,9 +189,8 @@ impl CommandHandler {
             Err(error) => return Err(failed(error, "the CRM's fields (crm-field)")),
         };
         let outcome = Box::new(LeadOutcome::Catalogue(read.clone()));
-        self.spool
-            .write(vec![Op::Lead(LeadChange::Request { outcome, at: now })])
-            .await?;
+        let change = LeadChange::Request { outcome, at: now };
+        self.spool.write(vec![Op::Lead(change)]).await?;
         Ok(read)
     }
 
@@ -216,10 +212,10 @@ impl CommandHandler {
                 let words = format!("the daemon is paused: {}: {cure}", reason.replace('_', " "));
                 Err(Refusal::new(code, words))
             }
-            ProxyReply::Busy => Err(Refusal::new(
-                69,
-                "the daemon has too much to ask just now, or it ends: try again",
-            )),
+            ProxyReply::Busy => {
+                let words = "the daemon has too much to ask just now, or it ends: try again";
+                Err(Refusal::new(69, words))
+            }
         }
     }
 }
@@ -262,8 +258,10 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
         }
         error => {
             let error = with_errors(error);
-            let words = format!("the CRM does not do it now: {error}; try again");
-            Refusal::new(69, words)
+            Refusal::new(
+                69,
+                format!("the CRM does not do it now: {error}; try again"),
+            )
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What is asked about leads and numbers, and about customers who wait for a call back.
 
-use super::{CommandHandler, ReplySender, Stop};
+use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
 use callbridge_intake::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, LeadProfile, Standing};
 use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
-use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, tables};
+use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, Store, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -14,18 +14,17 @@ use std::time::Duration;
 const PHONES_PAGE: usize = 500;
 
 impl CommandHandler {
-    pub(super) async fn lead_missing(&self, line: &mut ReplySender) -> Result<(), Stop> {
+    pub(super) async fn lead_missing(&self, line: &mut ReplySender) -> Answered {
         let mut after = None;
         loop {
             let from = after.clone();
-            let page = self.spool.read(move |store| {
-                let page =
-                    tables::parked::parked_phones(store, from.as_ref(), PHONES_PAGE)?.into_iter();
-                let known = page
+            let read = move |store: &Store| {
+                let known = tables::parked::parked_phones(store, from.as_ref(), PHONES_PAGE)?
+                    .into_iter()
                     .map(|parked| Ok((tables::directory::holders(store, &parked.phone)?, parked)));
                 known.collect::<Result<Vec<_>, _>>()
-            });
-            let page = page.await?;
+            };
+            let page = self.spool.read(read).await?;
             let Some((_, last)) = page.last() else {
                 return Ok(());
             };
@@ -40,11 +39,11 @@ impl CommandHandler {
         }
     }
 
-    pub(super) async fn lead_list(&self, line: &mut ReplySender) -> Result<(), Stop> {
+    pub(super) async fn lead_list(&self, line: &mut ReplySender) -> Answered {
         let mut after = None;
         loop {
             let from = after.clone();
-            let read = move |store: &callbridge_spool::Store| {
+            let read = move |store: &Store| {
                 let page = tables::directory::directory(store, from.as_ref(), PHONES_PAGE)?;
                 let known = page.into_iter().map(|(phone, found)| {
                     let profile = match found.leads()[..] {
@@ -65,10 +64,7 @@ impl CommandHandler {
                 if leads.is_empty() {
                     continue;
                 }
-                let has = found
-                    .holders
-                    .iter()
-                    .filter(|it| it.standing == Standing::Has);
+                let has = (found.holders.iter()).filter(|it| it.standing == Standing::Has);
                 let learned = has.map(|holder| holder.since).max();
                 let item = json!({
                     "phone": phone, "leads": leads, "learnedAt": learned, "profile": profile,
@@ -122,11 +118,8 @@ impl CommandHandler {
             .spool
             .read(move |store| tables::given::given(store, &of));
         let Some(had) = had.await? else {
-            let words = format!(
-                "{} was given no lead: `callbridge lead given` lists those that were",
-                phone.as_str()
-            );
-            return Err(Refusal::new(65, words));
+            let words = "was given no lead: `callbridge lead given` lists those that were";
+            return Err(Refusal::new(65, format!("{} {words}", phone.as_str())));
         };
         self.spool.write(vec![Op::Take(phone)]).await?;
         Ok(had)
@@ -140,10 +133,9 @@ impl CommandHandler {
         let mut all: Vec<LeadByHand> = Vec::new();
         loop {
             let from = all.last().map(|last| last.phone.clone());
-            let page = self
-                .spool
-                .read(move |store| tables::given::given_leads(store, from.as_ref(), PHONES_PAGE));
-            let page = page.await?;
+            let read =
+                move |store: &Store| tables::given::given_leads(store, from.as_ref(), PHONES_PAGE);
+            let page = self.spool.read(read).await?;
             if page.is_empty() {
                 return Ok(all);
             }
@@ -165,14 +157,14 @@ impl CommandHandler {
         within_sec: Option<u64>,
     ) -> Result<Vec<MissedCustomer>, Refusal> {
         let now = clock::now().wall;
-        let since = within_sec.map(|within| now.minus(Duration::from_secs(within)));
-        let since = since.map(|since| since.floor_seconds().get());
+        let since =
+            within_sec.map(|within| now.minus(Duration::from_secs(within)).floor_seconds().get());
         let (mut all, mut after) = (Vec::new(), None::<MissedCustomer>);
         loop {
             let from = after.clone();
             let read = self.spool.read(move |store| {
-                let page =
-                    tables::missed::missed_waiting(store, since, from.as_ref(), PHONES_PAGE)?;
+                let from = from.as_ref();
+                let page = tables::missed::missed_waiting(store, since, from, PHONES_PAGE)?;
                 let given = page.into_iter().map(|customer| {
                     let given = tables::given::given(store, &customer.phone)?;
                     Ok((customer, given.map(|it| it.lead)))
@@ -195,14 +187,13 @@ impl CommandHandler {
     /// no rule is known, but what was given by hand.
     fn lead_of(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
         let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
-        let answer = trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk));
-        match answer {
+        match trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk)) {
             Some(LeadAnswer::One(lead, _)) => Some(lead),
             Some(LeadAnswer::Two(..) | LeadAnswer::None(_)) | None => given.or(customer.lead),
         }
     }
 
-    pub(super) async fn lead_check(&self, phone: &str, line: &mut ReplySender) -> Result<(), Stop> {
+    pub(super) async fn lead_check(&self, phone: &str, line: &mut ReplySender) -> Answered {
         let people = self.people();
         for trunk in self.rules.trunks.iter() {
             let Some(number) = number::e164(phone, trunk.country) else {
@@ -239,7 +230,7 @@ impl CommandHandler {
         number: Phone,
         answer: LeadAnswer,
         line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Answered {
         let (result, lead, why) = match answer {
             LeadAnswer::One(lead, why) => ("lead", Some(lead), why),
             LeadAnswer::None(why) => ("no_lead", None, why),

@@ -64,9 +64,7 @@ impl OneLine {
         }
         let phone = self.client_phone.as_ref().map(Phone::as_str);
         let phone = phone.map_or_else(|| "hidden".to_owned(), safe);
-        let lead = self
-            .lead_id
-            .map_or_else(|| "-".to_owned(), |lead| lead.to_string());
+        let lead = (self.lead_id).map_or_else(|| "-".to_owned(), |lead| lead.to_string());
         format!("{direction:<4} {phone:<14} lead {lead:<5} {who:<16}")
     }
 

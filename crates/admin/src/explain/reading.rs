@@ -271,9 +271,8 @@ impl Decoding {
         };
         let pbx = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
         if !self.pbxes.contains_key(&pbx) {
-            let endpoints = rules.trunks.endpoints(&pbx)?;
             let settings = Settings {
-                endpoints,
+                endpoints: rules.trunks.endpoints(&pbx)?,
                 // None of its calls happens now.
                 history: true,
                 ..rules.settings.clone()
@@ -294,8 +293,7 @@ impl Decoding {
     fn finished(&mut self) -> Vec<ReadCall> {
         let mut read = std::mem::take(&mut self.calls);
         for (pbx, reading) in &mut self.pbxes {
-            let calls = reading.take_finished().into_iter();
-            read.extend(calls.map(|call| {
+            read.extend(reading.take_finished().into_iter().map(|call| {
                 let pbx = pbx.clone();
                 Ok(ReportedCall { pbx, call })
             }));
@@ -309,8 +307,7 @@ fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String
     let Some(server) = server.filter(|server| !server.is_empty()) else {
         return pbx.to_owned();
     };
-    let first = first.get_or_insert_with(|| server.to_owned());
-    if first == server {
+    if first.get_or_insert_with(|| server.to_owned()) == server {
         pbx.to_owned()
     } else {
         format!("{pbx}/{server}")

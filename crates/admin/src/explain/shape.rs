@@ -1,7 +1,7 @@
 //! `explain --json`: one object a finished call, its keys in the order of the command line's page.
 
 use super::text::Explained;
-use callbridge_call::timeline::{Channel, Way};
+use callbridge_call::timeline::{Channel, Stay, Way};
 use callbridge_call::{
     Direction, EpochSeconds, EventTime, FinishedCall, MomentKind, Role, WrongCall,
 };
@@ -239,20 +239,17 @@ fn lane<'a>(
             MomentKind::DialEnded(status) => ("dial_ended", None, Some(status.as_str()), None),
             MomentKind::HungUp { cause } => ("hung_up", None, None, *cause),
         };
-        let at = seconds(moment.at);
-        let words = words.filter(|words| !words.is_empty());
         EventShape {
-            at,
+            at: seconds(moment.at),
             event,
             by,
-            words,
+            words: words.filter(|words| !words.is_empty()),
             cause,
         }
     });
+    let bridge = |stay: &Stay| bridges.get(usize::from(stay.bridge));
     let stays = channel.stays.iter().map(|stay| StayShape {
-        bridge: bridges
-            .get(usize::from(stay.bridge))
-            .map_or("", String::as_str),
+        bridge: bridge(stay).map_or("", String::as_str),
         from: seconds(stay.from),
         to: seconds(stay.to),
         holding: stay.holding,

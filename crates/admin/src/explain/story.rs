@@ -3,7 +3,7 @@
 use callbridge_call::timeline::{Channel, TalkSpan, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 use callbridge_model::{Zone, safe};
-use std::collections::BTreeSet;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -90,10 +90,9 @@ impl Times {
 /// `A` to `Z`, then `AA`.
 pub fn label(number: usize) -> String {
     let letter = |n: usize| char::from(b'A' + u8::try_from(n % 26).unwrap_or(0));
-    if number < 26 {
-        letter(number).to_string()
-    } else {
-        format!("{}{}", letter(number / 26 - 1), letter(number))
+    match number {
+        0..26 => letter(number).to_string(),
+        _ => format!("{}{}", letter(number / 26 - 1), letter(number)),
     }
 }
 
@@ -155,7 +154,8 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
             let _ = writeln!(text, "  {}", paint.dim(&today));
             day = today;
         }
-        let talk = match timeline.talk.iter().any(|talk| covers(talk, line.at)) {
+        let is_talk = |talk: &TalkSpan| (talk.from..=talk.to).contains(&line.at);
+        let talk = match timeline.talk.iter().any(is_talk) {
             true => paint.on("32", "|   "),
             false => "    ".to_owned(),
         };
@@ -186,10 +186,6 @@ pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
     lines(timeline).into_iter().map(line).collect()
 }
 
-fn covers(talk: &TalkSpan, at: EventTime) -> bool {
-    talk.from <= at && at <= talk.to
-}
-
 fn channels(timeline: &Timeline, paint: Paint) -> String {
     let rows = timeline.channels.iter().map(|it| {
         let name = short(&it.name, NAME_MAX);
@@ -203,19 +199,11 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
     let whose = widest(|row| &row.1).unwrap_or(0);
     let mut text = String::new();
     for (i, row) in rows.iter().enumerate() {
-        let line = format!(
-            "  {:<2}  {:<name$}  {:<whose$}  {}",
-            label(i),
-            row.0,
-            row.1,
-            row.2
-        );
-        let plumbing = timeline.channels[i].party == Role::Plumbing;
-        let line = line.trim_end();
-        let line = if plumbing {
-            paint.dim(line)
-        } else {
-            line.to_owned()
+        let (label, (channel, party, id)) = (label(i), row);
+        let line = format!("  {label:<2}  {channel:<name$}  {party:<whose$}  {id}");
+        let line = match timeline.channels[i].party == Role::Plumbing {
+            true => paint.dim(line.trim_end()),
+            false => line.trim_end().to_owned(),
         };
         let _ = writeln!(text, "{line}");
     }
@@ -246,14 +234,10 @@ fn lines(timeline: &Timeline) -> Vec<StoryLine> {
     }
     for (i, channel) in timeline.channels.iter().enumerate() {
         for stay in &channel.stays {
-            let (enters, leaves) = if stay.holding {
-                ("waits in", "leaves")
-            } else {
-                ("enters", "leaves")
-            };
+            let enters = if stay.holding { "waits in" } else { "enters" };
             let bridge = bridge(stay.bridge);
             all.push(line(stay.from, 7, i, format!("{enters} {bridge}")));
-            all.push(line(stay.to, 6, i, format!("{leaves} {bridge}")));
+            all.push(line(stay.to, 6, i, format!("leaves {bridge}")));
         }
     }
     all.sort();
@@ -267,11 +251,7 @@ fn bridge(number: u16) -> String {
 
 /// A bridge's id stands where the bridge is met first.
 fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
-    let holding = timeline.channels.iter().flat_map(|it| &it.stays);
-    let holding: BTreeSet<u16> = holding
-        .filter(|stay| stay.holding)
-        .map(|stay| stay.bridge)
-        .collect();
+    let stays = || timeline.channels.iter().flat_map(|it| &it.stays);
     for (number, id) in (0..).zip(&timeline.bridges) {
         let name = bridge(number);
         let mut met = lines.iter_mut().filter(|line| line.rank == 7);
@@ -281,7 +261,7 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
         if !id.is_empty() {
             let _ = write!(first.words, " ({})", short(id, NAME_MAX));
         }
-        if holding.contains(&number) {
+        if stays().any(|stay| stay.holding && stay.bridge == number) {
             first.words.push_str(": the parties cannot talk");
         }
     }
@@ -394,8 +374,7 @@ pub fn short(text: &str, most: usize) -> String {
         return text;
     }
     let head: String = text.chars().take(most / 2).collect();
-    let tail = length - (most - most / 2 - 1);
-    let tail: String = text.chars().skip(tail).collect();
+    let tail: String = text.chars().skip(length - (most - most / 2 - 1)).collect();
     format!("{head}…{tail}")
 }
 

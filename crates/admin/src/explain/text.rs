@@ -83,12 +83,9 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
         let _ = writeln!(text, "{}", line.trim_end());
     }
     for prefix in &of.call.unmatched {
-        let name = paint.dim(&format!("{:<16}", "no trunk"));
-        let _ = writeln!(
-            text,
-            "  {name}  {} carried an outside number, and no --trunk takes it in",
-            safe(prefix)
-        );
+        let (name, prefix) = (paint.dim(&format!("{:<16}", "no trunk")), safe(prefix));
+        let words = "carried an outside number, and no --trunk takes it in";
+        let _ = writeln!(text, "  {name}  {prefix} {words}");
     }
     for remark in &of.judged.remarks {
         let name = paint.dim(&format!("{:<16}", "remark"));
@@ -169,14 +166,11 @@ impl Explained<'_> {
         }
         rows.push(self.own("employee", &or_none(record.employee.as_deref())));
         if let Some(id) = record.employee_id {
-            rows.push(plain(
-                "employeeId",
-                &id.to_string(),
-                match self.call.given.and_then(|given| given.employee) {
-                    Some(_) => "as the message says",
-                    None => "by the list of employees",
-                },
-            ));
+            let words = match self.call.given.and_then(|given| given.employee) {
+                Some(_) => "as the message says",
+                None => "by the list of employees",
+            };
+            rows.push(plain("employeeId", &id.to_string(), words));
         }
         if record.employees_in_order.len() > 1 {
             let all = safe(&record.employees_in_order.join(" "));
@@ -214,18 +208,12 @@ impl Explained<'_> {
 
     fn trunk(&self) -> Option<&Trunk> {
         let record = &self.judged.record;
-        self.rules
-            .trunks
-            .find(&record.pbx, record.trunk.as_deref()?)
+        (self.rules.trunks).find(&record.pbx, record.trunk.as_deref()?)
     }
 
     fn phone(&self) -> ValueRow {
-        let phone = self
-            .judged
-            .record
-            .client_phone
-            .as_ref()
-            .map(|phone| phone.as_str());
+        let phone = self.judged.record.client_phone.as_ref();
+        let phone = phone.map(|phone| phone.as_str());
         let mut row = self.own("clientPhone", &or_none(phone));
         if let Some(raw) = self.call.number.as_ref().filter(|_| phone.is_none()) {
             let country = self.trunk().and_then(|trunk| trunk.country);
@@ -242,9 +230,8 @@ impl Explained<'_> {
     fn lead(&self) -> ValueRow {
         let record = &self.judged.record;
         let phone = record.client_phone.as_ref();
-        let answer = self
-            .trunk()
-            .map(|trunk| self.people.lead_of(self.call, phone, trunk));
+        let lead_of = |trunk| self.people.lead_of(self.call, phone, trunk);
+        let answer = self.trunk().map(lead_of);
         let (value, words) = match (record.lead_id, answer) {
             (Some(kept), answer) => {
                 // An older version kept the lead without its origin.

@@ -102,9 +102,8 @@ impl Letters {
             return Ok(Vec::new());
         }
         let filter = self.filter.clone();
-        let page = spool
-            .read(move |store| tables::letters::letters(store, &filter))
-            .await?;
+        let read = spool.read(move |store| tables::letters::letters(store, &filter));
+        let page = read.await?;
         self.filter.after = page.last().map(|letter| letter.id);
         self.over = page.len() < PAGE;
         Ok(page)
@@ -147,8 +146,10 @@ pub(crate) fn plan_retry(
         let before = format!("lead {}", old.map_or(0, LeadId::get));
         return Ok(Step::Recheck { record, before });
     }
-    let by_itself = false;
-    Ok(Step::Retry { record, by_itself })
+    Ok(Step::Retry {
+        record,
+        by_itself: false,
+    })
 }
 
 /// Returns the record to send, mapped anew where trunks are known.

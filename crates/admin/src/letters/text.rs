@@ -105,8 +105,7 @@ fn employee(letter: &Value) -> String {
 
 /// Returns, in words, the values of the call that a person gave; `None` without any.
 fn by_hand(letter: &Value) -> Option<String> {
-    let call = letter.get("call")?.clone();
-    let call: CallRecord = serde_json::from_value(call).ok()?;
+    let call: CallRecord = serde_json::from_value(letter.get("call")?.clone()).ok()?;
     call.by_hand_words()
 }
 
@@ -166,13 +165,11 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     line("source", field(letter, "source"));
     line("bytes", field(letter, "length"));
     line("text", field(letter, "text").replace('\r', ""));
-    let attempts = letter["attempts"].as_array();
-    for attempt in attempts.into_iter().flatten() {
+    for attempt in letter["attempts"].as_array().into_iter().flatten() {
         let words = format!("{} {}", time(attempt, "at", zone), field(attempt, "words"));
         line("attempt", words);
     }
-    let acts = letter["acts"].as_array();
-    for act in acts.into_iter().flatten() {
+    for act in letter["acts"].as_array().into_iter().flatten() {
         let (at, who) = (time(act, "at", zone), field(act, "who"));
         line("act", format!("{at} {who}: {}", field(act, "what")));
     }

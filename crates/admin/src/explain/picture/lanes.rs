@@ -82,12 +82,8 @@ impl<'a> Lanes<'a> {
     fn name(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
         let y = self.y(lane);
         canvas.text("letter", MARGIN + 6.0, y + 4.0, &label(lane));
-        canvas.text(
-            "mono",
-            MARGIN + 26.0,
-            y - 3.0,
-            &short(&channel.name, NAME_MAX),
-        );
+        let name = short(&channel.name, NAME_MAX);
+        canvas.text("mono", MARGIN + 26.0, y - 3.0, &name);
         let whose = match unique_id(channel) {
             Some(id) => format!("{}  ·  {id}", party(channel)),
             None => party(channel),
@@ -97,33 +93,25 @@ impl<'a> Lanes<'a> {
 
     /// The customer's lane and that of whoever is heard, while they are connected.
     fn talk(&self, canvas: &mut Canvas, times: &Times) {
-        let customers = self.timeline.channels.iter().enumerate();
-        let customers: Vec<usize> = customers
-            .filter(|(_, channel)| matches!(channel.party, Role::Customer(_)))
-            .map(|(lane, _)| lane)
-            .collect();
         for talk in &self.timeline.talk {
             self.talk_in(canvas, usize::from(talk.with), talk, times);
         }
         for whole in united(&self.timeline.talk) {
-            let here = customers
-                .iter()
-                .filter(|&&lane| self.is_bridged(lane, &whole));
-            for &lane in here {
-                self.talk_in(canvas, lane, &whole, times);
+            for (lane, channel) in self.timeline.channels.iter().enumerate() {
+                if matches!(channel.party, Role::Customer(_)) && self.is_bridged(channel, &whole) {
+                    self.talk_in(canvas, lane, &whole, times);
+                }
             }
         }
     }
 
     /// Of several channels of the customer, the one that talks is the one in a bridge.
-    fn is_bridged(&self, lane: usize, talk: &TalkSpan) -> bool {
-        let channel = &self.timeline.channels[lane];
+    fn is_bridged(&self, channel: &Channel, talk: &TalkSpan) -> bool {
         // CDRs tell of no bridges.
         if self.timeline.bridges.is_empty() {
             return channel.from < talk.to && talk.from < channel.to;
         }
-        let stays = channel.stays.iter();
-        let mut open = stays.filter(|stay| !stay.holding);
+        let mut open = channel.stays.iter().filter(|stay| !stay.holding);
         open.any(|stay| stay.from < talk.to && talk.from < stay.to)
     }
 
@@ -147,14 +135,10 @@ impl<'a> Lanes<'a> {
         };
         line(canvas, "life", channel.from, channel.to);
         let of = |wanted: &MomentKind| {
-            let mut found = channel
-                .moments
-                .iter()
-                .filter(|moment| moment.what == *wanted);
-            found.next().map(|moment| moment.at)
+            let found = channel.moments.iter().find(|moment| moment.what == *wanted);
+            found.map(|moment| moment.at)
         };
-        let bridged = channel.stays.iter().map(|stay| stay.from).min();
-        let up = of(&MomentKind::Up).or(bridged);
+        let up = of(&MomentKind::Up).or(channel.stays.iter().map(|stay| stay.from).min());
         let first = of(&MomentKind::Rings).filter(|_| channel.way == Way::Dialled);
         if let Some(rings) = first.filter(|rings| up.is_none_or(|up| *rings < up)) {
             line(canvas, "rings", rings, up.unwrap_or(channel.to));
@@ -178,24 +162,21 @@ impl<'a> Lanes<'a> {
         canvas.open("g", "", &[]);
         let (from, to) = (times.clock(stay.from), times.clock(stay.to));
         let lasted = seconds(stay.to.since(stay.from));
-        let kind = if stay.holding {
-            "waits in bridge"
-        } else {
-            "bridge"
-        };
-        canvas.title(&format!("{kind} {number} {id}, {lasted}: {from} to {to}"));
+        let waits = if stay.holding { "waits in " } else { "" };
+        canvas.title(&format!(
+            "{waits}bridge {number} {id}, {lasted}: {from} to {to}"
+        ));
         let class = match stay.holding {
             true => "stay holding".to_owned(),
             false => format!("stay b{}", stay.bridge % COLOURS),
         };
         canvas.rect(&class, (x, y - BAR / 2.0), (width, BAR), true);
-        let short_id = short(id, 9);
         let words = match (stay.holding, width) {
             (_, width) if width < 16.0 => String::new(),
             (_, width) if width < 62.0 => number.to_string(),
             (true, _) => format!("waits {number}"),
             (false, width) if width < 128.0 || id.is_empty() => format!("bridge {number}"),
-            (false, _) => format!("bridge {number}  {short_id}"),
+            (false, _) => format!("bridge {number}  {}", short(id, 9)),
         };
         let class = if stay.holding { "waits" } else { "inside" };
         if !words.is_empty() {
@@ -245,20 +226,14 @@ impl<'a> Lanes<'a> {
             };
             let x = self.scale.x(moment.at);
             let to = self.y(lane);
-            let from = by
-                .map(usize::from)
-                .filter(|&by| by < self.timeline.channels.len());
+            let by = by.map(usize::from);
+            let from = by.filter(|&by| by < self.timeline.channels.len());
             let from = from.map_or(to - self.height / 2.0, |by| self.y(by));
             let down = if to >= from { 1.0 } else { -1.0 };
             canvas.open("g", "", &[]);
-            let who = by.map_or(String::new(), |by| {
-                format!(" by {}", label(usize::from(by)))
-            });
-            let at = times.clock(moment.at);
-            canvas.title(&format!(
-                "{} is dialled{who} at {at} as {string}",
-                label(lane)
-            ));
+            let who = by.map_or(String::new(), |by| format!(" by {}", label(by)));
+            let (at, lane) = (times.clock(moment.at), label(lane));
+            canvas.title(&format!("{lane} is dialled{who} at {at} as {string}"));
             canvas.path("dial", &[(x, from), (x, to - 5.0 * down)]);
             let (tip, wide) = (to - 1.0 * down, to - 8.0 * down);
             canvas.path("head", &[(x - 4.0, wide), (x + 4.0, wide), (x, tip)]);

@@ -90,8 +90,7 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     };
     let lasted = of.call.ended.since(of.call.started);
     words.extend([format!("lasted {}", seconds(lasted)), talk]);
-    let sentence = words.join("  ·  ");
-    canvas.text("h2", MARGIN, 62.0, &sentence);
+    canvas.text("h2", MARGIN, 62.0, &words.join("  ·  "));
 }
 
 /// Round times above the lanes and lines through them; what was cut short, with its length.
@@ -175,21 +174,16 @@ fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64)
     for row in of.rows() {
         canvas.line("rule", (MARGIN, y + 6.5), (WIDTH - MARGIN, y + 6.5));
         y += ROW;
-        let (when, channel) = match &row.by {
-            Some((at, channel)) => (
-                format!("{}  {}", times.clock(*at), times.after(*at)),
-                channel.clone(),
-            ),
-            None => (String::new(), String::new()),
-        };
+        let by = row
+            .by
+            .map(|(at, channel)| (format!("{}  {}", times.clock(at), times.after(at)), channel));
+        let (when, channel) = by.unwrap_or_default();
         let cells = [row.name.to_owned(), row.value, when, channel, row.words];
         let classes = ["dim", "value", "mono dim", "mono", "words"];
-        for (i, cell) in cells
-            .iter()
-            .enumerate()
-            .filter(|(_, cell)| !cell.is_empty())
-        {
-            canvas.text(classes[i], COLUMNS[i], y, &short(cell, MOST[i]));
+        for (i, cell) in cells.iter().enumerate() {
+            if !cell.is_empty() {
+                canvas.text(classes[i], COLUMNS[i], y, &short(cell, MOST[i]));
+            }
         }
     }
     for remark in &of.judged.remarks {

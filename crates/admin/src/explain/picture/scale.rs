@@ -66,10 +66,8 @@ impl Scale {
     pub(super) fn new(mut moments: Vec<EventTime>, left: f64, right: f64) -> Self {
         moments.sort_unstable();
         moments.dedup();
-        let first = moments
-            .first()
-            .copied()
-            .unwrap_or(EventTime::from_seconds(0));
+        let first = moments.first().copied();
+        let first = first.unwrap_or(EventTime::from_seconds(0));
         let last = moments.last().copied().unwrap_or(first);
         // A call of no length at all still has a place.
         let last = last.max(first.plus(Duration::from_millis(100)));
@@ -147,10 +145,8 @@ impl Scale {
                     break;
                 }
                 let x = self.x(at);
-                if ticks
-                    .last()
-                    .is_none_or(|last| x - last.x >= LABEL_GAP * 0.9)
-                {
+                let has_room = |last: &Tick| x - last.x >= LABEL_GAP * 0.9;
+                if ticks.last().is_none_or(has_room) {
                     ticks.push(Tick { x, at });
                 }
                 n += 1.0;
