@@ -267,14 +267,8 @@ impl<'a> Read<'a> {
                 (one, Kind::Renamed { to, holder })
             }
             Old::Room { .. } if self.new || word.is_empty() => (one, Kind::Seen),
-            Old::Room { enters } => {
-                let technology = Text::Borrowed("softmix");
-                (one, Kind::passes(enters, word, technology))
-            }
-            Old::AgentConnect | Old::Transfer => {
-                let kind = with(&two);
-                (one, kind)
-            }
+            Old::Room { enters } => (one, Kind::passes(enters, word, Text::Borrowed("softmix"))),
+            Old::AgentConnect | Old::Transfer => (one, with(&two)),
         })
     }
 

@@ -245,8 +245,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
                 continue;
             };
             if !is_data && to.of_envelope(key) {
-                let value = map.next_value::<Json<'de>>()?;
-                to.envelope(key, value.into_text());
+                to.envelope(key, map.next_value::<Json<'de>>()?.into_text());
             } else if is_needless(key.as_bytes()) || (to.enveloped && !is_data) {
                 map.next_value::<IgnoredAny>()?;
             } else {

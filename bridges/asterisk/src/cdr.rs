@@ -195,8 +195,7 @@ impl CdrRows {
         let fields =
             fields.filter_map(|(at, field)| field.map(|field| (field, self.record.field(at))));
         let mut repaired = false;
-        let event = decode_fields(fields, &mut repaired);
-        Decoded::of(event, repaired)
+        Decoded::of(decode_fields(fields, &mut repaired), repaired)
     }
 
     /// The columns, if this row is a header: it names a channel, a start and a disposition.

@@ -103,8 +103,7 @@ impl CdrClock {
             if let Some(at) = both.iter().find(after) {
                 return Some(*at);
             }
-            let offset = offset(local, born?)?;
-            return Some(as_utc(local)? - offset * 1_000_000);
+            return Some(as_utc(local)? - offset(local, born?)? * 1_000_000);
         }
         if let (true, Some(offset)) = (first, born.and_then(|born| offset(local, born))) {
             self.learn(offset);

@@ -57,8 +57,7 @@ impl<'a> CelRow<'a> {
     pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, repaired: &mut bool) -> Self {
         let mut row = Self::default();
         for (key, value) in pairs {
-            let key = key.as_ref();
-            if let Some(field) = Field::of(key) {
+            if let Some(field) = Field::of(key.as_ref()) {
                 row.set(field, value, repaired);
             }
         }
@@ -209,9 +208,8 @@ fn of_members(members: Members<'_>) -> CelRow<'_> {
 /// Bridges as CEL told them before Asterisk 12.
 fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
     let with = || {
-        let name = peer.clone();
         Box::new(ChannelRef {
-            name,
+            name: peer.clone(),
             ..ChannelRef::default()
         })
     };
@@ -280,8 +278,7 @@ impl Field {
             .unwrap_or(name)
             .trim_end_matches('}');
         let inner = name.strip_prefix("channel(");
-        let name = inner.map_or(name, |it| it.trim_end_matches(')'));
-        Some(match name {
+        Some(match inner.map_or(name, |it| it.trim_end_matches(')')) {
             "eventtype" | "event_type" | "event" | "eventname" | "event_name" => Self::Event,
             "eventtime" | "event_time" | "time" => Self::Time,
             "callerid(num)" | "cid_num" | "cidnum" | "calleridnum" | "callerid_num" => Self::Number,
@@ -345,10 +342,9 @@ impl<'a> Extra<'a> {
     fn fields(self) -> ExtraFields<'a> {
         match self {
             Self::Text(text) if text.is_empty() => ExtraFields::default(),
-            Self::Text(Cow::Borrowed(text)) => {
-                let members = Json::object(text.as_bytes());
-                members.map(ExtraFields::of).unwrap_or_default()
-            }
+            Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
+                .map(ExtraFields::of)
+                .unwrap_or_default(),
             // Escaped inside JSON or CSV: nothing can be borrowed from it.
             Self::Text(Cow::Owned(text)) => {
                 let fields = Json::object(text.as_bytes()).map(ExtraFields::of);

@@ -48,8 +48,7 @@ impl CsvRows {
                 None => return Decoded::Unreadable(Unreadable::UnknownColumns),
             }
         }
-        let needed = [Field::Event, Field::Uniqueid, Field::Linkedid];
-        let last = needed
+        let last = [Field::Event, Field::Uniqueid, Field::Linkedid]
             .into_iter()
             .filter_map(|column| self.columns.place(column))
             .max();

@@ -13,10 +13,7 @@ pub(crate) struct CsvRecord {
 impl CsvRecord {
     pub(crate) fn new() -> Self {
         // The comma first: another delimiter is tried only where it gives too few fields.
-        let reader = |delimiter| {
-            let reader = ReaderBuilder::new().delimiter(delimiter).build();
-            (delimiter, reader)
-        };
+        let reader = |delimiter| (delimiter, ReaderBuilder::new().delimiter(delimiter).build());
         Self {
             readers: [reader(b','), reader(b';'), reader(b'\t')],
             bytes: Vec::new(),
@@ -81,8 +78,7 @@ impl CsvRecord {
     }
 
     fn take_bare<'r>(&mut self, rest: &'r [u8], delimiter: u8) -> Option<&'r [u8]> {
-        let end = memchr::memchr(delimiter, rest).unwrap_or(rest.len());
-        let (field, after) = rest.split_at(end);
+        let (field, after) = rest.split_at(memchr::memchr(delimiter, rest).unwrap_or(rest.len()));
         if memchr::memchr3(b'"', b'\r', b'\n', field).is_some() {
             return None;
         }
@@ -132,8 +128,7 @@ impl CsvRecord {
         let Some(&end) = self.ends.get(index) else {
             return b"";
         };
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.bytes[start..end]
+        &self.bytes[index.checked_sub(1).map_or(0, |before| self.ends[before])..end]
     }
 
     /// A field as text; empty where it is not UTF-8.

@@ -61,10 +61,9 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     if let Ok(local) = text.parse::<DateTime>() {
         return Some(Written::Local(local, None));
     }
-    let zoned = WITH_OFFSET.iter().find_map(|form| {
-        let parsed = strtime::parse(form, text).ok()?;
-        parsed.to_timestamp().ok()
-    });
+    let zoned = WITH_OFFSET
+        .iter()
+        .find_map(|form| strtime::parse(form, text).ok()?.to_timestamp().ok());
     if let Some(at) = zoned {
         return absolute(at);
     }
@@ -73,8 +72,7 @@ pub(crate) fn read(text: &str) -> Option<Written> {
         return Some(Written::Local(at, None));
     }
     let mut either = EITHER.iter().filter_map(|form| local(form));
-    let first = either.next()?;
-    Some(Written::Local(first, either.next()))
+    Some(Written::Local(either.next()?, either.next()))
 }
 
 /// More PBXs than any one stream tells of; past it the last one's place is taken.

@@ -61,11 +61,10 @@ impl Names {
             }
         }
         self.seen += 1;
-        let order = self.seen;
         let ids = Ids {
             uniqueid: uniqueid.to_owned(),
             linkedid: linkedid.to_owned(),
-            order,
+            order: self.seen,
         };
         self.ids.insert(self.key.clone(), ids);
     }

@@ -195,8 +195,7 @@ impl SubscriptionProbe {
         let answered = pairs.get("ActionID") == Some(id.as_bytes());
         if answered && pairs.get("Response").is_some() {
             // Whoever else says `Success` may not know what was asked.
-            let sent = pairs.get("Message") == Some(b"Event Sent");
-            self.echo = match sent {
+            self.echo = match pairs.get("Message") == Some(b"Event Sent") {
                 true => Echo::Missing(0),
                 false => Echo::Settled,
             };

@@ -311,8 +311,7 @@ impl Survey {
         if pairs.get("Privilege").is_some() && pairs.get("ActionID").is_none() {
             self.note_time(pairs);
         }
-        let of_channel = pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none();
-        if of_channel {
+        if pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none() {
             self.account.calls = CallProof::Heard;
             self.note_variables(pairs);
         }

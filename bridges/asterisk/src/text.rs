@@ -142,8 +142,7 @@ pub(crate) fn number<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
 
 /// Whole seconds of `5` or `5.25`.
 pub(crate) fn seconds(value: &[u8]) -> Option<u32> {
-    let whole = value.split(|&byte| byte == b'.').next()?;
-    number(whole)
+    number(value.split(|&byte| byte == b'.').next()?)
 }
 
 /// `LEAD_ID=4001`; an empty value is left out.
