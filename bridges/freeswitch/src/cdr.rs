@@ -58,9 +58,8 @@ pub(crate) fn decode(
     wanted: Option<&BTreeSet<String>>,
 ) -> Result<ServerEvent<'static>, Unreadable> {
     let file: Value = serde_json::from_slice(bytes).map_err(|_| Unreadable::NotJson)?;
-    let variables = file["variables"].as_object().ok_or(Unreadable::NoLeg)?;
     let leg = LegFile::of(
-        variables,
+        file["variables"].as_object().ok_or(Unreadable::NoLeg)?,
         &file["callflow"],
         &file["app_log"]["applications"],
     )?;
@@ -248,8 +247,7 @@ impl<'f> LegFile<'f> {
             };
             let (bridge, technology) = (Text::from(room), Text::from("softmix"));
             let left = self.left.iter().copied().filter(|&at| at > came);
-            let left = left.min().unwrap_or(ended);
-            for (at, enters) in [(came, true), (left, false)] {
+            for (at, enters) in [(came, true), (left.min().unwrap_or(ended), false)] {
                 let kind = Kind::passes(enters, bridge.clone(), technology.clone());
                 events.push(event(at, kind));
             }

@@ -113,7 +113,6 @@ fn without_frame(message: &[u8]) -> Unframed<'_> {
 
 /// Most executed applications say nothing: the one that does is named in the message.
 fn is_needless_execute(message: &[u8]) -> bool {
-    let head = &message[..message.len().min(64)];
-    memmem::find(head, b"CHANNEL_EXECUTE").is_some()
+    memmem::find(&message[..message.len().min(64)], b"CHANNEL_EXECUTE").is_some()
         && memmem::find(message, ATTENDED.as_bytes()).is_none()
 }

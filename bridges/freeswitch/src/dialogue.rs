@@ -222,10 +222,9 @@ impl Dialogue {
             b"text/rude-rejection" => self.refuse(SocketRefusal::Address),
             b"text/disconnect-notice" => self.closing(frame.body),
             b"auth/request" => self.log_in(),
-            _ if self.state == State::Greeting => {
-                let line = String::from_utf8_lossy(kind).into_owned();
-                self.refuse(SocketRefusal::NotEventSocket { line })
-            }
+            _ if self.state == State::Greeting => self.refuse(SocketRefusal::NotEventSocket {
+                line: String::from_utf8_lossy(kind).into_owned(),
+            }),
             b"command/reply" => self.on_reply(frame),
             b"api/response" => self.on_answer(frame.body),
             b"text/event-json" | b"text/event-plain" => self.on_event(frame.body),
@@ -241,15 +240,13 @@ impl Dialogue {
     fn closing<'a>(&mut self, body: &[u8]) -> FrameMeaning<'a> {
         self.state = State::Ended;
         let words = String::from_utf8_lossy(body);
-        let words = words.lines().next().unwrap_or_default().trim().to_owned();
-        FrameMeaning::Closing(words)
+        FrameMeaning::Closing(words.lines().next().unwrap_or_default().trim().to_owned())
     }
 
     fn log_in<'a>(&mut self) -> FrameMeaning<'a> {
         if self.state == State::Greeting {
             self.state = State::LoggingIn;
-            let auth = format!("auth {}", self.secret.expose_secret());
-            self.send(&auth);
+            self.send(&format!("auth {}", self.secret.expose_secret()));
         }
         FrameMeaning::Nothing
     }
@@ -276,10 +273,9 @@ impl Dialogue {
                 self.state = State::Open;
                 FrameMeaning::Listening
             }
-            State::Subscribing => {
-                let said = String::from_utf8_lossy(said).into_owned();
-                self.refuse(SocketRefusal::Subscription { said })
-            }
+            State::Subscribing => self.refuse(SocketRefusal::Subscription {
+                said: String::from_utf8_lossy(said).into_owned(),
+            }),
             State::Greeting | State::Open | State::Ended => FrameMeaning::Nothing,
         }
     }

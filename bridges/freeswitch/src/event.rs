@@ -77,10 +77,9 @@ fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
 /// The process of the switch, by a number made of its `Core-UUID` (FNV-1a).
 fn process(fields: &EventFields<'_>) -> Option<u64> {
     let core = fields.get(Header::CoreUuid).as_bytes();
-    let hashed = core.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+    (!core.is_empty()).then_some(core.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (!core.is_empty()).then_some(hashed)
+    }))
 }
 
 /// Returns the event's number among those of its process, with the time that the switch wrote.
@@ -115,10 +114,9 @@ fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
 fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     Some(match rule {
         EventRule::Create => birth(fields),
-        EventRule::Answer => {
-            let state = ChannelState::Up;
-            Kind::State { state }
-        }
+        EventRule::Answer => Kind::State {
+            state: ChannelState::Up,
+        },
         EventRule::Bridge => Kind::Linked {
             with: partner(fields)?,
         },
@@ -180,11 +178,10 @@ fn dialler<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
 
 /// The other side of a bridge.
 fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
-    let dumped = Cow::Owned(fields.get(Header::BridgeUuid).to_owned());
     let sides = [
         fields.take(Header::BridgeA),
         fields.take(Header::BridgeB),
-        dumped,
+        Cow::Owned(fields.get(Header::BridgeUuid).to_owned()),
     ];
     let own = fields.get(Header::UniqueId);
     let mut others = sides.into_iter();
@@ -194,8 +191,7 @@ fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
 
 /// The Q.850 cause, by its number or its name.
 fn cause(fields: &EventFields<'_>) -> Option<u16> {
-    let number = fields.get(Header::Q850).parse().ok();
-    number.or_else(|| {
+    fields.get(Header::Q850).parse().ok().or_else(|| {
         Some(match fields.get(Header::Cause) {
             "UNALLOCATED_NUMBER" => 1,
             "NORMAL_CLEARING" => 16,
@@ -254,11 +250,10 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
 /// changes with every transfer after that.
 fn linkedid<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Text<'a> {
     let second = fields.get(Header::ChannelName).ends_with("-b");
-    let born = rule == EventRule::Create;
     let wanted = [
         (Header::MemberSession, true),
         (Header::OtherHalf, second),
-        (Header::CallUuid, born),
+        (Header::CallUuid, rule == EventRule::Create),
         (Header::Originator, true),
     ];
     let found = wanted
@@ -398,10 +393,9 @@ fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Te
     if !inbound && !fields.get(Header::GatewayDialled).is_empty() {
         return Cow::Borrowed("");
     }
-    let born = rule == EventRule::Create;
     let of_dialled = [
         (Header::PresenceId, true),
-        (Header::DialledUser, born),
+        (Header::DialledUser, rule == EventRule::Create),
         (Header::Agent, true),
     ];
     let of_caller = [(Header::UserName, true), (Header::AuthName, true)];

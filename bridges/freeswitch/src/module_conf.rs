@@ -139,8 +139,7 @@ fn without_comments(text: &str) -> Result<String, Unclosed> {
 
 /// The values of the parameters of this name.
 fn values<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = &'t str> {
-    let params = text.split("<param ").skip(1);
-    params.filter_map(move |param| {
+    text.split("<param ").skip(1).filter_map(move |param| {
         let param = param.split('>').next().unwrap_or_default();
         (attribute(param, "name=")? == name).then(|| attribute(param, "value="))?
     })

@@ -107,8 +107,7 @@ fn parts(bytes: &[u8]) -> Result<Option<Parts>, NoFrame> {
             line: String::from_utf8_lossy(line).trim_end().to_owned(),
         }
     };
-    let first_end = memchr::memchr(b'\n', bytes);
-    if first_end.is_some_and(|end| !bytes[..end].contains(&b':')) {
+    if memchr::memchr(b'\n', bytes).is_some_and(|end| !bytes[..end].contains(&b':')) {
         return Err(no_frame());
     }
     let Some(head_end) = memchr::memmem::find(bytes, b"\n\n").map(|at| at + 2) else {

@@ -184,14 +184,12 @@ fn line(bytes: &[u8], at_end: bool) -> Sighting {
         None => return Sighting::Wait(0),
     };
     let to = bytes[..to].strip_suffix(b"\r").map_or(to, <[u8]>::len);
-    let from = 0;
-    Sighting::Found { from, to, next }
+    Sighting::Found { from: 0, to, next }
 }
 
 /// `Content-Length` of the headers; one that is no number is as large as can be.
 fn length(head: &[u8]) -> Option<usize> {
-    let value = value_of(head, b"Content-Length")?;
-    let text = std::str::from_utf8(value).unwrap_or_default();
+    let text = std::str::from_utf8(value_of(head, b"Content-Length")?).unwrap_or_default();
     Some(text.trim().parse().unwrap_or(usize::MAX))
 }
 
@@ -219,8 +217,7 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     let Some((end, inner)) = end_of_block(body, 0) else {
         return search(0);
     };
-    let own = length(&body[..end]).unwrap_or(0);
-    if inner.saturating_add(own) >= body.len() {
+    if inner.saturating_add(length(&body[..end]).unwrap_or(0)) >= body.len() {
         return search(0).filter(|&at| at < end);
     }
     search(0)

@@ -162,8 +162,7 @@ impl SwitchFacts {
                 continue;
             }
             let mut cells = row.split('\t').map(str::trim);
-            let cells = [(); 4].map(|()| cells.next().unwrap_or_default());
-            let [name, kind, data, state] = cells;
+            let [name, kind, data, state] = [(); 4].map(|()| cells.next().unwrap_or_default());
             match kind {
                 "profile" if self.profiles.len() < NAMES_MAX => {
                     self.profiles.insert(name.to_owned());
@@ -255,8 +254,7 @@ impl SwitchFacts {
         }
         match &self.gateways {
             Some(gateways) => {
-                let of_trunks = trunks.iter().flat_map(|it| self.of_trunk(it, gateways));
-                found.extend(of_trunks);
+                found.extend(trunks.iter().flat_map(|it| self.of_trunk(it, gateways)));
                 found.extend(untaken(trunks, gateways));
             }
             None => found.push(SwitchFinding::new(
