@@ -21,8 +21,7 @@ impl Environment {
     /// Reads the variables of this process; empty ones count as unset.
     pub fn of_process() -> Self {
         let named = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            (!value.is_empty()).then_some((name, value))
+            (!value.is_empty()).then_some((name.into_string().ok()?, value))
         });
         Self {
             variables: named.collect(),
@@ -47,8 +46,7 @@ impl Environment {
         let name = flags.file_name().and_then(|name| name.to_str());
         let name = name.and_then(|name| name.strip_suffix(".flags"));
         if let (Some(name), Some(folder)) = (name, flags.parent()) {
-            let beginning = format!("callbridge.{name}.");
-            self.store = Some((credstore(folder), beginning));
+            self.store = Some((credstore(folder), format!("callbridge.{name}.")));
         }
         self
     }

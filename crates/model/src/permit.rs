@@ -71,8 +71,7 @@ impl Permit {
             let until = until.unwrap_or_default().as_millis();
             // none while the two do not belong together
             shared.until.store(0, Ordering::SeqCst);
-            let offset = now.offset().micros();
-            shared.offset.store(offset, Ordering::SeqCst);
+            shared.offset.store(now.offset().micros(), Ordering::SeqCst);
             // down to the millisecond: it never ends later than it was granted for
             let until = u64::try_from(until).unwrap_or(u64::MAX);
             shared.until.store(until, Ordering::SeqCst);

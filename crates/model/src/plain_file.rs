@@ -21,8 +21,7 @@ use std::path::Path;
 /// The system's, and for what is no plain file [`ErrorKind::InvalidInput`].
 pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = how.custom_flags(flags.bits().cast_signed()).open(path);
-    let file = match opened {
+    let file = match how.custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => file,
         // what the system says of a link, a FIFO, a folder is other words for each
         Err(error) => return Err(check(path).err().unwrap_or(error)),
@@ -37,10 +36,9 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
 /// # Errors
 /// The system's, and for what is no regular file [`ErrorKind::InvalidInput`].
 pub fn open_named(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(flags)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),

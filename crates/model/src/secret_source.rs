@@ -147,10 +147,9 @@ impl SecretPlace {
         }
         let stored = || environment.stored_credential(kind.credential());
         match (environment.text(kind.variable()), stored()) {
-            (Some(secret), _) => {
-                let secret = secret.trim_start_matches('\u{feff}').trim();
-                Ok(Self::Variable(Secret::from(secret.to_owned())))
-            }
+            (Some(secret), _) => Ok(Self::Variable(Secret::from(
+                secret.trim_start_matches('\u{feff}').trim().to_owned(),
+            ))),
             (None, Some(file)) => Ok(Self::File(file)),
             (None, None) => Err(format!(
                 "no secret: give {}, the systemd credential {} or {}",

@@ -62,8 +62,7 @@ impl TypedNumber {
         text: &str,
         countries: impl IntoIterator<Item = Country>,
     ) -> Result<Phone, String> {
-        let countries = countries.into_iter().map(Some);
-        let read = countries.chain([None]);
+        let read = countries.into_iter().map(Some).chain([None]);
         let mut found: Vec<Phone> = read.filter_map(|it| number::e164(text, it)).collect();
         found.sort();
         found.dedup();

@@ -89,8 +89,7 @@ impl Signature {
     /// Reads `sha256=` and 64 lowercase hex digits; `None` for anything else, other algorithms
     /// among it.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let digits = text.strip_prefix(PREFIX.as_bytes())?;
-        let (pairs, []) = digits.as_chunks::<2>() else {
+        let (pairs, []) = text.strip_prefix(PREFIX.as_bytes())?.as_chunks::<2>() else {
             return None;
         };
         let pairs: &[[u8; 2]; BYTES] = pairs.try_into().ok()?;

@@ -112,8 +112,7 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
     let Some(pause) = &status.pause else { return };
     if pause.reason == NO_DAEMON {
         let what = "no daemon runs: no call is received and none is sent";
-        let run = status.command("run @FILE");
-        found.push(todo(FindingKind::NoDaemon, what, run).with([]));
+        found.push(todo(FindingKind::NoDaemon, what, status.command("run @FILE")).with([]));
         return;
     }
     let what = format!("paused ({}): {}", pause.reason, pause.cure);
@@ -256,8 +255,7 @@ fn troubles(status: &Status, found: &mut Vec<Todo>) {
             trouble.part, trouble.why, trouble.instead
         );
         let command = status.command("status");
-        let values = [trouble.why.clone()];
-        found.push(todo(FindingKind::CrmTrouble, what, command).with(values));
+        found.push(todo(FindingKind::CrmTrouble, what, command).with([trouble.why.clone()]));
     }
 }
 
@@ -322,22 +320,19 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let letters = counted(count, "dead letter", "dead letters");
         let what = format!("{letters}: {}", each.join(", "));
         let command = status.command("dead list");
-        let values = [count.to_string()];
-        found.push(todo(FindingKind::DeadLetters, what, command).with(values));
+        found.push(todo(FindingKind::DeadLetters, what, command).with([count.to_string()]));
     }
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
         let what = format!("{calls} for a lead");
         let command = status.command("lead missing");
-        let values = [no_lead.to_string()];
-        found.push(todo(FindingKind::NoLead, what, command).with(values));
+        found.push(todo(FindingKind::NoLead, what, command).with([no_lead.to_string()]));
     }
     if no_employee > 0 {
         let calls = counted(no_employee, "call waits", "calls wait");
         let what = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
-        let values = [no_employee.to_string()];
-        found.push(todo(FindingKind::NoEmployee, what, command).with(values));
+        found.push(todo(FindingKind::NoEmployee, what, command).with([no_employee.to_string()]));
     }
 }
 
@@ -394,8 +389,7 @@ fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
 fn books(status: &Status, found: &mut Vec<Todo>) {
     if !status.books.balance() {
         let what = "the books do not add up: a fault of this program; report it with this";
-        let command = status.command("status --json");
-        found.push(todo(FindingKind::Books, what, command).with([]));
+        found.push(todo(FindingKind::Books, what, status.command("status --json")).with([]));
     }
 }
 

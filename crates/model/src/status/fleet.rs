@@ -387,8 +387,7 @@ pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
 pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
     if let Some(why) = &status.untold_outcomes {
         let what = format!("results of calls are not written into their stream: {why}");
-        let values = [why.clone()];
-        found.push(todo(FindingKind::Outcomes, what, status.check()).with(values));
+        found.push(todo(FindingKind::Outcomes, what, status.check()).with([why.clone()]));
     }
 }
 

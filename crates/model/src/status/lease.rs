@@ -132,8 +132,7 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
         let held = held.is_some_and(|it| it.name == lease.name && it.unable_since.is_some());
         held && member.speech == Liveness::Speaking && !lease.is_held()
     };
-    let members = table.iter().flat_map(|it| it.members.iter());
-    for member in members.filter(holds) {
+    for member in table.iter().flat_map(|it| it.members.iter()).filter(holds) {
         let word = &member.word;
         let since = word.lease.as_ref().and_then(|it| it.unable_since);
         let what = format!(

@@ -147,19 +147,17 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
         let calls = super::verdict::counted(it.calls, "call", "calls");
         let id = it.employee_id;
         let values = vec![id.to_string(), it.calls.to_string()];
-        let what = format!(
+        ("employee_unknown", format!(
             "the CRM does not know employee {id}{extension}, {calls} FAILED: correct --employees"
-        );
-        ("employee_unknown", what, values)
+        ), values)
     });
     let doubtful = employees.doubtful.iter().map(|it| {
         let Doubtful { extension, meant } = it;
-        let what = format!(
-            "--employees has extension {extension}, which no call had: did you mean {meant}?"
-        );
         (
             "employee_doubtful",
-            what,
+            format!(
+                "--employees has extension {extension}, which no call had: did you mean {meant}?"
+            ),
             vec![extension.clone(), meant.clone()],
         )
     });

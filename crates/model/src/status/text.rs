@@ -97,8 +97,7 @@ impl Status {
                 style.paint("1;33", "one thing waits for you")
             }
             OverallState::Attention => {
-                let many = format!("{} things wait for you", self.todo.len());
-                style.paint("1;33", &many)
+                style.paint("1;33", &format!("{} things wait for you", self.todo.len()))
             }
             OverallState::Down if self.pause.is_some() => {
                 style.paint("1;31", "nothing reaches the CRM")
