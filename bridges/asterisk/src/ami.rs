@@ -50,9 +50,7 @@ pub fn is_banner(line: &[u8]) -> bool {
     let version = &line[slash + 1..];
     line[..slash].ends_with(b"Call Manager")
         && version.first().is_some_and(u8::is_ascii_digit)
-        && version
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        && (version.iter()).all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
 /// The pairs of one message in the order written; a key that is repeated comes as often. Lines
@@ -71,9 +69,9 @@ impl<'a> Pairs<'a> {
 
     /// The first value under `key`, compared without case.
     pub fn get(&self, key: &str) -> Option<&'a [u8]> {
-        self.clone()
-            .find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()))
-            .map(|(_, v)| v)
+        let mut pairs = self.clone();
+        let pair = pairs.find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()));
+        pair.map(|(_, value)| value)
     }
 }
 
@@ -83,13 +81,13 @@ impl<'a> Iterator for Pairs<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let found = find2(self.rest, b':', b'\n')?;
+            let found = find(self.rest, [b':', b'\n'])?;
             if self.rest[found] == b'\n' {
                 self.rest = &self.rest[found + 1..];
                 continue;
             }
             let (mut key, tail) = (&self.rest[..found], &self.rest[found + 1..]);
-            let (mut value, rest) = match find(tail, b'\n') {
+            let (mut value, rest) = match find(tail, [b'\n']) {
                 Some(end) => (&tail[..end], &tail[end + 1..]),
                 None => (tail, &tail[tail.len()..]),
             };
@@ -120,31 +118,24 @@ const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
+/// Returns the index of the first of these bytes, one or two.
 #[inline]
-fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
-        let hits = zeros(word ^ ONES.wrapping_mul(u64::from(byte)));
+        let hits = wanted.map(|byte| zeros(word ^ ONES.wrapping_mul(u64::from(byte))));
+        let hits = hits.into_iter().fold(0, |all, hits| all | hits);
         if hits != 0 {
             return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
         at += 8;
     }
-    memchr(byte, &bytes[at..]).map(|found| at + found)
-}
-
-#[inline]
-fn find2(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
-    let mut at = 0;
-    while let Some(word) = word(bytes, at) {
-        let hits = zeros(word ^ ONES.wrapping_mul(u64::from(one)))
-            | zeros(word ^ ONES.wrapping_mul(u64::from(two)));
-        if hits != 0 {
-            return Some(at + (hits.trailing_zeros() / 8) as usize);
-        }
-        at += 8;
-    }
-    memchr2(one, two, &bytes[at..]).map(|found| at + found)
+    let rest = &bytes[at..];
+    let found = match wanted.as_slice() {
+        [one, two] => memchr2(*one, *two, rest),
+        wanted => memchr(*wanted.first()?, rest),
+    };
+    found.map(|found| at + found)
 }
 
 /// The eight bytes at `at`, as long as the search goes on word by word.
@@ -153,10 +144,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     if at >= WORDS * 8 {
         return None;
     }
-    bytes
-        .get(at..)?
-        .first_chunk::<8>()
-        .map(|word| u64::from_le_bytes(*word))
+    let word = bytes.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word))
 }
 
 /// `ChanVariable(SIP/10.0.0.1:5060-1): a=b`: the colon after the parenthesis ends the key.

@@ -24,48 +24,9 @@ pub(crate) fn decode<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
 ) -> Result<PbxEvent<'a>, Unreadable> {
-    let known = pairs.filter_map(|(key, value)| Some((field(key.as_ref())?, value)));
-    decode_fields(known, repaired)
-}
-
-/// Reads a record whose fields are known already.
-fn decode_fields<'a, V: RawValue<'a>>(
-    fields: impl Iterator<Item = (Field, V)>,
-    repaired: &mut bool,
-) -> Result<PbxEvent<'a>, Unreadable> {
     let mut cdr = Cdr::default();
-    for (field, value) in fields {
-        let place = match field {
-            Field::Timestamp => {
-                cdr.at = epoch(value.as_ref());
-                continue;
-            }
-            Field::Duration => {
-                cdr.duration_sec = seconds(value.as_ref());
-                continue;
-            }
-            Field::Billable => {
-                cdr.billable_sec = seconds(value.as_ref());
-                continue;
-            }
-            Field::Uniqueid => &mut cdr.uniqueid,
-            Field::Linkedid => &mut cdr.linkedid,
-            Field::Channel => &mut cdr.channel,
-            Field::DestChannel => &mut cdr.dest_channel,
-            Field::Source => &mut cdr.source,
-            Field::Destination => &mut cdr.destination,
-            Field::Did => &mut cdr.did,
-            Field::Context => &mut cdr.context,
-            Field::LastApp => &mut cdr.last_app,
-            Field::LastData => &mut cdr.last_data,
-            Field::Start => &mut cdr.start,
-            Field::Answer => &mut cdr.answer,
-            Field::End => &mut cdr.end,
-            Field::Disposition => &mut cdr.disposition,
-            Field::Userfield => &mut cdr.userfield,
-            Field::CallerId => &mut cdr.caller_id,
-        };
-        *place = known(value, repaired);
+    for (name, value) in pairs {
+        set(&mut cdr, name.as_ref(), value, repaired);
     }
     if cdr.channel.is_empty() && cdr.uniqueid.is_empty() {
         return Err(Unreadable::NoChannel);
@@ -95,62 +56,35 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
     }
 }
 
-/// Fields of a record that calls depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Timestamp,
-    Uniqueid,
-    Linkedid,
-    Channel,
-    DestChannel,
-    Source,
-    Destination,
-    Did,
-    Context,
-    LastApp,
-    LastData,
-    Start,
-    Answer,
-    End,
-    Duration,
-    Billable,
-    Disposition,
-    Userfield,
-    CallerId,
-}
-
-/// The longest name that there is.
-const NAME_BYTES_MAX: usize = b"destinationchannel".len();
-
-/// The field of this name: AMI's, or that of `cdr.conf` and of asterisk-cdr-amqp.
-fn field(key: &[u8]) -> Option<Field> {
-    let (mut name, mut length) = ([0; NAME_BYTES_MAX], 0);
-    for byte in key.iter().filter(|byte| **byte != b'_') {
-        *name.get_mut(length)? = byte.to_ascii_lowercase();
-        length += 1;
+/// Sets the field of this name: AMI's, or that of `cdr.conf` and of asterisk-cdr-amqp. No call
+/// depends on the others.
+fn set<'a>(cdr: &mut Cdr<'a>, name: &[u8], value: impl RawValue<'a>, repaired: &mut bool) {
+    let letters = name.iter().filter(|byte| **byte != b'_');
+    let name: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
+    match name.as_slice() {
+        b"timestamp" => cdr.at = epoch(value.as_ref()),
+        b"duration" | b"durationsec" => cdr.duration_sec = seconds(value.as_ref()),
+        b"billableseconds" | b"billsec" | b"billablesec" => {
+            cdr.billable_sec = seconds(value.as_ref());
+        }
+        b"uniqueid" => cdr.uniqueid = known(value, repaired),
+        b"linkedid" => cdr.linkedid = known(value, repaired),
+        b"channel" => cdr.channel = known(value, repaired),
+        b"destinationchannel" | b"dstchannel" => cdr.dest_channel = known(value, repaired),
+        b"source" | b"src" => cdr.source = known(value, repaired),
+        b"destination" | b"dst" => cdr.destination = known(value, repaired),
+        b"did" => cdr.did = known(value, repaired),
+        b"destinationcontext" | b"dcontext" => cdr.context = known(value, repaired),
+        b"lastapplication" | b"lastapp" => cdr.last_app = known(value, repaired),
+        b"lastdata" => cdr.last_data = known(value, repaired),
+        b"starttime" | b"start" | b"calldate" => cdr.start = known(value, repaired),
+        b"answertime" | b"answer" => cdr.answer = known(value, repaired),
+        b"endtime" | b"end" => cdr.end = known(value, repaired),
+        b"disposition" => cdr.disposition = known(value, repaired),
+        b"userfield" => cdr.userfield = known(value, repaired),
+        b"callerid" | b"clid" => cdr.caller_id = known(value, repaired),
+        _ => {}
     }
-    Some(match &name[..length] {
-        b"timestamp" => Field::Timestamp,
-        b"uniqueid" => Field::Uniqueid,
-        b"linkedid" => Field::Linkedid,
-        b"channel" => Field::Channel,
-        b"destinationchannel" | b"dstchannel" => Field::DestChannel,
-        b"source" | b"src" => Field::Source,
-        b"destination" | b"dst" => Field::Destination,
-        b"did" => Field::Did,
-        b"destinationcontext" | b"dcontext" => Field::Context,
-        b"lastapplication" | b"lastapp" => Field::LastApp,
-        b"lastdata" => Field::LastData,
-        b"starttime" | b"start" | b"calldate" => Field::Start,
-        b"answertime" | b"answer" => Field::Answer,
-        b"endtime" | b"end" => Field::End,
-        b"duration" | b"durationsec" => Field::Duration,
-        b"billableseconds" | b"billsec" | b"billablesec" => Field::Billable,
-        b"disposition" => Field::Disposition,
-        b"userfield" => Field::Userfield,
-        b"callerid" | b"clid" => Field::CallerId,
-        _ => return None,
-    })
 }
 
 /// The first columns that each writer puts into a row, in order.
@@ -164,19 +98,14 @@ const COLUMNS_MIN: usize = 16;
 /// Reads rows, and keeps the columns of a header.
 #[derive(Debug)]
 pub(crate) struct CdrRows {
-    header: Option<Vec<Option<Field>>>,
-    cdr_csv: Vec<Option<Field>>,
-    cdr_custom: Vec<Option<Field>>,
+    header: Option<Vec<String>>,
     record: CsvRecord,
 }
 
 impl CdrRows {
     pub(crate) fn new() -> Self {
-        let columns = |names: &str| names.split(',').map(named).collect();
         Self {
             header: None,
-            cdr_csv: columns(CDR_CSV),
-            cdr_custom: columns(CDR_CUSTOM),
             record: CsvRecord::new(),
         }
     }
@@ -191,39 +120,37 @@ impl CdrRows {
         let Some(columns) = self.columns().or_else(|| self.by_header()) else {
             return Decoded::Unreadable(Unreadable::NotACdr);
         };
-        let fields = columns.into_iter().enumerate();
-        let fields =
-            fields.filter_map(|(at, field)| field.map(|field| (field, self.record.field(at))));
+        let columns = columns.into_iter().enumerate();
+        let pairs = columns.map(|(at, name)| (name, self.record.field(at)));
         let mut repaired = false;
-        Decoded::of(decode_fields(fields, &mut repaired), repaired)
+        Decoded::of(decode(pairs, &mut repaired), repaired)
     }
 
     /// The columns, if this row is a header: it names a channel, a start and a disposition.
-    fn read_header(&self) -> Option<Vec<Option<Field>>> {
+    fn read_header(&self) -> Option<Vec<String>> {
         let names = (0..self.record.len()).map(|at| named(self.record.text(at)));
-        let fields: Vec<Option<Field>> = names.collect();
-        let has = |field: Field| fields.contains(&Some(field));
-        (has(Field::Channel) && has(Field::Start) && has(Field::Disposition)).then_some(fields)
+        let names: Vec<String> = names.collect();
+        let has = |name: &&str| names.iter().any(|it| it == name);
+        let is_header = ["channel", "start", "disposition"].iter().all(has);
+        is_header.then_some(names)
     }
 
     /// The header's columns, if the row has its start where they say.
-    fn by_header(&self) -> Option<Vec<Option<Field>>> {
+    fn by_header(&self) -> Option<Vec<&str>> {
         let header = self.header.as_ref()?;
-        let start = header
-            .iter()
-            .position(|field| *field == Some(Field::Start))?;
+        let start = header.iter().position(|name| name == "start")?;
         (is_time(self.record.text(start)) && self.record.len() + 1 >= header.len())
-            .then(|| header.clone())
+            .then(|| header.iter().map(String::as_str).collect())
     }
 
     /// The columns that this row shows by its times.
-    fn columns(&self) -> Option<Vec<Option<Field>>> {
+    fn columns(&self) -> Option<Vec<&str>> {
         if self.times_stand_at(9) {
-            return Some(self.of_cdr_csv());
+            return Some(CDR_CSV.split(',').chain(self.after_cdr_csv()).collect());
         }
         // A row of cdr_csv that lost its first column has its times there, too.
         let custom = self.times_stand_at(8) && is_uniqueid(self.record.text(16));
-        custom.then(|| self.cdr_custom.clone())
+        custom.then(|| CDR_CUSTOM.split(',').collect())
     }
 
     /// Returns `true` when start, answer, end, duration and billed seconds stand from this column
@@ -248,43 +175,47 @@ impl CdrRows {
     }
 
     /// By how many columns follow the sixteenth; a single one is an id or a user field.
-    fn of_cdr_csv(&self) -> Vec<Option<Field>> {
-        let (uniqueid, userfield) = (Some(Field::Uniqueid), Some(Field::Userfield));
-        let linkedid = Some(Field::Linkedid);
+    fn after_cdr_csv(&self) -> impl Iterator<Item = &'static str> {
         let one = match is_uniqueid(self.record.text(COLUMNS_MIN)) {
-            true => uniqueid,
-            false => userfield,
+            true => "uniqueid",
+            false => "userfield",
         };
-        let more: &[Option<Field>] = match self.record.len().saturating_sub(COLUMNS_MIN) {
+        let columns: &[&str] = match self.record.len().saturating_sub(COLUMNS_MIN) {
             0 => &[],
             1 => &[one],
-            2 => &[uniqueid, userfield],
-            3 => &[None, linkedid, None],
-            4 => &[one, None, linkedid, None],
-            _ => &[uniqueid, userfield, None, linkedid, None],
+            2 => &["uniqueid", "userfield"],
+            3 => &["peeraccount", "linkedid", "sequence"],
+            4 => &[one, "peeraccount", "linkedid", "sequence"],
+            _ => &[
+                "uniqueid",
+                "userfield",
+                "peeraccount",
+                "linkedid",
+                "sequence",
+            ],
         };
-        [&self.cdr_csv, more].concat()
+        columns.to_vec().into_iter()
     }
 }
 
 /// A column of a header, by its name in `cdr.conf`, in a table or in a report:
 /// `dstchannel`, `Destination Channel`, `Billable (secs)`.
-fn named(name: &str) -> Option<Field> {
+fn named(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let name: String = letters.map(|c| c.to_ascii_lowercase()).collect();
     let plain = match name.as_str() {
         "sourcechannel" => "channel",
         "destchannel" | "dstchan" => "dstchannel",
         "lastapparg" | "lastappdata" | "appdata" => "lastdata",
-        "starttime" | "startdate" => "start",
+        "starttime" | "startdate" | "calldate" => "start",
         "answeredtime" | "answerdate" => "answer",
         "enddate" => "end",
         "durationsecs" => "duration",
         "billablesecs" => "billsec",
         "callersource" | "callernumber" => "src",
-        other => other,
+        _ => return name,
     };
-    field(plain.as_bytes())
+    plain.to_owned()
 }
 
 /// Returns `true` for an id as Asterisk makes it: `1536293101.12458`, `pbx1-1536293101.12458`.

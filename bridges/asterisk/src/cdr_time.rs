@@ -57,8 +57,8 @@ impl CdrClock {
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
         // A record without an id is told by the same PBX as the one before it.
         if !cdr.uniqueid.is_empty() || self.walls.at_hand().is_none() {
-            self.walls
-                .turn_to(server.unwrap_or_default(), &cdr.uniqueid);
+            let server = server.unwrap_or_default();
+            self.walls.turn_to(server, &cdr.uniqueid);
         }
         let born = UniqueId::epoch_in(&cdr.uniqueid).filter(|epoch| *epoch >= EARLIEST_SEC);
         let first = cdr.uniqueid != self.last.as_str();
@@ -80,15 +80,11 @@ impl CdrClock {
             Written::Absolute(micros) => Some(micros),
             Written::Local(at) => self.after(at, start, local, wanted),
         };
-        let end = near(&cdr.end, lasted.map(|lasted| start + lasted));
-        let end = end
-            .filter(|end| *end >= start)
-            .or(lasted.map(|lasted| start + lasted));
+        let over = lasted.map(|lasted| start + lasted);
+        let end = near(&cdr.end, over).filter(|end| *end >= start).or(over);
         let billed = cdr.billable_sec.map(|sec| i64::from(sec) * 1_000_000);
-        let answer = near(
-            &cdr.answer,
-            end.zip(billed).map(|(end, billed)| end - billed),
-        );
+        let answered = end.zip(billed).map(|(end, billed)| end - billed);
+        let answer = near(&cdr.answer, answered);
         cdr.zoneless = self.zoneless;
         cdr.started_at = Some(EventTime::from_micros(start));
         cdr.ended_at = end.map(EventTime::from_micros);
@@ -127,8 +123,7 @@ impl CdrClock {
         };
         let near = |known: i64| [0, 1800, 3600].contains(&(known - offset).abs());
         if wall.offset_sec.is_none_or(near) || wall.other_sec == Some(offset) {
-            wall.offset_sec = Some(offset);
-            wall.other_sec = None;
+            (wall.offset_sec, wall.other_sec) = (Some(offset), None);
         } else {
             wall.other_sec = Some(offset);
         }
@@ -153,12 +148,9 @@ impl CdrClock {
         let off = wanted.map_or(0, |wanted| wanted - plain);
         let changed = [-3600, -1800, 1800, 3600].into_iter();
         let changed = changed.map(|sec| sec * 1_000_000);
-        let step = changed.min_by_key(|step| (off - step).abs()).unwrap_or(0);
-        Some(if (off - step).abs() <= 2_000_000 {
-            plain + step
-        } else {
-            plain
-        })
+        let step = changed.min_by_key(|step| (off - step).abs());
+        let step = step.filter(|step| (off - step).abs() <= 2_000_000);
+        Some(plain + step.unwrap_or(0))
     }
 }
 
@@ -175,15 +167,12 @@ fn as_utc(local: DateTime) -> Option<i64> {
     Some(TimeZone::UTC.to_timestamp(local).ok()?.as_microsecond())
 }
 
-/// The moments that a local time names: two in an hour that exists twice, the earlier first.
-fn moments(zone: &TimeZone, local: DateTime) -> Option<Vec<i64>> {
-    let ambiguous = zone.to_ambiguous_timestamp(local);
-    let both = if ambiguous.is_ambiguous() {
-        vec![ambiguous.earlier().ok()?, ambiguous.later().ok()?]
-    } else {
-        vec![ambiguous.compatible().ok()?]
-    };
-    let mut both: Vec<i64> = both.iter().map(|at| at.as_microsecond()).collect();
+/// The moments that a local time names: in an hour that exists twice the earlier one first, else
+/// the same moment twice.
+fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
+    let named = zone.to_ambiguous_timestamp(local);
+    let both = [named.earlier().ok()?, named.later().ok()?];
+    let mut both = both.map(|at| at.as_microsecond());
     both.sort_unstable();
     Some(both)
 }

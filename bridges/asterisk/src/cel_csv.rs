@@ -48,16 +48,16 @@ impl CsvRows {
                 None => return Decoded::Unreadable(Unreadable::UnknownColumns),
             }
         }
-        let last = [Field::Event, Field::Uniqueid, Field::Linkedid]
-            .into_iter()
-            .filter_map(|column| self.columns.place(column))
-            .max();
+        let needed = [Field::Event, Field::Uniqueid, Field::Linkedid].into_iter();
+        let last = needed.filter_map(|column| self.columns.place(column)).max();
         if last.is_none_or(|last| last >= self.record.len()) {
             return Decoded::Unreadable(Unreadable::TooFewColumns);
         }
         let (mut row, mut repaired) = (CelRow::default(), false);
-        for (index, column) in self.columns.iter() {
-            row.set(column, self.field(index), &mut repaired);
+        for (index, column) in self.columns.0.iter().enumerate() {
+            if let Some(column) = column {
+                row.set(*column, self.field(index), &mut repaired);
+            }
         }
         if !is_event(&row.event) {
             return Decoded::Unreadable(Unreadable::NoEvent);
@@ -200,9 +200,7 @@ impl Columns {
         let text = |column| self.text(record, column);
         is_event(text(Field::Event))
             && (text(Field::Channel).contains('/') || text(Field::Channel).is_empty())
-            && IDS
-                .into_iter()
-                .all(|id| UniqueId::epoch_in(text(id)).is_some())
+            && (IDS.into_iter()).all(|id| UniqueId::epoch_in(text(id)).is_some())
     }
 
     /// Returns `true` when the record has as many columns, and all of that but for the form of its
@@ -222,12 +220,6 @@ impl Columns {
     /// Returns the index of a column; `None` where the file lacks it.
     fn place(&self, column: Field) -> Option<usize> {
         self.0.iter().position(|&other| other == Some(column))
-    }
-
-    /// Each column that holds something, and where it stands.
-    fn iter(&self) -> impl Iterator<Item = (usize, Field)> {
-        let columns = self.0.iter().enumerate();
-        columns.filter_map(|(index, column)| Some((index, (*column)?)))
     }
 }
 

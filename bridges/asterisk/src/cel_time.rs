@@ -64,10 +64,7 @@ impl CelClock {
 
     /// The rows that follow are of this server.
     pub(crate) fn set_server(&mut self, server: Option<&str>) {
-        let server = server.unwrap_or_default();
-        if self.server != server {
-            server.clone_into(&mut self.server);
-        }
+        server.unwrap_or_default().clone_into(&mut self.server);
     }
 
     /// The moment that `text` names in the row of the channel `uniqueid`; `starts` for the row
@@ -102,10 +99,8 @@ impl WallClock {
         guess: bool,
     ) -> Option<EventTime> {
         let as_utc = TimeZone::UTC.to_timestamp(local).ok()?;
-        let ahead = row
-            .born
-            .map(|born| as_utc.as_second() - born)
-            .filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC);
+        let ahead = row.born.map(|born| as_utc.as_second() - born);
+        let ahead = ahead.filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC);
         if let (true, Some(ahead)) = (row.starts, ahead) {
             let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC);
             let nearest = nearest * QUARTER_HOUR_SEC;
@@ -125,9 +120,8 @@ impl WallClock {
             offset_sec -= HOUR_SEC;
             self.offset_sec = Some(offset_sec);
         }
-        Some(EventTime::from_micros(
-            as_utc.as_microsecond() - offset_sec * 1_000_000,
-        ))
+        let micros = as_utc.as_microsecond() - offset_sec * 1_000_000;
+        Some(EventTime::from_micros(micros))
     }
 }
 

@@ -174,10 +174,14 @@ impl Login {
             return Action::Wait;
         }
         let user = self.user.clone();
+        let classes = match self.settings.filter {
+            true => CLASSES_AT_LOGIN,
+            false => CLASSES,
+        };
         let mut login = vec![
             ("Action", "Login"),
             ("Username", &*user),
-            ("Events", self.classes()),
+            ("Events", classes),
         ];
         let secret = self.secret.clone();
         let key;
@@ -187,10 +191,7 @@ impl Login {
                 login.extend([("AuthType", "MD5"), ("Key", key.as_str())]);
             }
             None if self.settings.plain_allowed => login.push(("Secret", secret.expose_secret())),
-            None => {
-                let message = message(&pairs);
-                return self.fail(LoginError::PlainNotAllowed(message));
-            }
+            None => return self.fail(LoginError::PlainNotAllowed(message(&pairs))),
         }
         self.state = State::LoggingIn;
         Action::Send(self.action(&login))
@@ -199,8 +200,7 @@ impl Login {
     fn on_verdict(&mut self, frame: &[u8]) -> Action {
         let pairs = Pairs::new(frame);
         if is_error(&pairs) {
-            let message = message(&pairs);
-            return self.fail(LoginError::Refused(message));
+            return self.fail(LoginError::Refused(message(&pairs)));
         }
         if pairs.get("Response").is_none() {
             return Action::Wait;
@@ -218,8 +218,7 @@ impl Login {
             let add = [("Action", "Filter"), ("Operation", "Add")];
             all.extend(self.action(&[add[0], add[1], ("Filter", &filter)]));
         }
-        let mask = [("Action", "Events"), ("EventMask", CLASSES)];
-        all.extend(self.action(&mask));
+        all.extend(self.action(&[("Action", "Events"), ("EventMask", CLASSES)]));
         self.filters.last = self.actions;
         self.filters.left = self.filters.last - self.filters.first + 1;
         all
@@ -244,8 +243,7 @@ impl Login {
             false => self.filters.taken += 1,
         }
         if self.filters.taken > 0 && self.filters.denied > 0 {
-            let message = message(&pairs);
-            return self.fail(LoginError::FilterTorn(message));
+            return self.fail(LoginError::FilterTorn(message(&pairs)));
         }
         Action::Wait
     }
@@ -277,13 +275,6 @@ impl Login {
     pub fn asks(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
         (format!("{OURS}{}", self.actions), outgoing)
-    }
-
-    const fn classes(&self) -> &'static str {
-        match self.settings.filter {
-            true => CLASSES_AT_LOGIN,
-            false => CLASSES,
-        }
     }
 
     fn fail(&mut self, error: LoginError) -> Action {
@@ -337,7 +328,7 @@ fn message(pairs: &Pairs<'_>) -> String {
 /// our own. They are matched against the whole event, so they are tied to its beginning.
 fn filters() -> impl Iterator<Item = String> {
     let decoded = DECODED
-        .iter()
+        .split(' ')
         .map(|name| format!("^Event: {name}[[:space:]]"));
     decoded.chain([format!("^Event: UserEvent.*{OWN_EVENT}")])
 }

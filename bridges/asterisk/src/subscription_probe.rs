@@ -9,7 +9,7 @@
 //! shows nothing, so it counts only where channels are watched as well.
 
 use crate::ami::Pairs;
-use crate::login::{Login, is_own_event};
+use crate::login::{Login, is_error, is_own_event};
 use callbridge_call::framing::Outgoing;
 use std::collections::BTreeSet;
 
@@ -206,14 +206,12 @@ impl SubscriptionProbe {
     /// Takes in the answer to a request for the channels. A request is answered after all that
     /// follows a login, `FullyBooted` included.
     fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
-        let says = |key: &str, word: &[u8]| {
-            let value = pairs.get(key);
-            value.is_some_and(|value| value.eq_ignore_ascii_case(word))
-        };
-        if says("Response", b"Error") {
+        if is_error(pairs) {
             (self.first, self.own, self.channels.listed) = (None, None, false);
             // A release without the list is no fault of the account.
-            return says("Message", b"Permission denied").then_some(MissingRight::List);
+            let message = pairs.get("Message")?;
+            let is_denied = message.eq_ignore_ascii_case(b"Permission denied");
+            return is_denied.then_some(MissingRight::List);
         }
         (first && !self.booted && !self.old).then_some(MissingRight::System)
     }

@@ -114,9 +114,10 @@ impl Survey {
     /// On a line that has just been let in.
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next().unwrap_or_default().trim();
+        let version = version.to_owned();
         Self {
             account: Account {
-                version: version.to_owned(),
+                version,
                 ..Account::default()
             },
             waiting: Vec::new(),
@@ -278,14 +279,13 @@ impl Survey {
             Question::Channels => {
                 let listed = std::mem::take(&mut self.listing);
                 self.account.channels = Some(listed.len());
-                match &self.first {
-                    Some(first) => {
-                        let born = listed.difference(first).count();
-                        if born > 0 && self.account.calls == CallProof::None {
-                            self.account.calls = CallProof::Unheard(born);
-                        }
-                    }
-                    None => self.first = Some(listed),
+                let Some(first) = &self.first else {
+                    self.first = Some(listed);
+                    return;
+                };
+                let born = listed.difference(first).count();
+                if born > 0 && self.account.calls == CallProof::None {
+                    self.account.calls = CallProof::Unheard(born);
                 }
             }
             _ => {}
@@ -426,27 +426,18 @@ impl EndpointList {
         let get = |key| pairs.get(key).map(text).filter(|it| !it.is_empty());
         if technology == "PJSIP" && pairs.get("Auths").is_some() {
             let (here, there) = (get("Auths").is_some(), get("OutboundAuths").is_some());
-            for (is_so, fact) in [
-                (here, EndpointFact::LogsInHere),
-                (there, EndpointFact::LogsInThere),
-                (!here && !there, EndpointFact::NoLogin),
-            ] {
-                if is_so {
-                    self.add(&name, Some(fact));
-                }
-            }
+            self.add(&name, here.then_some(EndpointFact::LogsInHere));
+            self.add(&name, there.then_some(EndpointFact::LogsInThere));
+            self.add(&name, (!here && !there).then_some(EndpointFact::NoLogin));
         }
-        if let Some(extension) = get("Contacts").as_deref().and_then(extension_of) {
-            self.add(&name, Some(EndpointFact::CalledAs(extension)));
-        }
-        match get("Dynamic").as_deref() {
-            Some("yes") => self.add(&name, Some(EndpointFact::Dynamic)),
-            Some("no") => {
-                let host = get("IPaddress").unwrap_or_default();
-                self.add(&name, Some(EndpointFact::Fixed(host)));
-            }
-            Some(_) | None => {}
-        }
+        let extension = get("Contacts").as_deref().and_then(extension_of);
+        self.add(&name, extension.map(EndpointFact::CalledAs));
+        let address = match get("Dynamic").as_deref() {
+            Some("yes") => Some(EndpointFact::Dynamic),
+            Some("no") => Some(EndpointFact::Fixed(get("IPaddress").unwrap_or_default())),
+            Some(_) | None => None,
+        };
+        self.add(&name, address);
     }
 
     /// A row of the dialplan's hints: `PJSIP/101&Custom:DND101`.
@@ -476,9 +467,8 @@ impl EndpointList {
 
 /// The user of `101/sip:101@10.0.0.7:5060`, where it is an extension's number.
 pub fn extension_of(contact: &str) -> Option<String> {
-    let (_, after) = contact
-        .split_once("sip:")
-        .or_else(|| contact.split_once("sips:"))?;
+    let secure = || contact.split_once("sips:");
+    let (_, after) = contact.split_once("sip:").or_else(secure)?;
     let (user, _) = after.split_once('@')?;
     let digits = !user.is_empty() && user.bytes().all(|b| b.is_ascii_digit());
     (digits && user.len() < OUTSIDE_DIGITS_MIN).then(|| user.to_owned())
@@ -486,12 +476,10 @@ pub fn extension_of(contact: &str) -> Option<String> {
 
 /// The host of `sip:user@host:port;…`, of `aor/sip:host`, and of `host:port`.
 pub fn host_of(uri: &str) -> Option<String> {
-    let uri = match uri.find("sip") {
-        Some(at) => uri[at..]
-            .split_once(':')
-            .map_or(&uri[at..], |(_, rest)| rest),
-        None => uri,
-    };
+    let uri = uri.find("sip").map_or(uri, |at| {
+        let (_, rest) = uri[at..].split_once(':').unwrap_or(("", &uri[at..]));
+        rest
+    });
     let end = uri.find([';', '?', '>']).unwrap_or(uri.len());
     let host = uri[..end].rsplit('@').next().unwrap_or_default();
     let host = match host.strip_prefix('[') {

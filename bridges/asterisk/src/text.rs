@@ -82,11 +82,8 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
-        let escaped = if c == '\\' {
-            chars.as_str().chars().next().and_then(meaning)
-        } else {
-            None
-        };
+        let next = chars.as_str().chars().next();
+        let escaped = next.filter(|_| c == '\\').and_then(meaning);
         if escaped.is_some() {
             chars.next();
         }
@@ -120,9 +117,7 @@ pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
     for &byte in text {
         match byte {
             b'0'..=b'9' if decimals < 6 => {
-                micros = micros
-                    .checked_mul(10)?
-                    .checked_add(i64::from(byte - b'0'))?;
+                micros = (micros.checked_mul(10)?).checked_add(i64::from(byte - b'0'))?;
                 decimals += u32::from(point);
             }
             b'0'..=b'9' => {}
@@ -130,9 +125,8 @@ pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
             _ => return None,
         }
     }
-    micros
-        .checked_mul(10_i64.pow(6 - decimals))
-        .map(EventTime::from_micros)
+    let micros = micros.checked_mul(10_i64.pow(6 - decimals));
+    micros.map(EventTime::from_micros)
 }
 
 /// A whole number, where the value is one.
