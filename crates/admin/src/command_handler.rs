@@ -15,6 +15,7 @@ use callbridge_spool::{Error, Handle, Letter, Op, RowId, Step, Store, tables};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::mpsc;
@@ -267,22 +268,19 @@ impl CommandHandler {
         loop {
             let page = letters.next(&self.spool).await?;
             if page.is_empty() {
-                break;
+                return Ok(missing_ids(&which.ids, found)?);
             }
             found += page.len();
-            for letter in page {
-                let (id, is_cut) = (letter.id, whole && letter.bytes.is_some());
-                let read = move |store: &Store| tables::letters::letter(store, id);
-                let all = if is_cut {
-                    self.spool.read(read).await?
-                } else {
-                    None
-                };
-                // Discarded meanwhile: then what was listed is all there is.
-                line.item(all.unwrap_or(letter).to_json()).await?;
+            for mut letter in page {
+                if whole && letter.bytes.is_some() {
+                    let id = letter.id;
+                    let read = move |store: &Store| tables::letters::letter(store, id);
+                    // Discarded meanwhile: then what was listed is all there is.
+                    letter = self.spool.read(read).await?.unwrap_or(letter);
+                }
+                line.item(letter.to_json()).await?;
             }
         }
-        Ok(missing_ids(&which.ids, found)?)
     }
 
     /// Each letter that comes to be, also one that dies again, once.
@@ -300,7 +298,11 @@ impl CommandHandler {
         change: LetterChange,
         line: &mut ReplySender,
     ) -> Answered {
-        let mut letters = Letters::to_change(which)?;
+        if which.ids.is_empty() && which.reason.is_none() && !which.all {
+            let words = "say which letters: ids, --reason REASON or --all";
+            return Err(Refusal::usage(words).into());
+        }
+        let mut letters = Letters::of(which)?;
         let mut found = 0;
         loop {
             let page = self.change_next(&mut letters, change, &line.who).await?;
@@ -324,7 +326,7 @@ impl CommandHandler {
         change: LetterChange,
         who: &str,
     ) -> Result<Vec<LetterOutcome>, Refusal> {
-        let mut letters = Letters::by_id(ids.to_vec());
+        let mut letters = Letters::new(Some(ids.to_vec()), None);
         let page = self.change_next(&mut letters, change, who).await?;
         missing_ids(ids, page.len())?;
         Ok(page.into_iter().collect::<Result<_, _>>()?)
@@ -354,10 +356,11 @@ impl CommandHandler {
         let act = Op::act(letter.id, who, "discard", at);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(LetterOutcome::of(letter, "discarded", None)),
-            Err(error @ Error::Refused { .. }) => {
-                let why = Some(error.to_string());
-                Ok(LetterOutcome::of(letter, "refused", why))
-            }
+            Err(error @ Error::Refused { .. }) => Ok(LetterOutcome::of(
+                letter,
+                "refused",
+                Some(error.to_string()),
+            )),
             Err(error) => Err(error),
         }
     }
@@ -387,7 +390,13 @@ impl CommandHandler {
             Err(why) => return refused(why),
         };
         let (record, then, why) = match &step {
-            Step::Recheck { record, before } => (record, "looked_for", Some(resend_note(before))),
+            Step::Recheck { record, before } => {
+                let why = format!(
+                    "it may stand in the journal with {before}: it is sent when the journal does \
+                     not show it"
+                );
+                (record, "looked_for", Some(why))
+            }
             Step::Retry { record, .. } => (record, "ready", None),
             other => return refused(format!("{} is not a way to send it", other.name())),
         };
@@ -426,23 +435,12 @@ impl CommandHandler {
 
 /// Ids that name no letter are said, after what was done with the others.
 fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
-    let unique: std::collections::BTreeSet<_> = ids.iter().collect();
-    if unique.len() <= found {
-        return Ok(());
-    }
-    let (missing, all) = (unique.len() - found, unique.len());
-    let ids = match all {
-        1 => "no dead letter has this id".to_owned(),
-        _ => format!("of the {all} ids no dead letter has {missing}"),
+    let all = BTreeSet::from_iter(ids).len();
+    let ids = match (all, all.saturating_sub(found)) {
+        (_, 0) => return Ok(()),
+        (1, _) => "no dead letter has this id".to_owned(),
+        (_, missing) => format!("of the {all} ids no dead letter has {missing}"),
     };
-    Err(Refusal::new(
-        65,
-        format!("{ids}: `callbridge dead list` shows those that there are"),
-    ))
-}
-
-fn resend_note(before: &str) -> String {
-    format!(
-        "it may stand in the journal with {before}: it is sent when the journal does not show it"
-    )
+    let words = format!("{ids}: `callbridge dead list` shows those that there are");
+    Err(Refusal::new(65, words))
 }

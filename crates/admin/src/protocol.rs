@@ -9,7 +9,6 @@ use callbridge_mapping::RetryValues;
 use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
-use std::str::FromStr;
 
 /// A question to the daemon, by the command that asks it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,9 +163,10 @@ pub struct CallsQuery {
 }
 
 /// The rights of a user on the administrator's page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "snake_case")]
+#[derive(strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", parse_err_ty = String, parse_err_fn = no_role)]
 pub enum PageRole {
     /// Sees everything, and changes nothing.
     View,
@@ -186,18 +186,8 @@ impl PageRole {
     }
 }
 
-impl FromStr for PageRole {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        match word {
-            "view" => Ok(Self::View),
-            "admin" => Ok(Self::Admin),
-            _ => Err(format!(
-                "`{word}` is not a role: `admin` or `view` is expected"
-            )),
-        }
-    }
+fn no_role(word: &str) -> String {
+    format!("`{word}` is not a role: `admin` or `view` is expected")
 }
 
 /// One line of an answer.

@@ -64,21 +64,17 @@ pub trait AnswerRequest: Send + Sync + 'static {
 /// When the folder cannot be written.
 pub fn listen(state: &Path) -> io::Result<UnixListener> {
     let nursery = state.join(NURSERY);
-    let gone = |result: io::Result<()>| match result {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    };
     match std::fs::remove_dir_all(&nursery) {
         // no folder at all: it is nobody's
         Err(error) if error.kind() == ErrorKind::NotADirectory => std::fs::remove_file(&nursery)?,
-        removed => gone(removed)?,
+        removed => unless_absent(removed).map(drop)?,
     }
     std::fs::DirBuilder::new().mode(0o700).create(&nursery)?;
     let listener = UnixListener::bind(&Folder::open(&nursery)?.path)?;
     let born = nursery.join(NAME);
     std::fs::set_permissions(&born, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&born, state.join(NAME))?;
-    gone(std::fs::remove_dir(&nursery))?;
+    unless_absent(std::fs::remove_dir(&nursery))?;
     Ok(listener)
 }
 
@@ -221,12 +217,8 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
 
 /// A line to the daemon of this state folder; `None` when none runs.
 async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
-    let folder = match Folder::open(state) {
-        Ok(folder) => folder,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
+    let Some(folder) = unless_absent(Folder::open(state))? else {
+        return Ok(None);
     };
     // A link could lead to a socket that takes every question and never answers.
     let found = folder.path.symlink_metadata();
@@ -234,22 +226,17 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
         let words = format!("{NAME} is not a socket of callbridge: move it away");
         return Err(io::Error::new(ErrorKind::InvalidInput, words));
     }
-    match UnixStream::connect(&folder.path).await {
-        Ok(stream) => Ok(Some(stream)),
-        // A file in the folder's place is for the spool to refuse. A line is reset whose listener
-        // closed before it was accepted.
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::NotFound
-                    | ErrorKind::ConnectionRefused
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
+    unless_absent(UnixStream::connect(&folder.path).await)
+}
+
+/// `None` for the error of what is not there. A file in the folder's place is for the spool to
+/// refuse; a line is reset whose listener closed before it was accepted.
+fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    use ErrorKind::{ConnectionRefused, ConnectionReset, NotADirectory, NotFound};
+    let absent = [NotFound, NotADirectory, ConnectionRefused, ConnectionReset];
+    match result {
+        Err(error) if absent.contains(&error.kind()) => Ok(None),
+        result => result.map(Some),
     }
 }
 

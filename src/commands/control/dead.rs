@@ -80,7 +80,7 @@ fn changed(item: &Value, result: &str) -> String {
 
 /// Runs `dead export` as CSV, without formulas in its cells.
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<()> {
-    print(csv_line(text::CSV_COLUMNS)?)?;
+    print(csv_line(text::CSV_COLUMNS.split(','))?)?;
     let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);
     list_items(at, ask, None, show).await
 }

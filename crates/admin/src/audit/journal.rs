@@ -171,11 +171,11 @@ impl JournalAnswer {
 }
 
 /// The kind of page that is asked for next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SearchStage {
+    /// The next page of a look. The one after its last page has to be empty.
+    #[default]
     Pass,
-    /// The page after the last one of a look, which has to be empty.
-    Beyond,
     /// The first page without a range, or the last one of so many.
     Proof {
         last: Option<u32>,
@@ -212,9 +212,10 @@ impl JournalSearch {
         let mut missing = BTreeMap::new();
         let ripe_before = now.minus(TOO_NEW);
         for (place, call) in calls {
-            match call.since.is_none_or(|since| since <= ripe_before) {
-                true => drop(missing.insert(call.uuid, (place, call))),
-                false => findings.reading.too_new += 1,
+            if call.since.is_none_or(|since| since <= ripe_before) {
+                missing.insert(call.uuid, (place, call));
+            } else {
+                findings.reading.too_new += 1;
             }
         }
         findings.reading.asked = missing.len() as u64;
@@ -231,9 +232,10 @@ impl JournalSearch {
             anew: false,
             failures: 0,
         };
-        match search.missing.is_empty() {
-            true => search.unread("no call of the file is to be looked for in it"),
-            false => search.begin(false),
+        if search.missing.is_empty() {
+            search.unread("no call of the file is to be looked for in it");
+        } else {
+            search.begin(false);
         }
         search
     }
@@ -241,7 +243,7 @@ impl JournalSearch {
     /// The page to ask for; `None` when it is over.
     pub fn next(&self) -> Option<FilterPage> {
         let page = match self.stage {
-            SearchStage::Pass | SearchStage::Beyond => self.pass.page,
+            SearchStage::Pass => self.pass.page(),
             SearchStage::Proof { last } => last.unwrap_or(1),
             SearchStage::Over => return None,
         };
@@ -265,7 +267,7 @@ impl JournalSearch {
     /// The pages that are still to be read of how many, as far as is known.
     pub fn pages(&self) -> Option<(u32, u32)> {
         let total = self.pass.total?;
-        Some((total.saturating_sub(self.pass.page - 1), total))
+        Some((total.saturating_sub(self.pass.read), total))
     }
 
     /// Takes in the answer to the page of [`JournalSearch::next`].
@@ -323,27 +325,24 @@ impl JournalSearch {
     }
 
     fn restart_pass(&mut self) {
-        let is_in_pass = matches!(self.stage, SearchStage::Pass | SearchStage::Beyond);
-        self.begin(is_in_pass && self.is_second);
+        self.begin(self.stage == SearchStage::Pass && self.is_second);
     }
 
     fn page(&mut self, page: &Page) {
         match self.stage {
             SearchStage::Pass => {}
-            SearchStage::Beyond if page.rows == 0 => return self.end_pass(),
-            // It has grown meanwhile.
-            SearchStage::Beyond if page.total >= Some(self.pass.page) => {
-                self.stage = SearchStage::Pass;
-            }
-            SearchStage::Beyond => {
-                let last = self.pass.page - 1;
-                return self.doubt(format!(
-                    "it says that page {last} is its last, and page {} holds records",
-                    last + 1
-                ));
-            }
             SearchStage::Proof { last } => return self.proof(page, last.is_some()),
             SearchStage::Over => return,
+        }
+        let (last, number) = (self.pass.read, self.pass.page());
+        if self.pass.is_beyond() && page.rows == 0 {
+            return self.end_pass();
+        }
+        // Otherwise it has grown meanwhile.
+        if self.pass.is_beyond() && page.total < Some(number) {
+            return self.doubt(format!(
+                "it says that page {last} is its last, and page {number} holds records"
+            ));
         }
         if let Some(words) = self.pass.contradiction(page) {
             return self.doubt(words);
@@ -352,17 +351,14 @@ impl JournalSearch {
         if self.missing.is_empty() {
             return self.over();
         }
-        if page.total.unwrap_or(self.pass.page) > PAGES_MAX {
+        if page.total.unwrap_or(number) > PAGES_MAX {
             return self.unread(format!(
                 "since the first of these calls it has more than {PAGES_MAX} pages; audit later \
                  calls alone (--from)"
             ));
         }
         if !self.pass.goes_on(page) {
-            return self.end_pass();
-        }
-        if self.pass.is_beyond() {
-            self.stage = SearchStage::Beyond;
+            self.end_pass();
         }
     }
 
@@ -469,26 +465,18 @@ fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
     let lead = (shown.leads.first()).filter(|_| !shown.leads.iter().any(is_ours));
     let own = sent.leads.first().map(|own| Number(own.get()));
     let duration = Number(i64::from(sent.duration_sec));
+    let (answered, direction) = (Flag(sent.answered), Word(sent.direction));
     let values = [
-        ("leadId", own, lead.copied().map(Number)),
+        ("leadId", own.zip(lead.copied().map(Number))),
         (
             "durationSec",
-            Some(duration),
-            shown.duration_sec.map(Number),
+            Some(duration).zip(shown.duration_sec.map(Number)),
         ),
-        (
-            "answered",
-            Some(Flag(sent.answered)),
-            shown.answered.map(Flag),
-        ),
-        (
-            "direction",
-            Some(Word(sent.direction)),
-            shown.direction.map(Word),
-        ),
+        ("answered", Some(answered).zip(shown.answered.map(Flag))),
+        ("direction", Some(direction).zip(shown.direction.map(Word))),
     ];
-    let differing = values.into_iter().filter_map(|(field, here, there)| {
-        let (here, there) = here.zip(there).filter(|(here, there)| here != there)?;
+    let differing = values.into_iter().filter_map(|(field, values)| {
+        let (here, there) = values.filter(|(here, there)| here != there)?;
         Some(Difference { field, here, there })
     });
     differing.collect()

@@ -20,7 +20,7 @@ pub mod report;
 
 pub use cause::Listening;
 pub use journal::{JournalAnswer, JournalFindings, JournalSearch};
-pub use report::{ChangedCall, Report, Unexplained};
+pub use report::{ChangedCall, NamedCall, Report, Unexplained};
 
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_mapping::journal::figures;
@@ -86,33 +86,28 @@ pub fn account(
         journal: journal.reading,
         ..Report::default()
     };
-    let unexplained = |call: &FileCall, cause| Unexplained {
-        linkedid: call.linkedid.clone(),
-        started_at: call.started.floor_seconds().get(),
-        phone: call.phone.clone(),
-        cause,
-    };
-    for (at, call) in calls.iter().enumerate() {
+    for (at, file_call) in calls.iter().enumerate() {
         report.file += 1;
         let fate = fates.get(at).copied().unwrap_or(CallFate::Unknown);
+        let call = NamedCall {
+            linkedid: file_call.linkedid.clone(),
+            started_at: file_call.started.floor_seconds().get(),
+            phone: file_call.phone.clone(),
+        };
         if let Some(lost) = journal.missing.get(&at) {
             let cause = cause::lost_there(lost.since, zone);
-            report.unexplained.push(unexplained(call, cause));
+            report.unexplained.push(Unexplained { call, cause });
             continue;
         }
         if let Some(differs) = journal.changed.get(&at) {
-            report.changed.push(ChangedCall {
-                linkedid: call.linkedid.clone(),
-                started_at: call.started.floor_seconds().get(),
-                phone: call.phone.clone(),
-                differs: differs.clone(),
-            });
+            let (call, differs) = (call.clone(), differs.clone());
+            report.changed.push(ChangedCall { call, differs });
         }
-        match place(call, fate) {
+        match place(file_call, fate) {
             Some(place) => *place(&mut report) += 1,
             None => {
-                let cause = cause::likeliest(call, fate, listening);
-                report.unexplained.push(unexplained(call, cause));
+                let cause = cause::likeliest(file_call, fate, listening);
+                report.unexplained.push(Unexplained { call, cause });
             }
         }
     }

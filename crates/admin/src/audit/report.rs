@@ -38,30 +38,34 @@ pub struct Report {
     pub journal: JournalReading,
 }
 
-/// A call that the CRM's journal has with other values than it was sent with.
+/// A call of the file that the report names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ChangedCall {
+pub struct NamedCall {
     /// The linkedid that the file gives the call.
     pub linkedid: String,
     /// Epoch seconds at which the call began.
     pub started_at: i64,
     /// The customer's number, where it is known.
     pub phone: Option<String>,
+}
+
+/// A call that the CRM's journal has with other values than it was sent with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChangedCall {
+    /// The call, as the file has it.
+    #[serde(flatten)]
+    pub call: NamedCall,
     /// The fields that differ, with both values.
     pub differs: Vec<Difference>,
 }
 
 /// A call that nothing explains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Unexplained {
-    /// The linkedid that the file gives the call.
-    pub linkedid: String,
-    /// Epoch seconds at which the call began.
-    pub started_at: i64,
-    /// The customer's number, where it is known.
-    pub phone: Option<String>,
+    /// The call, as the file has it.
+    #[serde(flatten)]
+    pub call: NamedCall,
     /// The likeliest cause, in words, with what to do.
     pub cause: String,
 }
@@ -87,18 +91,16 @@ impl Report {
             let _ = writeln!(text, "{name:<12} {count:>8}");
         }
         text.push_str(&self.journal.to_text());
-        for call in self.unexplained.iter().take(SHOWN_MAX) {
-            let head = head(zone, call.started_at, call.phone.as_deref(), &call.linkedid);
-            let _ = writeln!(text, "\n{head}\n  {}", safe(&call.cause));
+        for Unexplained { call, cause } in self.unexplained.iter().take(SHOWN_MAX) {
+            let _ = writeln!(text, "\n{}\n  {}", call.to_text(zone), safe(cause));
         }
         more(&mut text, self.unexplained.len());
         if !self.changed.is_empty() {
             text.push_str("\nIn the CRM's journal with other values than were sent:\n");
         }
-        for call in self.changed.iter().take(SHOWN_MAX) {
-            let head = head(zone, call.started_at, call.phone.as_deref(), &call.linkedid);
-            let differs: Vec<String> = call.differs.iter().map(Difference::words).collect();
-            let _ = writeln!(text, "\n{head}\n  {}", differs.join("; "));
+        for ChangedCall { call, differs } in self.changed.iter().take(SHOWN_MAX) {
+            let differs: Vec<String> = differs.iter().map(Difference::words).collect();
+            let _ = writeln!(text, "\n{}\n  {}", call.to_text(zone), differs.join("; "));
         }
         more(&mut text, self.changed.len());
         if self.unexplained.is_empty() {
@@ -108,13 +110,15 @@ impl Report {
     }
 }
 
-fn head(zone: &Zone, started: i64, phone: Option<&str>, linkedid: &str) -> String {
-    format!(
-        "{}  {}  {}",
-        zone.second(started),
-        safe(phone.unwrap_or("no number")),
-        safe(linkedid)
-    )
+impl NamedCall {
+    fn to_text(&self, zone: &Zone) -> String {
+        let phone = safe(self.phone.as_deref().unwrap_or("no number"));
+        format!(
+            "{}  {phone}  {}",
+            zone.second(self.started_at),
+            safe(&self.linkedid)
+        )
+    }
 }
 
 fn more(text: &mut String, calls: usize) {
@@ -126,26 +130,22 @@ fn more(text: &mut String, calls: usize) {
 
 impl JournalReading {
     fn to_text(&self) -> String {
-        let Self {
-            asked,
-            missing,
-            too_new,
-            requests,
-            ..
-        } = self;
-        let plural = if *requests == 1 { "" } else { "s" };
-        let words = match (&self.why, missing) {
+        let asked = self.asked;
+        let requests = match self.requests {
+            1 => "1 request".to_owned(),
+            requests => format!("{requests} requests"),
+        };
+        let words = match (&self.why, self.missing) {
             (Some(why), _) => format!("The CRM's journal was not read: {}", safe(why)),
-            (None, 0) => format!(
-                "The CRM's journal has all {asked} that were looked for in it ({requests} \
-                 request{plural})"
-            ),
+            (None, 0) => {
+                format!("The CRM's journal has all {asked} that were looked for in it ({requests})")
+            }
             (None, missing) => format!(
                 "Of {asked} that were looked for in it the CRM's journal does not have {missing} \
-                 ({requests} request{plural})"
+                 ({requests})"
             ),
         };
-        let new = match too_new {
+        let new = match self.too_new {
             0 => String::new(),
             calls => format!("; journaled too recently to be looked for: {calls}"),
         };

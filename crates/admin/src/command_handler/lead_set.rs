@@ -21,8 +21,6 @@ const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
 const CATALOGUE_NEW: Duration = Duration::from_secs(60);
 /// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);
-/// Between two looks whether it is written: seconds, the last one again and again.
-const LOOKS: [u64; 4] = [1, 2, 3, 5];
 
 /// A write, as far as it is: `{lead, requestId, result, notes}`; the result is `accepted` or
 /// `written`.
@@ -103,9 +101,8 @@ impl CommandHandler {
     /// known in time.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
-        let looks = LOOKS.into_iter().chain(std::iter::repeat(LOOKS[3]));
         let mut last = "it was not asked for yet".to_owned();
-        for seconds in looks {
+        for seconds in [1, 2, 3].into_iter().chain(std::iter::repeat(5)) {
             sleep(Duration::from_secs(seconds)).await;
             if Instant::now() >= until {
                 break;
@@ -117,10 +114,8 @@ impl CommandHandler {
             };
             match self.ask_crm(poll).await {
                 Ok((Ok(ApiReply::Status(WriteStatus::Success)), _)) => {
-                    return Ok(LeadWrite {
-                        result: "written",
-                        ..write
-                    });
+                    let result = "written";
+                    return Ok(LeadWrite { result, ..write });
                 }
                 Ok((Ok(ApiReply::Status(WriteStatus::Failed { words, errors })), _)) => {
                     let said = match (words.as_str(), errors.is_null()) {
@@ -160,11 +155,8 @@ impl CommandHandler {
 
     /// The CRM's fields: as they were read lately, or read now.
     async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
-        let known = self
-            .spool
-            .read(|store| tables::shows::catalogue(store))
-            .await?;
-        if let Some(known) = known {
+        let read = self.spool.read(|store| tables::shows::catalogue(store));
+        if let Some(known) = read.await? {
             let age = clock::now().wall.since(known.at);
             let fits = |item: &Item| known.fit(item.id).is_writable();
             let good = known.unread.is_none() && items.iter().all(fits);
@@ -225,9 +217,8 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     let (mut wrong, mut notes) = (Vec::new(), Vec::new());
     for item in items {
         let fit = catalogue.fit(item.id);
-        let name = catalogue
-            .field(item.id)
-            .and_then(|field| field.name.as_deref());
+        let field = catalogue.field(item.id);
+        let name = field.and_then(|field| field.name.as_ref());
         let name = name.map_or_else(String::new, |name| format!(" ({name})"));
         let words = format!("field {}{name} is {fit}", item.id);
         match fit {

@@ -8,6 +8,7 @@ use callbridge_call::{
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::Trunks;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// The rules by which a recording is read.
 #[derive(Clone, Debug)]
@@ -239,53 +240,44 @@ impl PbxReading {
 
 impl Decoding {
     fn on_frame(&mut self, frame: Frame<'_>, rules: &Rules) -> Result<(), Conflict> {
-        let message = match frame {
-            Frame::Message(message) => message,
-            Frame::TooLong { .. } => {
-                self.counts.unreadable += 1;
-                return Ok(());
-            }
+        let Frame::Message(message) = frame else {
+            self.counts.unreadable += 1;
+            return Ok(());
         };
-        let received = match self.decoder.decode(message) {
-            Decoded::Skipped => {
-                self.counts.skipped += 1;
-                return Ok(());
-            }
-            Decoded::Unreadable(_) => {
-                self.counts.unreadable += 1;
-                return Ok(());
-            }
+        match self.decoder.decode(message) {
+            Decoded::Skipped => self.counts.skipped += 1,
+            Decoded::Unreadable(_) => self.counts.unreadable += 1,
             Decoded::Call(call) => {
-                match call.is_ok() {
-                    true => self.counts.read += 1,
-                    false => self.counts.unreadable += 1,
+                match &call {
+                    Ok(_) => self.counts.read += 1,
+                    Err(_) => self.counts.unreadable += 1,
                 }
                 self.calls.push(call.map(|it| *it).map_err(|it| *it));
-                return Ok(());
             }
             Decoded::Event { received, repaired } => {
                 self.counts.read += 1;
                 self.counts.repaired += u64::from(repaired);
-                received
+                let id = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
+                let pbx = match self.pbxes.entry(id) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => {
+                        let endpoints = rules.trunks.endpoints(new.key())?;
+                        new.insert(PbxReading::new(Settings {
+                            endpoints,
+                            // None of its calls happens now.
+                            history: true,
+                            ..rules.settings.clone()
+                        }))
+                    }
+                };
+                let order = received.event.order_after(self.now);
+                self.counts.timeless += u64::from(order.is_some());
+                let arrived = order
+                    .or_else(|| time_of(&received.event))
+                    .unwrap_or(self.now);
+                self.now = self.now.max(arrived);
+                pbx.on_event(&received.event, arrived, order);
             }
-        };
-        let pbx = pbx_of(&rules.pbx, received.server.as_deref(), &mut self.server);
-        if !self.pbxes.contains_key(&pbx) {
-            let settings = Settings {
-                endpoints: rules.trunks.endpoints(&pbx)?,
-                // None of its calls happens now.
-                history: true,
-                ..rules.settings.clone()
-            };
-            self.pbxes.insert(pbx.clone(), PbxReading::new(settings));
-        }
-        let order = received.event.order_after(self.now);
-        self.counts.timeless += u64::from(order.is_some());
-        let event_at = order.or_else(|| time_of(&received.event));
-        self.now = self.now.max(event_at.unwrap_or(self.now));
-        let arrived = event_at.unwrap_or(self.now);
-        if let Some(pbx) = self.pbxes.get_mut(&pbx) {
-            pbx.on_event(&received.event, arrived, order);
         }
         Ok(())
     }

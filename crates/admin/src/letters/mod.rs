@@ -6,7 +6,7 @@ pub mod text;
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
 use callbridge_mapping::{EmployeeChoice, People, RetryValues, Rules, journal};
-use callbridge_model::{CallRecord, LeadId, Outcome, Reason};
+use callbridge_model::{CallRecord, Outcome, Reason};
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, Row, RowId, State, Step, tables};
 use serde::{Deserialize, Serialize};
 
@@ -35,11 +35,6 @@ impl Selection {
             ..Self::default()
         }
     }
-
-    /// Nothing was chosen at all.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty() && self.reason.is_none() && !self.all
-    }
 }
 
 /// Walks over the letters of a selection, oldest first, a page at a time, so that however many
@@ -63,12 +58,8 @@ impl Letters {
         Ok(Self::new((!ids.is_empty()).then_some(ids), which.reason))
     }
 
-    /// The letters of these ids.
-    pub fn by_id(ids: Vec<RowId>) -> Self {
-        Self::new(Some(ids), None)
-    }
-
-    fn new(ids: Option<Vec<RowId>>, reason: Option<Reason>) -> Self {
+    /// The letters of these ids, and of this reason.
+    pub(crate) fn new(ids: Option<Vec<RowId>>, reason: Option<Reason>) -> Self {
         let filter = LetterFilter {
             ids,
             reason,
@@ -79,18 +70,6 @@ impl Letters {
             filter,
             over: false,
         }
-    }
-
-    /// As [`Letters::of`], for commands that change letters: they mean none unless told.
-    ///
-    /// # Errors
-    /// When an id is no number, or nothing was chosen.
-    pub fn to_change(which: &Selection) -> Result<Self, Refusal> {
-        if which.is_empty() {
-            let words = "say which letters: ids, --reason REASON or --all";
-            return Err(Refusal::usage(words));
-        }
-        Self::of(which)
     }
 
     /// The next page; an empty one at the end.
@@ -123,9 +102,11 @@ pub(crate) fn plan_retry(
     people: &People,
     now: EventTime,
 ) -> Result<Step, String> {
-    match row.state {
-        State::Dead | State::Parked => {}
-        other => return Err(format!("it is {}, neither dead nor parked", other.word())),
+    if !matches!(row.state, State::Dead | State::Parked) {
+        return Err(format!(
+            "it is {}, neither dead nor parked",
+            row.state.word()
+        ));
     }
     if row.reason == Some(Reason::UuidConflict) {
         return Err(Error::UuidTaken(row.id, row.uuid).to_string());
@@ -141,9 +122,15 @@ pub(crate) fn plan_retry(
         }
         record = record.said_by_hand(said, now.floor_seconds())?;
     }
-    let old = row.record.lead_id;
-    if may_be_written(row.reason) && old.is_some() && old != record.lead_id {
-        let before = format!("lead {}", old.map_or(0, LeadId::get));
+    // With these the CRM may have written the call all the same.
+    let may_be_written = matches!(row.reason, Some(Reason::ServerError | Reason::Unconfirmed));
+    if let Some(old) = row
+        .record
+        .lead_id
+        .filter(|old| Some(*old) != record.lead_id)
+        && may_be_written
+    {
+        let before = format!("lead {old}");
         return Ok(Step::Recheck { record, before });
     }
     Ok(Step::Retry {
@@ -181,13 +168,8 @@ fn as_kept(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
         Some(EmployeeChoice::None) => record.employee_id = None,
         Some(EmployeeChoice::Is(id)) => record.employee_id = Some(id),
     }
-    match record.lead_id {
-        Some(_) => Ok(record),
-        None => Err("it has no lead: give one with --lead".to_owned()),
+    if record.lead_id.is_none() {
+        return Err("it has no lead: give one with --lead".to_owned());
     }
-}
-
-/// Returns `true` for reasons with which the CRM may have written the call all the same.
-const fn may_be_written(reason: Option<Reason>) -> bool {
-    matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed))
+    Ok(record)
 }

@@ -7,25 +7,9 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// The columns of `dead export --format csv`.
-pub const CSV_COLUMNS: [&str; 17] = [
-    "id",
-    "reason",
-    "since",
-    "message",
-    "uuid",
-    "linkedid",
-    "trunk",
-    "direction",
-    "answered",
-    "clientPhone",
-    "leadId",
-    "employee",
-    "startedAt",
-    "durationSec",
-    "talkTimeSec",
-    "employeeId",
-    "state",
-];
+pub const CSV_COLUMNS: &str = "id,reason,since,message,uuid,linkedid,trunk,direction,answered,\
+                               clientPhone,leadId,employee,startedAt,durationSec,talkTimeSec,\
+                               employeeId,state";
 
 /// A value of a letter as plain text; nested ones as JSON, missing ones empty.
 fn plain(value: Option<&Value>) -> String {
@@ -53,7 +37,7 @@ fn time(letter: &Value, name: &str, zone: &Zone) -> String {
 /// One letter as a row of [`CSV_COLUMNS`], as it is: what a spreadsheet would take for a formula is
 /// guarded where the row is written.
 pub fn csv_row(letter: &Value) -> impl Iterator<Item = String> {
-    CSV_COLUMNS.iter().map(|name| field(letter, name))
+    CSV_COLUMNS.split(',').map(|name| field(letter, name))
 }
 
 /// Below this width a list's times lose their year and seconds.
@@ -200,7 +184,7 @@ mod tests {
     #[test]
     fn a_row_has_every_column() {
         let row: Vec<String> = csv_row(&letter()).collect();
-        assert_eq!(row.len(), CSV_COLUMNS.len());
+        assert_eq!(row.len(), CSV_COLUMNS.split(',').count());
         assert_eq!(row[3], "=no\nsuch lead");
         assert_eq!(row[9], "+998901110001");
         assert_eq!(row[10], "4001");

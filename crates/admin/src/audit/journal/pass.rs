@@ -8,10 +8,8 @@ use callbridge_model::CallUuid;
 const SMALLEST_PAGE: u32 = 30;
 
 /// The progress of one pass over the pages, with the shape of those read so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct JournalPass {
-    /// The page to ask for.
-    pub(super) page: u32,
     /// Pages that this pass has read.
     pub(super) read: u32,
     /// Pages in all, as the last one said.
@@ -22,22 +20,15 @@ pub(super) struct JournalPass {
     last: Vec<CallUuid>,
 }
 
-impl Default for JournalPass {
-    fn default() -> Self {
-        Self {
-            page: 1,
-            read: 0,
-            total: None,
-            rows: None,
-            last: Vec::new(),
-        }
-    }
-}
-
 impl JournalPass {
+    /// The page to ask for, from 1 on.
+    pub(super) const fn page(&self) -> u32 {
+        self.read + 1
+    }
+
     /// Returns, in words, why this page cannot be right; `None` where nothing contradicts it.
     pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
-        let (number, rows) = (self.page, page.rows);
+        let (number, rows) = (self.page(), page.rows);
         if let Some(current) = page.current.filter(|current| *current != number) {
             return Some(format!(
                 "page {number} was asked for, and page {current} came"
@@ -71,17 +62,16 @@ impl JournalPass {
     /// The page was read. Whether another is to be asked for: the next, or the one beyond the end.
     pub(super) fn goes_on(&mut self, page: &Page) -> bool {
         let first = *self.rows.get_or_insert(page.rows);
-        let full = match self.page {
-            1 => page.rows >= SMALLEST_PAGE,
+        let full = match self.read {
+            0 => page.rows >= SMALLEST_PAGE,
             _ => page.rows == first,
         };
         let more = match page.total {
-            Some(total) => self.page < total || page.rows > 0 && full,
+            Some(total) => self.page() < total || page.rows > 0 && full,
             // Without a count the first page says nothing of its size.
-            None => page.rows > 0 && (self.page == 1 || page.rows == first),
+            None => page.rows > 0 && page.rows == first,
         };
         self.read += 1;
-        self.page += 1;
         self.total = page.total;
         self.last.clone_from(&page.uuids);
         more
@@ -89,6 +79,6 @@ impl JournalPass {
 
     /// The page to ask for is beyond the last one.
     pub(super) fn is_beyond(&self) -> bool {
-        self.total.is_some_and(|total| self.page > total)
+        self.total.is_some_and(|total| self.read >= total)
     }
 }
