@@ -175,7 +175,7 @@ impl CdrRows {
     }
 
     /// By how many columns follow the sixteenth; a single one is an id or a user field.
-    fn after_cdr_csv(&self) -> impl Iterator<Item = &'static str> {
+    fn after_cdr_csv(&self) -> Vec<&'static str> {
         let one = match is_uniqueid(self.record.text(COLUMNS_MIN)) {
             true => "uniqueid",
             false => "userfield",
@@ -194,7 +194,7 @@ impl CdrRows {
                 "sequence",
             ],
         };
-        columns.to_vec().into_iter()
+        columns.to_vec()
     }
 }
 
