@@ -8,13 +8,7 @@ use std::borrow::Cow;
 
 /// The pairs of a block up to its empty line, as bytes; a line without a colon is stepped over.
 #[derive(Clone, Debug)]
-pub(crate) struct Pairs<'a>(&'a [u8]);
-
-impl<'a> Pairs<'a> {
-    pub(crate) const fn new(block: &'a [u8]) -> Self {
-        Self(block)
-    }
-}
+pub(crate) struct Pairs<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Pairs<'a> {
     type Item = (&'a [u8], &'a [u8]);
@@ -45,14 +39,13 @@ impl<'a> Iterator for Pairs<'a> {
 
 /// The value of the first pair with this key.
 pub(crate) fn value_of<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let found = Pairs::new(block).find(|(name, _)| name.eq_ignore_ascii_case(key));
+    let found = Pairs(block).find(|(name, _)| name.eq_ignore_ascii_case(key));
     found.map(|(_, value)| value)
 }
 
 /// Returns the index at which the block's last line ends, and the one behind its empty line.
-pub(crate) fn end_of_block(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
-    let found = memmem::find(&bytes[from..], b"\n\n")?;
-    Some((from + found, from + found + 2))
+pub(crate) fn end_of_block(bytes: &[u8]) -> Option<(usize, usize)> {
+    memmem::find(bytes, b"\n\n").map(|end| (end, end + 2))
 }
 
 /// A value without its percent-encoding; `true` if its bytes were no text and were set right. A
@@ -116,7 +109,7 @@ mod tests {
         let block = b"Content-Length: 12\nContent-Type: text/event-plain\n\nEvent-Name: X\n";
         assert_eq!(value_of(block, b"content-length"), Some(b"12".as_slice()));
         assert_eq!(value_of(block, b"Event-Name"), None);
-        assert_eq!(Pairs::new(block).count(), 2);
+        assert_eq!(Pairs(block).count(), 2);
     }
 
     proptest! {
@@ -125,7 +118,7 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
             let _ = decoded(&bytes);
-            prop_assert!(Pairs::new(&bytes).count() <= bytes.len());
+            prop_assert!(Pairs(&bytes).count() <= bytes.len());
         }
     }
 

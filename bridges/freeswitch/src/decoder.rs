@@ -1,10 +1,9 @@
 //! One entry for all formats: a message in, what it tells out.
 
 use crate::block::{end_of_block, value_of};
-use crate::cdr;
-use crate::event;
-use crate::fields;
+use crate::fields::{self, Header};
 use crate::rule::ATTENDED;
+use crate::{cdr, event};
 use callbridge_call::{Decoded, Mark, PbxEvent, ServerEvent, Unreadable};
 use memchr::memmem;
 use std::borrow::Cow;
@@ -49,13 +48,13 @@ impl Decoder {
             self.scratch = String::from_utf8_lossy(message).into_owned();
             (fields::of_json(&self.scratch, wanted), true)
         };
-        let fields = match reading {
+        let mut fields = match reading {
             Ok(Some(fields)) => fields,
             Ok(None) => return Decoded::Skipped,
             Err(why) => return Decoded::Unreadable(why),
         };
         let repaired = repaired || fields.repaired;
-        let server = Some(fields.switch()).filter(|name| !name.is_empty());
+        let server = Some(fields.take(Header::Switch)).filter(|name| !name.is_empty());
         match event::decode(*fields) {
             Ok(None) => Decoded::Skipped,
             Ok(Some(event)) => good(Decoded::Event {
@@ -99,8 +98,8 @@ fn without_frame(message: &[u8]) -> Unframed<'_> {
         return Unframed::Event(message);
     }
     let kind = value_of(message, b"Content-Type").unwrap_or_default();
-    let body =
-        end_of_block(message, 0).map_or(&message[message.len()..], |(_, body)| &message[body..]);
+    let body = end_of_block(message).map_or(message.len(), |(_, body)| body);
+    let body = &message[body..];
     if kind.starts_with(b"text/event-") || body.first() == Some(&b'{') {
         return Unframed::Event(body);
     }

@@ -258,14 +258,13 @@ impl Dialogue {
             State::LoggingIn if well => {
                 self.state = State::Subscribing;
                 self.send(&rule::subscription());
-                if !self.survey.is_empty() {
-                    let survey = self.survey.iter();
-                    survey.for_each(|words| self.ask(SocketQuestion::Other, words));
-                    return FrameMeaning::LoggedIn;
+                for words in self.survey {
+                    self.ask(SocketQuestion::Other, words);
                 }
-                self.ask(SocketQuestion::Uptime, "uptime ms");
-                self.sessions.ask();
-                self.ask(SocketQuestion::Channels, "show channels as json");
+                if self.survey.is_empty() {
+                    self.ask(SocketQuestion::Uptime, "uptime ms");
+                    self.ask_list();
+                }
                 FrameMeaning::LoggedIn
             }
             State::LoggingIn => self.refuse(SocketRefusal::Password),
@@ -290,7 +289,8 @@ impl Dialogue {
             None | Some(SocketQuestion::Ping) => FrameMeaning::Nothing,
             // After an event it would seem to have come between that one and the next.
             Some(SocketQuestion::Uptime) if !self.events => {
-                uptime(body).map_or(FrameMeaning::Nothing, FrameMeaning::UpFor)
+                let uptime = number(body).map(Duration::from_millis);
+                uptime.map_or(FrameMeaning::Nothing, FrameMeaning::UpFor)
             }
             Some(SocketQuestion::Uptime) => FrameMeaning::Nothing,
             Some(SocketQuestion::Other) => FrameMeaning::Answer(body),
@@ -298,18 +298,16 @@ impl Dialogue {
             Some(SocketQuestion::Channel) => {
                 self.listing.under_way = self.listing.under_way.saturating_sub(1);
                 // `-ERR No such channel!`: it has hung up meanwhile.
-                let reported =
-                    (body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX).then_some(body);
+                let is_reported = body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX;
                 self.ask_channels();
-                let last_of_list = self.list_ends();
-                match reported {
-                    Some(bytes) => FrameMeaning::Message {
-                        bytes,
-                        restarted: self.is_restarted(bytes),
+                match self.list_ends() {
+                    last_of_list if is_reported => FrameMeaning::Message {
+                        bytes: body,
+                        restarted: self.is_restarted(body),
                         last_of_list,
                     },
-                    None if last_of_list => FrameMeaning::ListEnd,
-                    None => FrameMeaning::Nothing,
+                    true => FrameMeaning::ListEnd,
+                    false => FrameMeaning::Nothing,
                 }
             }
         }
@@ -343,6 +341,11 @@ impl Dialogue {
         }
     }
 
+    fn ask_list(&mut self) {
+        self.sessions.ask();
+        self.ask(SocketQuestion::Channels, "show channels as json");
+    }
+
     fn ask_channels(&mut self) {
         while self.listing.under_way < DUMPS_UNDER_WAY {
             let Some(id) = self.listing.left.pop_front() else {
@@ -365,30 +368,23 @@ impl Dialogue {
             return FrameMeaning::TooLong;
         }
         self.events = true;
-        let id = || of_event(event, "Unique-ID").filter(|id| is_askable(id));
-        match of_event(event, "Event-Name") {
-            Some(b"CHANNEL_CREATE") => {
-                if let Some(id) = id() {
-                    self.sessions.born(id);
-                    // What is born while the list is told is told with it: what is missing at its
-                    // end is taken for gone.
-                    if self.listing.open && self.listing.left.len() < LISTED_MAX {
-                        let id = String::from_utf8_lossy(id).into_owned();
-                        self.listing.left.push_back(id);
-                        self.ask_channels();
-                    }
+        let id = of_event(event, "Unique-ID").filter(|id| is_askable(id));
+        match (of_event(event, "Event-Name"), id) {
+            (Some(b"CHANNEL_CREATE"), Some(id)) => {
+                self.sessions.born(id);
+                // What is born while the list is told is told with it: what is missing at its end
+                // is taken for gone.
+                if self.listing.open && self.listing.left.len() < LISTED_MAX {
+                    let id = String::from_utf8_lossy(id).into_owned();
+                    self.listing.left.push_back(id);
+                    self.ask_channels();
                 }
             }
-            Some(b"CHANNEL_DESTROY") => {
-                if let Some(id) = id() {
-                    self.sessions.gone(id);
-                }
-            }
-            Some(b"HEARTBEAT") => {
+            (Some(b"CHANNEL_DESTROY"), Some(id)) => self.sessions.gone(id),
+            (Some(b"HEARTBEAT"), _) => {
                 let count = of_event(event, "Session-Count").and_then(number);
                 if count.is_some_and(|count| self.sessions.counted(count)) && !self.listing.open {
-                    self.sessions.ask();
-                    self.ask(SocketQuestion::Channels, "show channels as json");
+                    self.ask_list();
                 }
             }
             _ => {}
@@ -406,12 +402,12 @@ impl Dialogue {
         if self.introduced {
             return false;
         }
-        let Some(core) = of_event(event, "Core-UUID").filter(|core| is_askable(core)) else {
-            return false;
-        };
-        self.introduced = true;
-        let before = self.core.replace(core.to_vec());
-        before.is_some_and(|before| before != core)
+        let core = of_event(event, "Core-UUID").filter(|core| is_askable(core));
+        core.is_some_and(|core| {
+            self.introduced = true;
+            let before = self.core.replace(core.to_vec());
+            before.is_some_and(|before| before != core)
+        })
     }
 }
 
@@ -422,10 +418,6 @@ fn is_askable(id: &[u8]) -> bool {
 
 fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
-}
-
-fn uptime(body: &[u8]) -> Option<Duration> {
-    number(body).map(Duration::from_millis)
 }
 
 /// The ids in `{"row_count":2,"rows":[{"uuid":…},…]}`; without channels there are no rows.

@@ -1,7 +1,7 @@
 //! The few headers of an event that a rule reads, out of a block or a JSON object.
 
 use crate::block::{self, Pairs};
-use crate::rule::{self, EventRule, Need};
+use crate::rule::{CONFERENCE, EVENTS, EventRule};
 use callbridge_call::json::{Json, MemberName, ReadValue, ValueSeed};
 use callbridge_call::{Text, Unreadable};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -166,11 +166,6 @@ impl<'a> EventFields<'a> {
         std::mem::take(&mut self.values[key as usize])
     }
 
-    /// The switch's name: one exchange may carry the events of several.
-    pub(crate) fn switch(&self) -> Text<'a> {
-        self.values[Header::Switch as usize].clone()
-    }
-
     /// The first value of a header counts: an envelope that stands in an object twice begins with
     /// its own.
     pub(crate) fn put(&mut self, key: Header, value: Text<'a>) {
@@ -200,19 +195,17 @@ impl<'a> EventFields<'a> {
 
     /// Finds the rule by the headers read so far; `false` if no call depends on the event.
     fn goes_on(&mut self) -> bool {
-        let (name, subclass) = (self.get(Header::EventName), self.get(Header::Subclass));
-        let subclass = Some(subclass).filter(|it| !it.is_empty());
-        if name.is_empty() {
-            return subclass.is_none_or(|it| it == rule::CONFERENCE);
-        }
-        match rule::need(name, subclass) {
-            Need::Nothing => false,
-            Need::Subclass => true,
-            Need::By(rule) => {
-                self.rule = Some(rule);
-                true
+        self.rule = match (self.get(Header::EventName), self.get(Header::Subclass)) {
+            // The other one decides, and was not read yet.
+            ("" | "CUSTOM", "") | ("", CONFERENCE) => return true,
+            ("CUSTOM", CONFERENCE) => Some(EventRule::Conference),
+            ("" | "CUSTOM", _) => None,
+            (name, _) => {
+                let found = EVENTS.iter().find(|(event, _)| *event == name);
+                found.map(|(_, rule)| *rule)
             }
-        }
+        };
+        self.rule.is_some()
     }
 
     /// Judges the headers once all are read: an event of a rule, one that no call depends on, or
@@ -236,7 +229,7 @@ fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
 /// Reads a plain event: a block of headers whose values are percent-encoded.
 pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a> {
     let mut fields = EventFields::new();
-    for (key, value) in Pairs::new(block) {
+    for (key, value) in Pairs(block) {
         let Ok(key) = std::str::from_utf8(key) else {
             continue;
         };

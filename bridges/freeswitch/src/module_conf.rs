@@ -36,9 +36,9 @@ fn needed() -> impl Iterator<Item = &'static str> {
 
 /// Finds the faults in the text of mod_json_cdr's file.
 pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
-    let text = match without_comments(text) {
+    let text = match without_comments(text, JSON_CDR) {
         Ok(text) => text,
-        Err(unclosed) => return vec![unclosed.of(JSON_CDR)],
+        Err(unclosed) => return vec![unclosed],
     };
     let is_yes = |value: &str| {
         let value = value.trim().to_ascii_lowercase();
@@ -60,15 +60,14 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
 
 /// Finds the faults in the text of mod_amqp's file; none if no producer stands in it.
 pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
-    let text = match without_comments(text) {
+    let text = match without_comments(text, AMQP) {
         Ok(text) => text,
-        Err(unclosed) => return vec![unclosed.of(AMQP)],
+        Err(unclosed) => return vec![unclosed],
     };
-    let producers = text.split("<producers>").nth(1);
-    let producers = producers.map(|it| it.split("</producers>").next().unwrap_or(it));
-    let Some(producers) = producers else {
+    let Some(producers) = text.split("<producers>").nth(1) else {
         return Vec::new();
     };
+    let producers = producers.split("</producers>").next().unwrap_or_default();
     let filters: Vec<&str> = values(producers, "event_filter").collect();
     let published = |name: &str| {
         let mut all = filters.iter().flat_map(|it| it.split(','));
@@ -104,32 +103,20 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     found
 }
 
-/// A comment begins in this line, from 1 on, and does not end.
-struct Unclosed(usize);
-
-impl Unclosed {
-    fn of(&self, file: &str) -> SwitchFinding {
-        let Self(line) = self;
-        SwitchFinding::new(
-            Severity::Fault,
-            file,
-            format!(
-                "the comment that begins in line {line} does not end: the switch takes nothing of \
-                 what follows"
-            ),
-            format!("write --> where it ends, then reload the module of {file}"),
-        )
-    }
-}
-
-fn without_comments(text: &str) -> Result<String, Unclosed> {
+/// The text of this file without its comments, or the fault of one that does not end.
+fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     let mut all = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, comment)) = rest.split_once("<!--") {
         all.push_str(before);
         let Some((_, after)) = comment.split_once("-->") else {
-            let begun = &text[..text.len() - comment.len()];
-            return Err(Unclosed(begun.lines().count()));
+            let line = text[..text.len() - comment.len()].lines().count();
+            let what = format!(
+                "the comment that begins in line {line} does not end: the switch takes nothing of \
+                 what follows"
+            );
+            let todo = format!("write --> where it ends, then reload the module of {file}");
+            return Err(SwitchFinding::new(Severity::Fault, file, what, todo));
         };
         rest = after;
     }

@@ -9,7 +9,7 @@
 //! No empty line is promised after a body; any that come are stepped over. What is no frame ends
 //! the line: a socket that is read from its first byte on has no other way to fall out of step.
 
-use crate::block::header;
+use crate::block::{end_of_block, header};
 use callbridge_call::framing::ReadBuffer;
 
 /// A block of headers of the socket itself has three or four short lines.
@@ -57,12 +57,6 @@ pub struct FrameReader {
     skip: u64,
 }
 
-/// Lengths of a frame's parts in bytes: headers with their empty line, then the body.
-struct Parts {
-    head_end: usize,
-    body: u64,
-}
-
 impl FrameReader {
     /// Returns the buffer that the line is read into.
     pub const fn buffer(&mut self) -> &mut ReadBuffer {
@@ -80,26 +74,26 @@ impl FrameReader {
         let waiting = self.buffer.waiting().iter();
         let blank = waiting.take_while(|it| matches!(it, b'\n' | b'\r')).count();
         self.buffer.take(blank);
-        let Some(parts) = parts(self.buffer.waiting())? else {
+        let Some((head, body)) = lengths(self.buffer.waiting())? else {
             return Ok(None);
         };
-        if parts.body > BODY_BYTES_MAX {
-            self.buffer.take(parts.head_end);
-            self.skip = parts.body;
+        if body > BODY_BYTES_MAX {
+            self.buffer.take(head);
+            self.skip = body;
             return Ok(Some(FrameRead::TooLong));
         }
-        let length = usize::try_from(parts.body).unwrap_or(usize::MAX);
-        if self.buffer.len() - parts.head_end < length {
+        let body = usize::try_from(body).unwrap_or(usize::MAX);
+        if self.buffer.len() - head < body {
             return Ok(None);
         }
-        let frame = self.buffer.take(parts.head_end + length);
-        let (head, body) = frame.split_at(parts.head_end);
+        let (head, body) = self.buffer.take(head + body).split_at(head);
         Ok(Some(FrameRead::Frame(SocketFrame { head, body })))
     }
 }
 
-/// The parts of the frame that begins here, once its headers are whole.
-fn parts(bytes: &[u8]) -> Result<Option<Parts>, NoFrame> {
+/// The bytes of the frame that begins here, once its headers are whole: headers with their empty
+/// line, and body.
+fn lengths(bytes: &[u8]) -> Result<Option<(usize, u64)>, NoFrame> {
     let no_frame = || {
         let line = bytes.split(|it| *it == b'\n').next().unwrap_or_default();
         let line = &line[..line.len().min(80)];
@@ -110,20 +104,17 @@ fn parts(bytes: &[u8]) -> Result<Option<Parts>, NoFrame> {
     if memchr::memchr(b'\n', bytes).is_some_and(|end| !bytes[..end].contains(&b':')) {
         return Err(no_frame());
     }
-    let Some(head_end) = memchr::memmem::find(bytes, b"\n\n").map(|at| at + 2) else {
+    let Some((_, head)) = end_of_block(bytes) else {
         return match bytes.len() > HEAD_BYTES_MAX {
             true => Err(no_frame()),
             false => Ok(None),
         };
     };
-    let length = header(&bytes[..head_end], "Content-Length");
-    let length = length.map(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
-    let body = match length {
-        None => 0,
-        Some(Some(length)) => length,
-        Some(None) => return Err(no_frame()),
-    };
-    Ok(Some(Parts { head_end, body }))
+    let body = header(&bytes[..head], "Content-Length").unwrap_or(b"0");
+    let body = std::str::from_utf8(body)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    Ok(Some((head, body.ok_or_else(no_frame)?)))
 }
 
 #[cfg(test)]

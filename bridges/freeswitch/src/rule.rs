@@ -18,16 +18,6 @@ pub(crate) enum EventRule {
     Heartbeat,
 }
 
-/// Decision on an event by its name, and its subclass as far as it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// No call depends on it.
-    Nothing,
-    /// The subclass decides, and was not read yet.
-    Subclass,
-    By(EventRule),
-}
-
 /// Events of which something is read: what a subscription needs.
 pub(crate) const EVENTS: [(&str, EventRule); 11] = [
     ("CHANNEL_CREATE", EventRule::Create),
@@ -48,19 +38,6 @@ pub(crate) const CONFERENCE: &str = "conference::maintenance";
 
 /// The application whose begin and end say that a channel is away from its bridge.
 pub(crate) const ATTENDED: &str = "att_xfer";
-
-/// Decides by its name and subclass how an event is read.
-pub(crate) fn need(name: &str, subclass: Option<&str>) -> Need {
-    if name == "CUSTOM" {
-        return match subclass {
-            None => Need::Subclass,
-            Some(CONFERENCE) => Need::By(EventRule::Conference),
-            Some(_) => Need::Nothing,
-        };
-    }
-    let found = EVENTS.iter().find(|(event, _)| *event == name);
-    found.map_or(Need::Nothing, |&(_, rule)| Need::By(rule))
-}
 
 /// The command that asks for them, without its line end. Events of modules are named each, for
 /// only `ALL` would take them all in.

@@ -116,7 +116,7 @@ impl Splitter {
 
     /// A frame with its body, or a plain event without a frame.
     fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Sighting {
-        let Some((end, body)) = end_of_block(bytes, 0) else {
+        let Some((end, body)) = end_of_block(bytes) else {
             let (from, to, next) = (0, bytes.len(), bytes.len());
             return match at_end {
                 true => Sighting::Found { from, to, next },
@@ -204,23 +204,13 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     if !is_of_event(head) {
         return None;
     }
-    let search = |from: usize| {
-        let mut at = from;
-        loop {
-            at += memmem::find(&body[at..], b"Content-Length: ")?;
-            if is_frame(&body[at..]) {
-                return Some(at);
-            }
-            at += 1;
-        }
+    let mut lengths = memmem::find_iter(body, b"Content-Length: ");
+    let found = lengths.find(|&at| is_frame(&body[at..]));
+    let Some((end, inner)) = end_of_block(body) else {
+        return found;
     };
-    let Some((end, inner)) = end_of_block(body, 0) else {
-        return search(0);
-    };
-    if inner.saturating_add(length(&body[..end]).unwrap_or(0)) >= body.len() {
-        return search(0).filter(|&at| at < end);
-    }
-    search(0)
+    let is_whole = inner.saturating_add(length(&body[..end]).unwrap_or(0)) >= body.len();
+    found.filter(|&at| !is_whole || at < end)
 }
 
 /// A frame of an event begins here: its length, and that it is one.

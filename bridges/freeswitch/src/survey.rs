@@ -278,57 +278,47 @@ impl SwitchFacts {
         let one_way = !endpoints.iter().any(comes_in);
         let mut found = Vec::new();
         for endpoint in endpoints {
-            let known: Vec<&str> = match endpoint.split_once('/') {
+            let about = format!("endpoint {endpoint}");
+            let (known, there): (Vec<&String>, _) = match endpoint.split_once('/') {
                 Some(("gateway", name)) => {
-                    let own = gateways.iter().filter(|(it, _)| glob(name, it));
-                    let own: Vec<(&String, &SwitchGateway)> = own.collect();
-                    let silent = own.iter().find(|(_, it)| one_way && !it.registers);
+                    let own = || gateways.iter().filter(|(it, _)| glob(name, it));
+                    let silent = own().find(|(_, it)| one_way && !it.registers);
                     found.extend(silent.map(|(name, it)| one_way_only(trunk, endpoint, name, it)));
-                    own.into_iter().map(|(name, _)| name.as_str()).collect()
+                    (
+                        own().map(|(name, _)| name).collect(),
+                        listed(gateways.keys()),
+                    )
                 }
                 Some(("profile", name)) => {
                     let own = self.profiles.iter().filter(|it| glob(name, it));
-                    own.map(String::as_str).collect()
+                    (own.collect(), listed(self.profiles.iter()))
                 }
                 Some(("address", address)) => {
                     found.extend(unknown_address(own, address, gateways));
                     continue;
                 }
                 Some((technology, _)) if OF_ASTERISK.contains(&technology) => {
-                    found.push(SwitchFinding::new(
-                        Severity::Fault,
-                        format!("endpoint {endpoint}"),
-                        format!(
-                            "{technology}/… is how Asterisk calls a line, and this is a \
-                             FreeSWITCH: no call goes over trunk {trunk}"
-                        ),
-                        "give gateway/NAME, address/IP, context/NAME or profile/NAME; `sofia \
-                         status` shows the names",
-                    ));
+                    let what = format!(
+                        "{technology}/… is how Asterisk calls a line, and this is a FreeSWITCH: no \
+                         call goes over trunk {trunk}"
+                    );
+                    let todo = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
+                                `sofia status` shows the names";
+                    found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
                     continue;
                 }
                 _ => continue,
             };
-            let there = match endpoint.starts_with("gateway/") {
-                true => listed(gateways.keys()),
-                false => listed(self.profiles.iter()),
-            };
-            found.push(match known.is_empty() {
-                false => SwitchFinding::new(
-                    Severity::Well,
-                    format!("endpoint {endpoint}"),
-                    format!("the switch has {}", listed(known.iter())),
-                    "",
-                ),
-                true => SwitchFinding::new(
-                    Severity::Fault,
-                    format!("endpoint {endpoint}"),
-                    format!(
-                        "the switch has none of this name: calls over trunk {trunk} would be \
-                         internal; it has {there}"
-                    ),
-                    "give a name that `sofia status` shows",
-                ),
+            found.push(if known.is_empty() {
+                let what = format!(
+                    "the switch has none of this name: calls over trunk {trunk} would be internal; \
+                     it has {there}"
+                );
+                let todo = "give a name that `sofia status` shows";
+                SwitchFinding::new(Severity::Fault, about, what, todo)
+            } else {
+                let what = format!("the switch has {}", listed(known.iter()));
+                SwitchFinding::new(Severity::Well, about, what, "")
             });
         }
         found
