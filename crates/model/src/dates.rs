@@ -33,11 +33,14 @@ impl Zone {
         Some(at.to_zoned(self.0.clone()).strftime(form).to_string())
     }
 
-    /// `2026-11-20 10:08:37 +05`, with the zone's own abbreviation where it has one; the seconds
-    /// alone where they are of no year that can be.
+    /// The same; the seconds alone where they are of no year that can be.
+    pub fn shown(&self, at: EventTime, form: &str) -> String {
+        self.format(at, form).unwrap_or_else(|| at.to_string())
+    }
+
+    /// `2026-11-20 10:08:37 +05`, with the zone's own abbreviation where it has one.
     pub fn moment(&self, at: EventTime) -> String {
-        let shown = self.format(at, "%Y-%m-%d %H:%M:%S %Z");
-        shown.unwrap_or_else(|| at.to_string())
+        self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
     /// The same of a time in seconds since the epoch.
@@ -47,9 +50,7 @@ impl Zone {
 
     /// `2026-11-20T10:08:37+05:00`, for a table that programs read, too.
     pub fn stamp(&self, seconds: i64) -> String {
-        let at = EventTime::from_seconds(seconds);
-        self.format(at, "%Y-%m-%dT%H:%M:%S%:z")
-            .unwrap_or_else(|| at.to_string())
+        self.shown(EventTime::from_seconds(seconds), "%Y-%m-%dT%H:%M:%S%:z")
     }
 
     /// The words with each `2026-11-20T05:08:37Z` among them as people read it here.
@@ -59,18 +60,14 @@ impl Zone {
             let at: Timestamp = stamp.parse().ok()?;
             Some(self.second(at.as_second()) + &word[stamp.len()..])
         };
-        let words = text.split(' ').map(|word| match translated(word) {
-            Some(translated) => translated,
-            None => word.to_owned(),
-        });
+        let words = text.split(' ');
+        let words = words.map(|word| translated(word).unwrap_or_else(|| word.to_owned()));
         words.collect::<Vec<_>>().join(" ")
     }
 
     /// `11-20 10:08`, for a narrow column whose head names the zone.
     pub fn short(&self, seconds: i64) -> String {
-        let at = EventTime::from_seconds(seconds);
-        self.format(at, "%m-%d %H:%M")
-            .unwrap_or_else(|| at.to_string())
+        self.shown(EventTime::from_seconds(seconds), "%m-%d %H:%M")
     }
 
     /// The zone's abbreviation at that moment, as shown behind times: `+05`, `CET`, `UTC`.
@@ -104,8 +101,7 @@ pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
         .parse::<civil::Date>()
         .ok()
         .filter(|_| text.len() <= 10);
-    let next = day.and_then(|day| day.tomorrow().ok());
-    match next {
+    match day.and_then(|day| day.tomorrow().ok()) {
         Some(next) => date(&next.to_string(), zone),
         // the second that is named counts
         None => date(text, zone).map(|at| at.plus(Duration::from_secs(1))),
@@ -114,18 +110,12 @@ pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
 
 /// `2026-11-20`, with a time and an offset if wanted; without an offset in `zone`.
 pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
-    let absolute = text.parse::<Timestamp>().ok();
     let local = || {
-        let day = || {
-            text.parse::<civil::Date>()
-                .map(|day| day.to_datetime(civil::Time::midnight()))
-        };
-        let moment = text.parse::<civil::DateTime>().or_else(|_| day()).ok()?;
+        let moment = text.parse::<civil::DateTime>().ok()?;
         zone.to_ambiguous_timestamp(moment).compatible().ok()
     };
-    absolute
-        .or_else(local)
-        .map(|at| EventTime::from_micros(at.as_microsecond()))
+    let at = text.parse::<Timestamp>().ok().or_else(local);
+    at.map(|at| EventTime::from_micros(at.as_microsecond()))
         .ok_or_else(|| {
             format!("`{text}` is not a date: give it as 2026-11-20 or 2026-11-20T08:00:00+05:00")
         })

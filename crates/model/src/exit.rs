@@ -1,7 +1,9 @@
 //! How a command ends when it does not end well: sysexits codes.
 
 /// The exit codes that users' scripts rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::FromRepr, strum::VariantArray,
+)]
 #[repr(u8)]
 pub enum Code {
     /// Something went wrong that no other code names; the books of `demo` do not balance.
@@ -39,8 +41,7 @@ impl Code {
 
     /// The code of this number; [`Code::Failed`] for one that has no name here.
     pub fn of_number(number: u8) -> Self {
-        let known = Self::ALL.iter().find(|code| code.number() == number);
-        known.copied().unwrap_or(Self::Failed)
+        Self::from_repr(number).unwrap_or(Self::Failed)
     }
 }
 

@@ -16,10 +16,8 @@ impl Country {
     /// The country of two letters of either case; `None` for a code without a numbering plan.
     pub fn parse(code: &str) -> Option<Self> {
         let letters = code.len() == 2 && code.bytes().all(|b| b.is_ascii_alphabetic());
-        letters
-            .then(|| code.to_ascii_uppercase().parse().ok())
-            .flatten()
-            .map(Self)
+        let id = letters.then(|| code.to_ascii_uppercase().parse().ok());
+        id.flatten().map(Self)
     }
 
     /// The ISO 3166 code in upper case: `UZ`.
@@ -65,8 +63,8 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
 /// Strips the scheme, and all that follows the number proper.
 fn bare(text: &str) -> &str {
     let text = text.trim();
-    let text = ["sip:", "sips:", "tel:"]
-        .iter()
+    let mut schemes = ["sip:", "sips:", "tel:"].iter();
+    let text = schemes
         .find_map(|scheme| text.strip_prefix(scheme))
         .unwrap_or(text);
     text.split(['@', ';', ',']).next().unwrap_or_default()
@@ -113,8 +111,7 @@ fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
     // Carriers leave the plus away. Only with a country known is this no guess: then the number
     // has been seen not to be one of the country's own.
     let without_plus = || {
-        country?;
-        (text.len() >= FOREIGN_DIGITS_MIN).then_some(())?;
+        country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
         valid(None, &format!("+{text}")).filter(belongs_to_a_country)
     };
     at_home().or_else(abroad).or_else(without_plus)
@@ -127,11 +124,8 @@ fn valid(country: Option<Country>, text: &str) -> Option<Phone> {
     if number.extension().is_some() || !is_valid(&number) {
         return None;
     }
-    Phone::from_e164(&format!(
-        "+{}{}",
-        number.country().code(),
-        number.national()
-    ))
+    let (country, national) = (number.country().code(), number.national());
+    Phone::from_e164(&format!("+{country}{national}"))
 }
 
 /// The library tries eleven kinds of numbers in turn. Most that call are mobile ones, which are

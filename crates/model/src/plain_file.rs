@@ -40,13 +40,13 @@ pub fn open_named(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
-            ErrorKind::InvalidInput,
-            "it is not a regular file",
-        )),
+    if file.metadata()?.is_file() {
+        return Ok(file);
     }
+    Err(io::Error::new(
+        ErrorKind::InvalidInput,
+        "it is not a regular file",
+    ))
 }
 
 /// The beginning of a file of the state folder.

@@ -121,11 +121,8 @@ impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
             Self::Missing(_) => Code::NoInput,
-            Self::Unreadable(..)
-            | Self::Empty(_)
-            | Self::TooMany(_)
-            | Self::TooLong(_)
-            | Self::NoText(_) => Code::Configuration,
+            Self::Unreadable(..) | Self::Empty(_) | Self::TooMany(_) => Code::Configuration,
+            Self::TooLong(_) | Self::NoText(_) => Code::Configuration,
         }
     }
 }
@@ -181,7 +178,11 @@ impl SecretPlace {
         match self {
             Self::Variable(secret) => Ok(secret.clone()),
             Self::File(path) | Self::Held(path, _) => {
-                secret_of(path, first_line(self.text()?.expose_secret()))
+                let text = self.text()?;
+                secret_of(
+                    path,
+                    text.expose_secret().lines().next().unwrap_or_default(),
+                )
             }
         }
     }
@@ -193,14 +194,12 @@ impl SecretPlace {
         if matches!(self, Self::File(path) if !path.is_file()) {
             return false;
         }
-        let Ok(secrets) = self.read_lines() else {
-            return false;
-        };
         let quoted = |text: &str| {
             let mut inner = text.chars();
             let ends = (inner.next(), inner.next_back());
             matches!(ends, (Some('"'), Some('"')) | (Some('\''), Some('\'')))
         };
+        let secrets = self.read_lines().unwrap_or_default();
         secrets.iter().any(|secret| quoted(secret.expose_secret()))
     }
 
@@ -245,10 +244,6 @@ pub fn text_of(path: &Path) -> Result<String, Error> {
         return Err(Error::TooLong(path.to_owned()));
     }
     Ok(text.trim_start_matches('\u{feff}').to_owned())
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }
 
 fn secret_of(path: &Path, line: &str) -> Result<Secret, Error> {

@@ -2,6 +2,7 @@
 //! `timestamp.raw-body`. The key is the secret's text as it stands; it is not decoded.
 
 use crate::secret::{ExposeSecret as _, Secret};
+use data_encoding::HEXLOWER;
 use ring::hmac;
 use std::fmt;
 use subtle::ConstantTimeEq as _;
@@ -32,14 +33,7 @@ impl Key {
     pub fn sign(&self, timestamp: &str, body: &[u8]) -> String {
         let mut signing = self.begin(timestamp);
         signing.add(body);
-        let tag = signing.0.sign();
-        let mut text = String::with_capacity(PREFIX.len() + 2 * BYTES);
-        text.push_str(PREFIX);
-        for byte in tag.as_ref() {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        text
+        format!("{PREFIX}{}", HEXLOWER.encode(signing.0.sign().as_ref()))
     }
 
     /// Begins a signature over a body that comes in pieces, `timestamp` being the text of
@@ -51,8 +45,6 @@ impl Key {
         Signing(context)
     }
 }
-
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// A signature over what has come of a body. It cannot be printed.
 #[derive(Clone)]
@@ -89,23 +81,9 @@ impl Signature {
     /// Reads `sha256=` and 64 lowercase hex digits; `None` for anything else, other algorithms
     /// among it.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let (pairs, []) = text.strip_prefix(PREFIX.as_bytes())?.as_chunks::<2>() else {
-            return None;
-        };
-        let pairs: &[[u8; 2]; BYTES] = pairs.try_into().ok()?;
-        let mut bytes = [0; BYTES];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-const fn digit(text: u8) -> Option<u8> {
-    match text {
-        b'0'..=b'9' => Some(text - b'0'),
-        b'a'..=b'f' => Some(text - b'a' + 10),
-        _ => None,
+        let digits: &[u8; 2 * BYTES] = text.strip_prefix(PREFIX.as_bytes())?.try_into().ok()?;
+        let bytes = HEXLOWER.decode(digits).ok()?;
+        Some(Self(bytes.try_into().ok()?))
     }
 }
 

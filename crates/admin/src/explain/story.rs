@@ -31,10 +31,6 @@ impl Times {
         self.from
     }
 
-    fn format(&self, at: EventTime, format: &str) -> Option<String> {
-        self.zone.format(at, format)
-    }
-
     /// `2026-11-20 11:48:37 UTC`; the seconds alone where they are of no year that can be.
     pub fn date(&self, at: EventTime) -> String {
         self.zone.moment(at)
@@ -42,20 +38,19 @@ impl Times {
 
     /// Returns the date alone: `2026-11-20`; empty where the time is of no year that can be.
     pub fn day(&self, at: EventTime) -> String {
-        self.format(at, "%Y-%m-%d").unwrap_or_default()
+        self.zone.format(at, "%Y-%m-%d").unwrap_or_default()
     }
 
     /// Returns the time of day, to the millisecond: `11:48:37.833`.
     pub fn clock(&self, at: EventTime) -> String {
-        let clock = self.format(at, "%H:%M:%S%.3f");
-        clock.unwrap_or_else(|| at.to_string())
+        self.zone.shown(at, "%H:%M:%S%.3f")
     }
 
     /// `11:48:37`, for a label; tenths where there are some.
     pub fn short_clock(&self, at: EventTime) -> String {
         let whole = at.micros() % 1_000_000 < 100_000;
-        let format = if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" };
-        self.format(at, format).unwrap_or_else(|| at.to_string())
+        self.zone
+            .shown(at, if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" })
     }
 
     /// `+2 s`, `+1:30`, `+2:03:00`, for a label.

@@ -3,7 +3,7 @@
 //! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
 //! `FINDERS`.
 
-use super::verdict::{counted, todo};
+use super::verdict::{counted, first_five, todo};
 use super::{FindingKind, SourceStatus, Status, Todo};
 use crate::Reason;
 use crate::status::PAUSES;
@@ -16,8 +16,6 @@ const GAP_SECONDS: i64 = 24 * 3600;
 const GAP_SECONDS_MIN: i64 = 30;
 /// Seconds before its end at which a token is reported that nobody here can renew.
 const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
-/// Prefixes of channels named in one line.
-const UNMATCHED_MAX: usize = 5;
 /// The value of [`super::Pause::reason`] where no daemon runs.
 pub const NO_DAEMON: &str = "no daemon runs";
 
@@ -154,12 +152,8 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
 }
 
 fn formats(status: &Status, found: &mut Vec<Todo>) {
-    let readable = status
-        .sources
-        .iter()
-        .filter(|it| it.state.is_up() && it.read == 0);
-    for source in readable {
-        if let Some(why) = &source.why {
+    for source in &status.sources {
+        if let (true, 0, Some(why)) = (source.state.is_up(), source.read, &source.why) {
             let what = format!("source {}: {why}", source.name());
             let values = [source.name().to_owned(), why.clone()];
             found.push(todo(FindingKind::OtherFormat, what, status.check()).with(values));
@@ -186,48 +180,41 @@ fn trunks(status: &Status, found: &mut Vec<Todo>) {
     if status.unmatched.is_empty() {
         return;
     }
-    let named = status.unmatched.iter().take(UNMATCHED_MAX);
+    let named = status.unmatched.iter();
     let named = named.map(|it| format!("{} ({})", it.prefix, counted(it.calls, "call", "calls")));
-    let named: Vec<String> = named.collect();
-    let more = match status.unmatched.len().saturating_sub(UNMATCHED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let named = first_five(&named.collect::<Vec<_>>());
     let what = format!(
-        "outside numbers go over {}{more}, and no --trunk takes these in: the calls are taken for \
+        "outside numbers go over {named}, and no --trunk takes these in: the calls are taken for \
          internal ones and not journaled; name them with --trunk, or in --employees those that \
-         are telephones",
-        named.join(", ")
+         are telephones"
     );
-    let values = [format!("{}{more}", named.join(", "))];
-    found.push(todo(FindingKind::NoTrunk, what, status.check()).with(values));
+    found.push(todo(FindingKind::NoTrunk, what, status.check()).with([named]));
 }
 
 fn token(status: &Status, found: &mut Vec<Todo>) {
     let token = &status.token;
     // what a pause says already is not said again
     if status.pause.is_none() {
-        let (code, what, command) = match token.state.as_str() {
-            "reconnect" => (
-                "token_consent",
-                "the CRM's consent is over: calls go out while the last token lives",
-                status.command("connect"),
-            ),
-            "client_refused" => (
-                "token_not_refreshed",
-                "the CRM refuses to refresh the token (company blocked, or client secret wrong): \
-                 calls go out while the last token lives",
-                status.check(),
-            ),
-            "missing" => ("token_missing", "there is no token", status.check()),
-            "refused" => ("token_refused", "the CRM refuses the token", status.check()),
-            "wrong_company" => (
-                "wrong_company",
-                "the token is another company's",
-                status.check(),
-            ),
-            "no_grant" => ("no_grant", "the token lacks a grant", status.check()),
-            _ => ("", "", String::new()),
+        let state = token.state.as_str();
+        let (code, what) = match state {
+            "reconnect" => {
+                let what = "the CRM's consent is over: calls go out while the last token lives";
+                ("token_consent", what)
+            }
+            "client_refused" => {
+                let what = "the CRM refuses to refresh the token (company blocked, or client \
+                            secret wrong): calls go out while the last token lives";
+                ("token_not_refreshed", what)
+            }
+            "missing" => ("token_missing", "there is no token"),
+            "refused" => ("token_refused", "the CRM refuses the token"),
+            "wrong_company" => ("wrong_company", "the token is another company's"),
+            "no_grant" => ("no_grant", "the token lacks a grant"),
+            _ => ("", ""),
+        };
+        let command = match state {
+            "reconnect" => status.command("connect"),
+            _ => status.check(),
         };
         if !what.is_empty() {
             found.push(todo(FindingKind::Token, what, command).with_code(code, []));
@@ -250,12 +237,10 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
 
 fn troubles(status: &Status, found: &mut Vec<Todo>) {
     for trouble in &status.troubles {
-        let what = format!(
-            "the CRM's {} fail ({}): {}",
-            trouble.part, trouble.why, trouble.instead
-        );
+        let (part, why) = (&trouble.part, &trouble.why);
+        let what = format!("the CRM's {part} fail ({why}): {}", trouble.instead);
         let command = status.command("status");
-        found.push(todo(FindingKind::CrmTrouble, what, command).with([trouble.why.clone()]));
+        found.push(todo(FindingKind::CrmTrouble, what, command).with([why.clone()]));
     }
 }
 
@@ -337,10 +322,11 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
 }
 
 fn webhooks(status: &Status, found: &mut Vec<Todo>) {
-    let Some(webhooks) = &status.webhooks else {
-        return;
-    };
-    if webhooks.state == "no_secret" {
+    if status
+        .webhooks
+        .as_ref()
+        .is_some_and(|it| it.state == "no_secret")
+    {
         let what = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";
         found.push(todo(FindingKind::Webhooks, what, status.check()).with([]));
@@ -380,9 +366,8 @@ fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
         let name = format!("--lead-field {}={}", field.name, field.id);
         let what = format!("{name}: {}", field.what);
         let values = [name, field.what.clone()];
-        found.push(
-            todo(FindingKind::LeadFields, what, status.check()).with_code("lead_field", values),
-        );
+        let unwritten = todo(FindingKind::LeadFields, what, status.check());
+        found.push(unwritten.with_code("lead_field", values));
     }
 }
 

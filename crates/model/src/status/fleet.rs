@@ -1,6 +1,6 @@
 //! Collectors and senders around one stream, by their status reports.
 
-use super::verdict::{Detail, counted, todo};
+use super::verdict::{Detail, counted, first_five, todo};
 use super::{Backlog, Books, FindingKind, OverallState, SourceState, Status, Todo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -326,23 +326,17 @@ pub struct FleetStatus {
     pub table: Option<Arc<FleetTable>>,
 }
 
-/// Most members and logins named in one line.
-const NAMED_MAX: usize = 5;
+/// Most logins named, in a line each.
+const LOGINS_MAX: usize = 5;
 
 /// Finds status reports that are not taken, and those of others that cannot be read.
 pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     let Some(fleet) = &status.fleet else { return };
+    let untold = "status reports do not reach the broker, so nobody sees that this process works";
+    let unread = "the status reports of others cannot be read";
     for (code, what, why) in [
-        (
-            "last_words",
-            "status reports do not reach the broker, so nobody sees that this process works",
-            &fleet.why,
-        ),
-        (
-            "last_words_unread",
-            "the status reports of others cannot be read",
-            &fleet.unread,
-        ),
+        ("last_words", untold, &fleet.why),
+        ("last_words_unread", unread, &fleet.unread),
     ] {
         if let Some(why) = why {
             let what = format!("{what}: {why}");
@@ -351,7 +345,7 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
         }
     }
     let floods = fleet.table.iter().flat_map(|table| &table.floods);
-    for (login, words) in floods.take(NAMED_MAX) {
+    for (login, words) in floods.take(LOGINS_MAX) {
         let what = format!(
             "login {login} floods the stream of status reports: {words} of its reports were \
              skipped, for PBXs that are not known, their length or their number; look at what \
@@ -366,7 +360,7 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
 
 /// Logins whose messages nobody can read, and that have filled their share of the dead letters.
 pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
-    for (login, count) in status.floods.iter().take(NAMED_MAX) {
+    for (login, count) in status.floods.iter().take(LOGINS_MAX) {
         let login = match login.as_str() {
             "" => "a publisher without a login".to_owned(),
             login => format!("login {login}"),
@@ -378,8 +372,8 @@ pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
         );
         let command = status.command("dead list --reason unreadable");
         let values = [login, count.to_string()];
-        found
-            .push(todo(FindingKind::DeadLetters, what, command).with_code("letters_flood", values));
+        let flood = todo(FindingKind::DeadLetters, what, command);
+        found.push(flood.with_code("letters_flood", values));
     }
 }
 
@@ -401,30 +395,17 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
     if silent.is_empty() {
         return;
     }
-    let named = silent.iter().take(NAMED_MAX).map(|it| {
+    let named = silent.iter().map(|it| {
         let trouble = it.trouble.as_ref();
         let trouble = trouble.map_or(it.speech.word(), |it| it.what.as_str());
         format!("{} on {} ({trouble})", it.word.instance, it.word.hostname)
     });
-    let named: Vec<String> = named.collect();
-    let more = match silent.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let what = format!(
-        "{}: {}{more}; their calls wait there, or are not received",
-        counted(
-            silent.len() as u64,
-            "collector sends no status reports",
-            "collectors send no status reports"
-        ),
-        named.join(", ")
-    );
+    let named = first_five(&named.collect::<Vec<_>>());
+    let count = counted(silent.len() as u64, "collector sends", "collectors send");
+    let what =
+        format!("{count} no status reports: {named}; their calls wait there, or are not received");
     let command = "callbridge fleet --source URL (the stream of run)";
-    let values = [
-        silent.len().to_string(),
-        format!("{}{more}", named.join(", ")),
-    ];
+    let values = [silent.len().to_string(), named];
     found.push(todo(FindingKind::SilentCollector, what, command).with(values));
 }
 

@@ -65,20 +65,19 @@ impl Lease {
     /// Appends the line that begins with `lease`.
     pub(super) fn to_text(&self, text: &mut String, zone: &Zone) {
         let (name, since) = (safe(&self.name), zone.second(self.since));
-        let _ = match (self.state, self.silent_until) {
-            (LeasePhase::Holding, _) => write!(text, "lease    {name}: held since {since}"),
-            (LeasePhase::Silent, Some(until)) => write!(
-                text,
-                "lease    {name}: ours since {since}\n         silent until {}, for another may \
-                 have sent just before",
-                zone.second(until)
-            ),
-            (LeasePhase::Silent, None) => write!(text, "lease    {name}: ours since {since}"),
-            (LeasePhase::Standby, _) => write!(
+        let _ = match self.state {
+            LeasePhase::Holding => write!(text, "lease    {name}: held since {since}"),
+            LeasePhase::Silent => write!(text, "lease    {name}: ours since {since}"),
+            LeasePhase::Standby => write!(
                 text,
                 "lease    {name}: standing by since {since}, nothing is sent from here"
             ),
         };
+        if let (LeasePhase::Silent, Some(until)) = (self.state, self.silent_until) {
+            let until = zone.second(until);
+            let because = "for another may have sent just before";
+            let _ = write!(text, "\n         silent until {until}, {because}");
+        }
         if !self.others.is_empty() {
             let others: Vec<String> = self.others.iter().map(|it| safe(it)).collect();
             let _ = write!(text, "; other machines: {}", others.join(", "));
@@ -90,12 +89,11 @@ impl Lease {
 /// The queue of the lease cannot be used, so nobody knows here whose turn it is.
 pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
     let lease = status.lease.as_ref();
-    if let Some((lease, why)) = lease.and_then(|it| it.why.as_ref().map(|why| (it, why))) {
+    if let Some((name, why)) = lease.and_then(|it| Some((&it.name, it.why.as_ref()?))) {
         let what = format!(
-            "the lease {} cannot be held or taken over ({why}); calls are kept until then",
-            lease.name
+            "the lease {name} cannot be held or taken over ({why}); calls are kept until then"
         );
-        let values = [lease.name.clone(), why.clone()];
+        let values = [name.clone(), why.clone()];
         let unusable = todo(FindingKind::Lease, what, status.check());
         found.push(unusable.with_code("lease_unusable", values));
     }
@@ -110,17 +108,15 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
             Some(pause) => format!("{} ({})", pause.reason, pause.cure),
             None => "requests fail".to_owned(),
         };
-        let standby = match &lease.able_standby {
-            Some(name) => format!(
-                "{} can: it is handed over after two minutes, once in fifteen",
-                safe(name)
-            ),
+        let standby = match lease.able_standby.as_deref().map(safe) {
+            Some(name) => {
+                format!("{name} can: it is handed over after two minutes, once in fifteen")
+            }
             None => "no standby that can".to_owned(),
         };
+        let (name, since) = (&lease.name, at(since));
         let what = format!(
-            "holds the lease {} and cannot send since {}, because {because}, {standby}",
-            lease.name,
-            at(since)
+            "holds the lease {name} and cannot send since {since}, because {because}, {standby}"
         );
         let values = [lease.name.clone(), because];
         let unable = todo(FindingKind::Lease, what, status.check());

@@ -1,6 +1,6 @@
 //! How the lists of leads and employees stand, and which employees match nobody.
 
-use super::verdict::todo;
+use super::verdict::{counted, if_any, todo};
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
@@ -31,11 +31,9 @@ impl ListFile {
             file, rows, bad, ..
         } = self;
         if let Some(why) = &self.why {
+            let rows = counted(*rows, "row", "rows");
             let stays = match self.read_at {
-                Some(_) => {
-                    let rows = super::verdict::counted(*rows, "row", "rows");
-                    format!("what was read before stays in force ({rows})")
-                }
+                Some(_) => format!("what was read before stays in force ({rows})"),
                 None => "nothing of it is in force".to_owned(),
             };
             let values = vec![file.clone(), why.clone()];
@@ -44,11 +42,9 @@ impl ListFile {
             return Some(("list_unused", what, values));
         }
         if *bad > 0 {
-            let rows = super::verdict::counted(*bad, "row", "rows");
-            let more = match bad.saturating_sub(count(self.faults.len())) {
-                0 => String::new(),
-                more => format!("; and {more} more"),
-            };
+            let rows = counted(*bad, "row", "rows");
+            let more = bad.saturating_sub(self.faults.len() as u64);
+            let more = if_any(more, |more| format!("; and {more} more"));
             let each = self.faults.join("; ");
             let what = format!("{rows} of the list {file} cannot be used: {each}{more}");
             return Some(("list_rows", what, vec![file.clone(), bad.to_string(), each]));
@@ -125,15 +121,13 @@ impl Employees {
     /// Returns the line of `status`; `None` without calls to compare.
     pub(super) fn to_line(&self) -> Option<String> {
         let Self { calls, matched, .. } = self;
-        if *calls == 0 {
-            return None;
-        }
         let unlisted = match self.unlisted.is_empty() {
             true => String::new(),
             false => format!(", not listed: {}", self.unlisted()),
         };
-        let line = format!("staff    {matched} of {calls} calls have a listed extension{unlisted}");
-        Some(line)
+        (*calls > 0).then(|| {
+            format!("staff    {matched} of {calls} calls have a listed extension{unlisted}")
+        })
     }
 }
 
@@ -144,7 +138,7 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
     let unknown = employees.unknown.iter().map(|it| {
         let extension = it.extension.as_ref();
         let extension = extension.map_or_else(String::new, |it| format!(" (extension {it})"));
-        let calls = super::verdict::counted(it.calls, "call", "calls");
+        let calls = counted(it.calls, "call", "calls");
         let id = it.employee_id;
         let values = vec![id.to_string(), it.calls.to_string()];
         ("employee_unknown", format!(
@@ -153,11 +147,12 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
     });
     let doubtful = employees.doubtful.iter().map(|it| {
         let Doubtful { extension, meant } = it;
+        let what = format!(
+            "--employees has extension {extension}, which no call had: did you mean {meant}?"
+        );
         (
             "employee_doubtful",
-            format!(
-                "--employees has extension {extension}, which no call had: did you mean {meant}?"
-            ),
+            what,
             vec![extension.clone(), meant.clone()],
         )
     });
@@ -176,10 +171,6 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
     found.extend(all.map(|(code, what, values)| {
         todo(FindingKind::Employees, what, status.check()).with_code(code, values)
     }));
-}
-
-fn count(of: usize) -> u64 {
-    u64::try_from(of).unwrap_or(u64::MAX)
 }
 
 pub(super) fn lists(status: &Status, found: &mut Vec<Todo>) {

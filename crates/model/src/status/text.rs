@@ -1,9 +1,10 @@
 //! `status` for people: the verdict first, then a few aligned lines.
 
 use super::lease::is_standing_by;
+use super::verdict::if_any;
 use super::{
-    Directory, Employees, LeadField, LeadFields, ListFile, OverallState, SourceState, SourceStatus,
-    Status, Webhooks,
+    Directory, Employees, LeadField, LeadFields, OverallState, SourceState, SourceStatus, Status,
+    Webhooks,
 };
 use crate::Zone;
 use crate::safe::safe;
@@ -65,18 +66,9 @@ impl Status {
             let _ = writeln!(text, "{}", safe(&line));
         }
         for list in &self.lists {
-            let ListFile {
-                file,
-                kind,
-                rows,
-                bad,
-                ..
-            } = list;
-            let bad = match bad {
-                0 => String::new(),
-                bad => format!(", {bad} bad"),
-            };
-            let _ = writeln!(text, "list     {}: {rows} {}{bad}", safe(file), safe(kind));
+            let (file, kind, rows) = (safe(&list.file), safe(&list.kind), list.rows);
+            let bad = if_any(list.bad, |bad| format!(", {bad} bad"));
+            let _ = writeln!(text, "list     {file}: {rows} {kind}{bad}");
         }
         for source in &self.sources {
             source.to_text(&mut text, style);
@@ -93,16 +85,14 @@ impl Status {
     fn head(&self, style: &TextStyle) -> String {
         let words = match self.verdict {
             OverallState::Well => style.paint("1;32", "no problem found"),
-            OverallState::Attention if self.todo.len() == 1 => {
-                style.paint("1;33", "one thing waits for you")
-            }
-            OverallState::Attention => {
-                style.paint("1;33", &format!("{} things wait for you", self.todo.len()))
-            }
-            OverallState::Down if self.pause.is_some() => {
-                style.paint("1;31", "nothing reaches the CRM")
-            }
-            OverallState::Down => style.paint("1;31", "no source is up"),
+            OverallState::Attention => match self.todo.len() {
+                1 => style.paint("1;33", "one thing waits for you"),
+                many => style.paint("1;33", &format!("{many} things wait for you")),
+            },
+            OverallState::Down => match self.pause {
+                Some(_) => style.paint("1;31", "nothing reaches the CRM"),
+                None => style.paint("1;31", "no source is up"),
+            },
         };
         let mut text = format!("{words}\n");
         for todo in &self.todo {
@@ -126,16 +116,12 @@ impl Status {
         let b = &self.books;
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
-        let forwarded = match b.forwarded {
-            0 => String::new(),
-            forwarded => format!(", {forwarded} forwarded"),
-        };
+        let forwarded = if_any(b.forwarded, |forwarded| format!(", {forwarded} forwarded"));
         let letters = self.letter_count();
         // The other figures count calls: without these the sum is that of the finished ones.
-        let messages = match letters.saturating_sub(b.dead + b.parked) {
-            0 => String::new(),
-            messages => format!(" (of which unreadable messages: {messages})"),
-        };
+        let messages = if_any(letters.saturating_sub(b.dead + b.parked), |messages| {
+            format!(" (of which unreadable messages: {messages})")
+        });
         let _ = writeln!(
             text,
             "         {} ready, {} sending, {} submitted, {} journaled{forwarded}\n         \
@@ -148,10 +134,8 @@ impl Status {
             b.internal, b.skipped, b.unreadable
         );
         if letters > 0 {
-            let each = self
-                .letters
-                .iter()
-                .map(|(reason, n)| format!("{n} {reason}"));
+            let each = self.letters.iter();
+            let each = each.map(|(reason, n)| format!("{n} {reason}"));
             let each = each.collect::<Vec<_>>().join(", ");
             let _ = writeln!(text, "letters  {letters}, as `dead list` has them: {each}");
         }
@@ -164,10 +148,9 @@ impl Status {
         let budget = &self.budget;
         // Without a daemon nobody keeps a budget.
         if budget.limit > 0 {
-            let next = match budget.next_free_in_ms {
-                0 => String::new(),
-                ms => format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100),
-            };
+            let next = if_any(budget.next_free_in_ms, |ms| {
+                format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100)
+            });
             let _ = writeln!(
                 text,
                 "budget   {} of {} requests used in {} s{next}",
@@ -184,14 +167,12 @@ impl Status {
             true => " once it goes on",
             false => "",
         };
-        let drain = match self.backlog.drain_sec {
-            0 => String::new(),
-            seconds => format!(", confirmed in about {}{then}", seconds_in_words(seconds)),
-        };
-        let sought = match self.backlog.sought {
-            0 => String::new(),
-            sought => format!(", {sought} of them looked for in the CRM's journal first"),
-        };
+        let drain = if_any(self.backlog.drain_sec, |seconds| {
+            format!(", confirmed in about {}{then}", seconds_in_words(seconds))
+        });
+        let sought = if_any(self.backlog.sought, |sought| {
+            format!(", {sought} of them looked for in the CRM's journal first")
+        });
         let _ = writeln!(text, "backlog  {waiting}{drain}{sought}");
     }
 
@@ -247,16 +228,9 @@ impl Directory {
 
 impl LeadFields {
     fn to_text(&self, text: &mut String) {
-        let why = self
-            .why
-            .as_ref()
-            .map_or_else(String::new, |why| format!(": {}", safe(why)));
-        let _ = writeln!(
-            text,
-            "fields   {}{why}; {} leads wait",
-            safe(&self.state),
-            self.waiting
-        );
+        let why = self.why.iter().map(|why| format!(": {}", safe(why)));
+        let (state, why, waiting) = (safe(&self.state), why.collect::<String>(), self.waiting);
+        let _ = writeln!(text, "fields   {state}{why}; {waiting} leads wait");
         for field in &self.fields {
             let mark = if field.ok { "" } else { ", left out" };
             let LeadField { name, id, what, .. } = field;

@@ -1,6 +1,7 @@
 //! What people read.
 
 use super::*;
+use crate::status::ListFile;
 use crate::status::{Backlog, Books, Pause, SourceGap, SwitchName, Token, Unlisted};
 
 fn style(zone: &str) -> TextStyle {

@@ -1,13 +1,11 @@
 //! What each trunk took, and which of them, or of their lists of employees, take nothing.
 
-use super::verdict::{counted, todo};
+use super::verdict::{counted, first_five, todo};
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
 /// Seconds after which a trunk without calls is reported, where other calls come by.
 const SILENT_SECONDS: i64 = 24 * 3600;
-/// Names of channels shown in one line, at most.
-const CHANNELS_MAX: usize = 5;
 
 /// A trunk of the flags, and the calls that it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,14 +114,9 @@ fn extensions(status: &Status, before: &str) -> String {
 }
 
 fn named(before: &str, all: &[&str]) -> String {
-    let shown = &all[..all.len().min(CHANNELS_MAX)];
-    let more = match all.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    match shown {
+    match all {
         [] => String::new(),
-        shown => format!("{before}{}{more})", shown.join(", ")),
+        all => format!("{before}{})", first_five(all)),
     }
 }
 

@@ -191,6 +191,23 @@ pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Int
     }
 }
 
+/// The first five of these, and how many more there are: `a, b and 3 more`.
+pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
+    let shown: Vec<&str> = all.iter().take(5).map(AsRef::as_ref).collect();
+    let more = if_any(all.len().saturating_sub(5) as u64, |more| {
+        format!(" and {more} more")
+    });
+    shown.join(", ") + &more
+}
+
+/// The words for a count; none for 0.
+pub(super) fn if_any(count: u64, words: impl Fn(u64) -> String) -> String {
+    match count {
+        0 => String::new(),
+        count => words(count),
+    }
+}
+
 /// The count with the noun that fits it: `1 call`, `2 calls`.
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
