@@ -298,7 +298,7 @@ impl CommandHandler {
         change: LetterChange,
         line: &mut ReplySender,
     ) -> Answered {
-        if which.ids.is_empty() && which.reason.is_none() && !which.all {
+        if which.is_empty() {
             let words = "say which letters: ids, --reason REASON or --all";
             return Err(Refusal::usage(words).into());
         }
@@ -354,15 +354,12 @@ impl CommandHandler {
         let at = clock::now().wall;
         let op = Op::step(letter.id, Step::Discard { by_peer: false }, at);
         let act = Op::act(letter.id, who, "discard", at);
-        match self.spool.write(vec![act, op]).await {
-            Ok(_) => Ok(LetterOutcome::of(letter, "discarded", None)),
-            Err(error @ Error::Refused { .. }) => Ok(LetterOutcome::of(
-                letter,
-                "refused",
-                Some(error.to_string()),
-            )),
-            Err(error) => Err(error),
-        }
+        let (result, why) = match self.spool.write(vec![act, op]).await {
+            Ok(_) => ("discarded", None),
+            Err(error @ Error::Refused { .. }) => ("refused", Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        Ok(LetterOutcome::of(letter, result, why))
     }
 
     async fn retry_one(

@@ -113,11 +113,8 @@ impl Report {
 impl NamedCall {
     fn to_text(&self, zone: &Zone) -> String {
         let phone = safe(self.phone.as_deref().unwrap_or("no number"));
-        format!(
-            "{}  {phone}  {}",
-            zone.second(self.started_at),
-            safe(&self.linkedid)
-        )
+        let (at, linkedid) = (zone.second(self.started_at), safe(&self.linkedid));
+        format!("{at}  {phone}  {linkedid}")
     }
 }
 

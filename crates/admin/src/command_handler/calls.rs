@@ -52,10 +52,19 @@ impl CommandHandler {
             return Ok(());
         }
         line.reply(ControlReply::Ready).await?;
-        match which.internal {
-            true => self.follow_internal(&filter, internal, line).await,
-            false => self.follow_calls(&filter, moves, line).await,
+        if which.internal {
+            let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
+            let item = |call: Listed| filter.takes(&call).then(|| item(call));
+            return self::follow(&self.spool, internal, page, item, TOO_MANY, line).await;
         }
+        // Each call as it comes to be, and as it ends; on the way between nothing is told.
+        let mut under_way = BTreeSet::new();
+        let page = |store: &Store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE);
+        let item = |call: Listed| {
+            let news = is_news(&call, &mut under_way) && filter.takes(&call);
+            news.then(|| item(call))
+        };
+        self::follow(&self.spool, moves, page, item, TOO_MANY, line).await
     }
 
     fn zone(&self, wanted: Option<&str>) -> Zone {
@@ -65,10 +74,8 @@ impl CommandHandler {
 
     /// The countries whose numbers may be typed without their code.
     pub fn countries(&self) -> impl Iterator<Item = Country> {
-        let trunks = self.rules.trunks.iter();
-        trunks
-            .filter_map(|trunk| trunk.country)
-            .chain(self.rules.country)
+        let of_trunks = self.rules.trunks.iter().filter_map(|trunk| trunk.country);
+        of_trunks.chain(self.rules.country)
     }
 
     fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Refusal> {
@@ -80,9 +87,8 @@ impl CommandHandler {
         };
         let from = date("--from", &which.from, dates::date)?;
         let to = date("--to", &which.to, dates::date_end)?;
-        let today = (which.today)
-            .then(|| day_of(clock::now().wall, &zone))
-            .flatten();
+        let today = || day_of(clock::now().wall, &zone);
+        let today = which.today.then(today).flatten();
         let phone = which.phone.as_deref().map(|text| {
             let read = TypedNumber::read(text, self.countries());
             let wrong = || format!("--phone: `{text}` is not a telephone number: {NUMBER}");
@@ -119,33 +125,6 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// Each call as it comes to be, and as it ends; on the way between nothing is told.
-    async fn follow_calls(
-        &self,
-        filter: &CallFilter,
-        seen: u64,
-        line: &mut ReplySender,
-    ) -> Answered {
-        let mut under_way = BTreeSet::new();
-        let page = |store: &Store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE);
-        let item = |call: Listed| {
-            let news = is_news(&call, &mut under_way) && filter.takes(&call);
-            news.then(|| item(call))
-        };
-        follow(&self.spool, seen, page, item, TOO_MANY, line).await
-    }
-
-    async fn follow_internal(
-        &self,
-        filter: &CallFilter,
-        seen: i64,
-        line: &mut ReplySender,
-    ) -> Answered {
-        let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
-        let item = |call: Listed| filter.takes(&call).then(|| item(call));
-        follow(&self.spool, seen, page, item, TOO_MANY, line).await
-    }
-
     /// One call by an id, or the newest of a number with the ids of the others.
     pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Answered {
         let refused = |words| Err(Refusal::new(65, words).into());
@@ -161,10 +140,9 @@ impl CommandHandler {
         match self.spool.read(search).await? {
             Search::One(row) => {
                 let id = row.id;
-                let acts = self
-                    .spool
-                    .read(move |store| tables::letters::acts(store, id));
-                line.item(KeptCall::of(*row, None, Some(acts.await?))).await
+                let acts = move |store: &Store| tables::letters::acts(store, id);
+                let acts = self.spool.read(acts).await?;
+                line.item(KeptCall::of(*row, None, Some(acts))).await
             }
             Search::None => {
                 if let Some(typed) = typed.filter(|typed| !typed.is_plain())

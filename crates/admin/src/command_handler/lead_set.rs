@@ -87,10 +87,8 @@ impl CommandHandler {
                 | ApiError::NotFound { own: true, .. }),
             ) => {
                 let error = with_errors(&error);
-                Err(Refusal::new(
-                    65,
-                    format!("the CRM refuses it ({error}): is lead {lead} there?"),
-                ))
+                let words = format!("the CRM refuses it ({error}): is lead {lead} there?");
+                Err(Refusal::new(65, words))
             }
             Ok(_) => Err(unfit()),
             Err(error) => Err(failed(&error, Grant::LeadSave.word())),
@@ -249,10 +247,8 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
         }
         error => {
             let error = with_errors(error);
-            Refusal::new(
-                69,
-                format!("the CRM does not do it now: {error}; try again"),
-            )
+            let words = format!("the CRM does not do it now: {error}; try again");
+            Refusal::new(69, words)
         }
     }
 }

@@ -114,10 +114,8 @@ impl CommandHandler {
     pub async fn take_lead(&self, phone: &str) -> Result<LeadByHand, Refusal> {
         let phone = self.in_full(phone)?;
         let of = phone.clone();
-        let had = self
-            .spool
-            .read(move |store| tables::given::given(store, &of));
-        let Some(had) = had.await? else {
+        let had = move |store: &Store| tables::given::given(store, &of);
+        let Some(had) = self.spool.read(had).await? else {
             let words = "was given no lead: `callbridge lead given` lists those that were";
             return Err(Refusal::new(65, format!("{} {words}", phone.as_str())));
         };
@@ -239,10 +237,8 @@ impl CommandHandler {
         let of = number.clone();
         let read = self.spool.read(move |store| {
             let profile = lead.map(|lead| tables::directory::profile(store, lead));
-            Ok((
-                tables::directory::holders(store, &of)?,
-                profile.transpose()?,
-            ))
+            let profile = profile.transpose()?;
+            Ok((tables::directory::holders(store, &of)?, profile))
         });
         let (found, profile) = read.await?;
         let item = json!({

@@ -15,8 +15,8 @@ use std::sync::Arc;
 const PAGE: usize = 100;
 
 impl CommandHandler {
-    /// Decodes a stored message once more, and stores its call; returns the outcome in a word, or why
-    /// nothing was done.
+    /// Decodes a stored message once more, and stores its call; returns the outcome in a word, or
+    /// why nothing was done.
     pub(super) async fn read_again(
         &self,
         id: RowId,
@@ -57,14 +57,8 @@ impl CommandHandler {
         let mut ops = vec![Op::Finish(Box::new(Finished::new(judged, call)))];
         ops.extend(remade);
         ops.push(Op::act(id, who, "read again", now));
-        ops.push(Op::step(
-            id,
-            Step::Retry {
-                record,
-                by_itself: false,
-            },
-            now,
-        ));
+        let by_itself = false;
+        ops.push(Op::step(id, Step::Retry { record, by_itself }, now));
         match self.spool.write(ops).await {
             Ok(_) => Ok(Ok(result)),
             Err(error @ (Error::NoRow { .. } | Error::Refused { .. })) => {

@@ -292,12 +292,8 @@ pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
             safe_json(&line.to_string())
         }
         false => {
-            let id = if id.is_empty() { "a message" } else { id };
-            format!(
-                "{}  dead letter unreadable: {}",
-                safe(id),
-                safe(&wrong.words)
-            )
+            let id = safe(if id.is_empty() { "a message" } else { id });
+            format!("{id}  dead letter unreadable: {}", safe(&wrong.words))
         }
     };
     line.push('\n');

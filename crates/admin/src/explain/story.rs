@@ -3,7 +3,6 @@
 use callbridge_call::timeline::{Channel, TalkSpan, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 use callbridge_model::{Zone, safe};
-
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -187,14 +186,12 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
         (name, party(it), unique_id(it).map(safe).unwrap_or_default())
     });
     let rows: Vec<(String, String, String)> = rows.collect();
-    let widest = |of: fn(&(String, String, String)) -> &str| {
-        rows.iter().map(|row| of(row).chars().count()).max()
-    };
-    let name = widest(|row| &row.0).unwrap_or(0);
-    let whose = widest(|row| &row.1).unwrap_or(0);
+    let length = |text: &String| text.chars().count();
+    let name = rows.iter().map(|row| length(&row.0)).max().unwrap_or(0);
+    let whose = rows.iter().map(|row| length(&row.1)).max().unwrap_or(0);
     let mut text = String::new();
-    for (i, row) in rows.iter().enumerate() {
-        let (label, (channel, party, id)) = (label(i), row);
+    for (i, (channel, party, id)) in rows.iter().enumerate() {
+        let label = label(i);
         let line = format!("  {label:<2}  {channel:<name$}  {party:<whose$}  {id}");
         let line = match timeline.channels[i].party == Role::Plumbing {
             true => paint.dim(line.trim_end()),
@@ -314,10 +311,15 @@ fn dialling(by: Option<u16>, string: &str) -> String {
 fn hang_up(cause: Option<u16>) -> String {
     match cause {
         None | Some(0) => "hangs up".to_owned(),
-        Some(cause) => match cause_words(cause) {
-            Some(words) => format!("hangs up: {words} ({cause})"),
-            None => format!("hangs up: cause {cause}"),
-        },
+        Some(cause) => format!("hangs up: {}", cause_and_words(cause)),
+    }
+}
+
+/// `busy (17)`; `cause 999` for one without words.
+pub(super) fn cause_and_words(cause: u16) -> String {
+    match cause_words(cause) {
+        Some(words) => format!("{words} ({cause})"),
+        None => format!("cause {cause}"),
     }
 }
 

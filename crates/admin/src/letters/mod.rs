@@ -35,6 +35,11 @@ impl Selection {
             ..Self::default()
         }
     }
+
+    /// Nothing was chosen at all.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.reason.is_none() && !self.all
+    }
 }
 
 /// Walks over the letters of a selection, oldest first, a page at a time, so that however many
@@ -103,10 +108,8 @@ pub(crate) fn plan_retry(
     now: EventTime,
 ) -> Result<Step, String> {
     if !matches!(row.state, State::Dead | State::Parked) {
-        return Err(format!(
-            "it is {}, neither dead nor parked",
-            row.state.word()
-        ));
+        let state = row.state.word();
+        return Err(format!("it is {state}, neither dead nor parked"));
     }
     if row.reason == Some(Reason::UuidConflict) {
         return Err(Error::UuidTaken(row.id, row.uuid).to_string());
@@ -133,10 +136,8 @@ pub(crate) fn plan_retry(
         let before = format!("lead {old}");
         return Ok(Step::Recheck { record, before });
     }
-    Ok(Step::Retry {
-        record,
-        by_itself: false,
-    })
+    let by_itself = false;
+    Ok(Step::Retry { record, by_itself })
 }
 
 /// Returns the record to send, mapped anew where trunks are known.

@@ -3,7 +3,9 @@
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::{AXIS_RIGHT, MARGIN, WIDTH};
-use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
+use crate::explain::story::{
+    Times, cause_and_words, cause_words, label, party, seconds, short, unique_id,
+};
 use callbridge_call::timeline::{Channel, Stay, TalkSpan, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 
@@ -199,11 +201,8 @@ impl<'a> Lanes<'a> {
             | MomentKind::Up
             | MomentKind::DialEnded(_) => None,
         });
-        let words = match cause.map(|cause| (cause, cause_words(cause))) {
-            Some((cause, Some(words))) => format!(", {words} ({cause})"),
-            Some((cause, None)) => format!(", cause {cause}"),
-            None => String::new(),
-        };
+        let words = cause.map(|cause| format!(", {}", cause_and_words(cause)));
+        let words = words.unwrap_or_default();
         canvas.open("g", "", &[]);
         canvas.title(&format!("hangs up at {}{words}", times.clock(channel.to)));
         canvas.cross(x, y);

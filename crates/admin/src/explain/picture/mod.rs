@@ -96,17 +96,17 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
 /// Round times above the lanes and lines through them; what was cut short, with its length.
 fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     let top = LANES_TOP - 6.0;
-    for tick in scale.ticks(times.beginning()) {
-        canvas.line("grid", (tick.x, top), (tick.x, bottom));
-        canvas.text("tick", tick.x, top - 18.0, &times.short_clock(tick.at));
-        canvas.text("tick dim", tick.x, top - 5.0, &times.short_after(tick.at));
+    for (x, at) in scale.ticks(times.beginning()) {
+        canvas.line("grid", (x, top), (x, bottom));
+        canvas.text("tick", x, top - 18.0, &times.short_clock(at));
+        canvas.text("tick dim", x, top - 5.0, &times.short_after(at));
     }
-    for cut in scale.cuts() {
-        for x in [cut.x - 4.0, cut.x + 4.0] {
+    for (middle, lasts) in scale.cuts() {
+        for x in [middle - 4.0, middle + 4.0] {
             canvas.path("cut", &[(x + 3.0, top), (x - 3.0, bottom)]);
         }
-        let words = format!("{} cut short", seconds(cut.lasts));
-        canvas.text("tick dim", cut.x, bottom + 13.0, &words);
+        let words = format!("{} cut short", seconds(lasts));
+        canvas.text("tick dim", middle, bottom + 13.0, &words);
     }
 }
 

@@ -41,21 +41,6 @@ impl Stretch {
     }
 }
 
-/// A label of the axis.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Tick {
-    pub x: f64,
-    pub at: EventTime,
-}
-
-/// A stretch that was cut short.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cut {
-    pub x: f64,
-    /// The stretch's real length in time.
-    pub lasts: Duration,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     stretches: Vec<Stretch>,
@@ -127,9 +112,9 @@ impl Scale {
         holds.or(self.stretches.last()).map_or(0.0, of)
     }
 
-    /// Times a round while from `origin`, with room for their labels.
-    pub(super) fn ticks(&self, origin: EventTime) -> Vec<Tick> {
-        let mut ticks: Vec<Tick> = Vec::new();
+    /// Times a round while from `origin`, each with its place, and room for their labels.
+    pub(super) fn ticks(&self, origin: EventTime) -> Vec<(f64, EventTime)> {
+        let mut ticks: Vec<(f64, EventTime)> = Vec::new();
         for stretch in &self.stretches {
             let room = (stretch.right - stretch.left) / LABEL_GAP;
             let least = stretch.seconds() / room.max(0.1);
@@ -145,9 +130,11 @@ impl Scale {
                     break;
                 }
                 let x = self.x(at);
-                let has_room = |last: &Tick| x - last.x >= LABEL_GAP * 0.9;
-                if ticks.last().is_none_or(has_room) {
-                    ticks.push(Tick { x, at });
+                if ticks
+                    .last()
+                    .is_none_or(|(last, _)| x - last >= LABEL_GAP * 0.9)
+                {
+                    ticks.push((x, at));
                 }
                 n += 1.0;
             }
@@ -155,13 +142,10 @@ impl Scale {
         ticks
     }
 
-    /// The stretches that were cut short.
-    pub(super) fn cuts(&self) -> impl Iterator<Item = Cut> {
+    /// The middles of the stretches that were cut short, each with its real length in time.
+    pub(super) fn cuts(&self) -> impl Iterator<Item = (f64, Duration)> {
         let cut = self.stretches.iter().filter(|stretch| stretch.cut);
-        cut.map(|stretch| Cut {
-            x: f64::midpoint(stretch.left, stretch.right),
-            lasts: stretch.to.since(stretch.from),
-        })
+        cut.map(|it| (f64::midpoint(it.left, it.right), it.to.since(it.from)))
     }
 }
 
@@ -184,7 +168,7 @@ mod tests {
         assert_eq!(scale.cuts().count(), 0);
         let ticks = scale.ticks(at(0.0));
         assert!((5..=12).contains(&ticks.len()), "{ticks:?}");
-        assert!(ticks.windows(2).all(|pair| pair[1].x - pair[0].x >= 70.0));
+        assert!(ticks.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 70.0));
     }
 
     #[test]
@@ -193,10 +177,10 @@ mod tests {
         let widths =
             [(0.0, 5.0), (43_190.0, 43_200.0)].map(|(a, b)| scale.x(at(b)) - scale.x(at(a)));
         assert!(widths.iter().all(|width| *width > 100.0), "{widths:?}");
-        let cuts: Vec<Cut> = scale.cuts().collect();
+        let cuts: Vec<(f64, Duration)> = scale.cuts().collect();
         assert_eq!(cuts.len(), 1);
         assert_eq!(
-            cuts[0].lasts.as_secs(),
+            cuts[0].1.as_secs(),
             43_181,
             "but for two seconds at each end"
         );
