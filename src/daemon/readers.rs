@@ -109,7 +109,7 @@ async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
     let mut meetings = JoinSet::new();
     let mut incoming = Acceptor::new("other daemons");
     loop {
-        let (stream, _) = incoming.next(listener).await;
+        let (stream, _) = incoming.next(|| listener.accept()).await;
         while meetings.try_join_next().is_some() {}
         if meetings.len() >= OTHERS_MAX {
             continue;

@@ -95,7 +95,7 @@ pub async fn keep<A: AnswerRequest>(
     loop {
         let next = async {
             match &listening {
-                Some(listener) => incoming.next(listener).await,
+                Some(listener) => incoming.next(|| listener.accept()).await,
                 None => std::future::pending().await,
             }
         };

@@ -2,40 +2,13 @@
 //! fails at once and for as long: each try waits, and one line says that it began.
 
 use std::io::{self, ErrorKind};
-use std::task::{Context, Poll};
-use std::{future::poll_fn, net::SocketAddr, time::Duration};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, unix};
+use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// Pause after an accept that failed, before the next one.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Least time between two log lines about trouble that comes and goes.
 const SAID_EVERY: Duration = Duration::from_secs(60);
-
-/// A listener that hands over connections.
-pub trait Accept {
-    /// A connection and its other end.
-    type Taken;
-
-    /// Polls for the next connection and its other end.
-    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>>;
-}
-
-impl Accept for TcpListener {
-    type Taken = (TcpStream, SocketAddr);
-
-    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>> {
-        self.poll_accept(cx)
-    }
-}
-
-impl Accept for UnixListener {
-    type Taken = (UnixStream, unix::SocketAddr);
-
-    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>> {
-        self.poll_accept(cx)
-    }
-}
 
 /// Takes connections of one listener, whatever an accept answers.
 #[derive(Debug)]
@@ -59,16 +32,23 @@ impl Acceptor {
         }
     }
 
-    /// Waits for the next connection. Safe to cancel: the pause that it waits for is kept.
-    pub async fn next<L: Accept>(&mut self, listener: &L) -> L::Taken {
+    /// Waits for the next connection that `accept` takes, which has to be safe to cancel. So is
+    /// this: the pause that it waits for is kept.
+    pub async fn next<T, F: Future<Output = io::Result<T>>>(
+        &mut self,
+        accept: impl Fn() -> F,
+    ) -> T {
         loop {
             if let Some(at) = self.again_at {
                 sleep_until(at).await;
                 self.again_at = None;
             }
-            match poll_fn(|cx| listener.poll_next(cx)).await {
+            match accept().await {
                 Ok(taken) => {
-                    self.goes();
+                    let times = std::mem::take(&mut self.failed);
+                    if times > 0 {
+                        tracing::info!(listener = self.name, times, "connections are taken again");
+                    }
                     return taken;
                 }
                 Err(error) if is_the_others(&error) => {
@@ -91,13 +71,6 @@ impl Acceptor {
                 %error,
                 "no connection can be taken: it is tried again until one can"
             );
-        }
-    }
-
-    fn goes(&mut self) {
-        let times = std::mem::take(&mut self.failed);
-        if times > 0 {
-            tracing::info!(listener = self.name, times, "connections are taken again");
         }
     }
 }
@@ -123,16 +96,13 @@ mod tests {
         fn new(answers: impl IntoIterator<Item = io::Result<u32>>) -> Self {
             Self(RefCell::new(answers.into_iter().collect()), RefCell::new(0))
         }
-    }
 
-    impl Accept for Told {
-        type Taken = u32;
-
-        fn poll_next(&self, _: &mut Context<'_>) -> Poll<io::Result<u32>> {
+        async fn accept(&self) -> io::Result<u32> {
             *self.1.borrow_mut() += 1;
-            match self.0.borrow_mut().pop_front() {
-                Some(answer) => Poll::Ready(answer),
-                None => Poll::Pending,
+            let answer = self.0.borrow_mut().pop_front();
+            match answer {
+                Some(answer) => answer,
+                None => std::future::pending().await,
             }
         }
     }
@@ -159,9 +129,9 @@ mod tests {
         ]);
         let mut acceptor = Acceptor::new("--listen");
         let begun = Instant::now();
-        assert_eq!(acceptor.next(&listener).await, 1);
+        assert_eq!(acceptor.next(|| listener.accept()).await, 1);
         assert_eq!((acceptor.again_at, acceptor.failed), (None, 0));
-        assert_eq!(acceptor.next(&listener).await, 2);
+        assert_eq!(acceptor.next(|| listener.accept()).await, 2);
         assert!(begun.elapsed() >= 2 * AGAIN_AFTER, "{:?}", begun.elapsed());
         assert_eq!(acceptor.failed, 0);
     }
@@ -174,7 +144,7 @@ mod tests {
         let mut answer = None;
         while answer.is_none() {
             let soon = Duration::from_millis(1);
-            let asked = tokio::time::timeout(soon, acceptor.next(&listener)).await;
+            let asked = tokio::time::timeout(soon, acceptor.next(|| listener.accept())).await;
             answer = asked.ok();
         }
         assert_eq!(answer, Some(1));

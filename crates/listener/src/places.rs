@@ -35,7 +35,8 @@ impl From<IpAddr> for PeerGroup {
     }
 }
 
-/// The connections of one listener, and the choice of the one to cut when it is full.
+/// The connections of one listener, whose caller holds to its own limit, and the choice of the one
+/// to cut when it is full.
 #[derive(Debug, Default)]
 pub struct Places {
     taken: Arc<Mutex<Taken>>,
@@ -58,8 +59,10 @@ struct Taken {
 /// One place; free again when dropped.
 #[derive(Debug)]
 pub struct ConnectionPlace {
-    id: u64,
-    origin: PeerGroup,
+    /// The connection's number: later ones are higher.
+    pub id: u64,
+    /// The origin with whose connections this one is counted together.
+    pub origin: PeerGroup,
     taken: Arc<Mutex<Taken>>,
 }
 
@@ -107,11 +110,6 @@ impl Taken {
 }
 
 impl Places {
-    /// An empty set of places; the caller holds to its own limit.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Takes a place for a connection of this origin, also beyond the limit.
     pub fn enter(&self, origin: PeerGroup) -> ConnectionPlace {
         let mut taken = lock(&self.taken);
@@ -163,16 +161,6 @@ impl Places {
 }
 
 impl ConnectionPlace {
-    /// The connection's number: later ones are higher.
-    pub const fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The origin with whose connections this one is counted together.
-    pub const fn origin(&self) -> PeerGroup {
-        self.origin
-    }
-
     /// A request is whole and is being answered.
     pub fn answer(&self) -> Answering<'_> {
         let mut taken = lock(&self.taken);

@@ -16,13 +16,13 @@ fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, 
 
 #[test]
 fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays() {
-    let places = Places::new();
+    let places = Places::default();
     let service = places.enter(origin(1));
     let flood: Vec<ConnectionPlace> = (0..200).map(|_| places.enter(origin(2))).collect();
     for _ in 0..199 {
         let (whose, id) = cut(&places, random).expect("somebody waits");
         assert_eq!(whose, origin(2));
-        assert_ne!(id, service.id());
+        assert_ne!(id, service.id);
     }
     assert_eq!(places.held(), 201, "they end when they are dropped");
     drop(flood);
@@ -31,15 +31,15 @@ fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays(
 
 #[test]
 fn where_all_come_by_one_address_a_newcomer_has_half_the_places_of_time() {
-    let places = Places::new();
+    let places = Places::default();
     let mut all: BTreeMap<u64, ConnectionPlace> = BTreeMap::new();
     for _ in 0..100 {
         let place = places.enter(origin(1));
-        all.insert(place.id(), place);
+        all.insert(place.id, place);
     }
     for _ in 0..1_000 {
         let place = places.enter(origin(1));
-        let newest = place.id();
+        let newest = place.id;
         all.insert(newest, place);
         let (_, id) = cut(&places, random).expect("somebody waits");
         all.remove(&id);
@@ -53,7 +53,7 @@ fn where_all_come_by_one_address_a_newcomer_has_half_the_places_of_time() {
 
 #[test]
 fn among_equals_and_within_one_it_is_at_random() {
-    let places = Places::new();
+    let places = Places::default();
     let _all: Vec<ConnectionPlace> = [1, 1, 1, 1, 2, 2, 2, 2, 3]
         .map(|last| places.enter(origin(last)))
         .into();
@@ -88,12 +88,12 @@ fn the_second_half_of_an_ipv6_address_makes_no_other_origin() {
 
 #[tokio::test]
 async fn nobody_who_is_being_answered_makes_room_and_whoever_does_is_cut() {
-    let places = Places::new();
+    let places = Places::default();
     let (first, second) = (places.enter(origin(1)), places.enter(origin(2)));
     let tasks: Vec<_> = [&first, &second]
         .map(|place| {
             let task = tokio::spawn(std::future::pending::<()>());
-            places.may_cut(place.id(), place.origin, task.abort_handle());
+            places.may_cut(place.id, place.origin, task.abort_handle());
             task
         })
         .into();
@@ -110,7 +110,7 @@ async fn nobody_who_is_being_answered_makes_room_and_whoever_does_is_cut() {
 
 #[test]
 fn a_place_that_was_left_is_nobodys() {
-    let places = Places::new();
+    let places = Places::default();
     drop(places.enter(origin(1)));
     assert!(!places.make_room());
     assert_eq!(places.held(), 0);

@@ -108,14 +108,14 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     } = open;
     let (close, closing) = watch::channel(false);
     let mut stop = pin!(stop);
-    let (places, mut incoming) = (Places::new(), Acceptor::new(name));
+    let (places, mut incoming) = (Places::default(), Acceptor::new(name));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         // All of them are being answered: one of these ends first.
         let room = places.held() < limits.connections || places.is_anybody_waiting();
         let (stream, from) = tokio::select! {
-            taken = incoming.next(&listener), if room => taken,
+            taken = incoming.next(|| listener.accept()), if room => taken,
             Some(_) = connections.join_next() => continue,
             () = &mut stop => break,
         };
@@ -125,7 +125,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
         while places.held() >= limits.connections && connections.join_next().await.is_some() {}
         let origin = PeerGroup::from(from.ip());
         let place = places.enter(origin);
-        let id = place.id();
+        let id = place.id;
         let acceptor = tls
             .as_ref()
             .map(|tls| TlsAcceptor::from(Arc::clone(&tls.borrow())));

@@ -79,7 +79,7 @@ impl Gate {
         request: &Request<Incoming>,
     ) -> Option<(StatusCode, Why)> {
         let networks = &self.access.networks;
-        let origin = place.origin();
+        let origin = place.origin;
         if !networks.is_empty() && !networks.iter().any(|it| it.holds(origin)) {
             return Some((StatusCode::FORBIDDEN, Why::Refused));
         }

@@ -54,7 +54,7 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
 
 impl AnswerHttp for Page {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        let asked = match asked(request, place.origin(), &self.settings).await {
+        let asked = match asked(request, place.origin, &self.settings).await {
             Ok(asked) => asked,
             Err(status) => return bare(status),
         };
