@@ -254,10 +254,9 @@ impl Daemon {
             tasks.start(queue.run(opened.spool.clone(), tasks.stop()));
         }
         let webhooks = webhooks::start(config, &opened.spool, tally, &mut tasks).await?;
-        let words = outward::words(config).of_owners(PbxOwners::new({
-            let owners = owners.clone();
-            move |pbx| owners.of(pbx)
-        }));
+        let mut words = outward::words(config);
+        let owner_of = owners.clone();
+        words.owners = PbxOwners::new(move |pbx| owner_of.of(pbx));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources,

@@ -56,7 +56,10 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
         names: names(config),
         notices: config.dead_letters.is_some(),
         outcomes: config.crm.is_some()
-            && config.sources.iter().any(|it| it.url.is_stream_of_calls()),
+            && config
+                .sources
+                .iter()
+                .any(|it| it.url.stream_of_calls().is_some()),
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
             every: match config.webhooks {

@@ -131,12 +131,11 @@ impl Forwarder {
             let sent = line.publish(exchange.as_deref(), key, nothing.as_bytes(), properties);
             sent.await?.await
         });
-        match probed.await.ok_or_else(Error::no_answer)? {
-            Ok(confirmation) => match refusal(&confirmation).filter(|_| exchange.is_some()) {
-                Some(words) => Err(self.came_back(words)),
-                None => Ok(()),
-            },
-            Err(error) => Err(self.refused(&error)),
+        let answered = probed.await.ok_or_else(Error::no_answer)?;
+        let confirmation = answered.map_err(|error| self.refused(&error))?;
+        match refusal(&confirmation).filter(|_| exchange.is_some()) {
+            Some(words) => Err(self.came_back(words)),
+            None => Ok(()),
         }
     }
 
@@ -182,15 +181,6 @@ impl ForwardAgain {
         Self::between(now.minus(BEFORE_LOSS), now)
     }
 
-    /// Behind these calls, which were published.
-    fn behind(self, calls: &[Row]) -> Self {
-        let last = calls.last().map(|row| (row.since, row.id));
-        Self {
-            after: last.unwrap_or(self.after),
-            until: self.until,
-        }
-    }
-
     /// Both: what was published again before another outage may be lost, too.
     fn and(self, more: Self) -> Self {
         Self {
@@ -200,9 +190,8 @@ impl ForwardAgain {
     }
 
     fn op(self) -> Op {
-        let ((since, row), until) = (self.after, self.until);
-        let until = until.micros();
-        Op::meta(AGAIN, format!("{} {} {until}", since.micros(), row.0))
+        let (since, until) = (self.after.0.micros(), self.until.micros());
+        Op::meta(AGAIN, format!("{since} {} {until}", self.after.1.0))
     }
 
     fn read(text: &str) -> Option<Self> {
@@ -314,7 +303,8 @@ impl Outbox for ReadyCalls {
                 return Vec::new();
             }
             tracing::info!(calls, "forwarded again after a loss of the broker");
-            return vec![due.behind(&rows).op()];
+            let after = rows.last().map_or(due.after, |row| (row.since, row.id));
+            return vec![ForwardAgain { after, ..due }.op()];
         }
         if calls > 0 {
             tracing::debug!(calls, "forwarded");

@@ -22,25 +22,23 @@ pub fn body(row: &Row) -> String {
 /// The call as it was put down. Its exact figures count where they are those of the record; a
 /// person, or a rule for what cannot be, may have said otherwise since.
 fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
-    let length = call.ended.since(call.started);
+    let is_talk_exact = match call.answered {
+        true => half_up(call.talk) == record.talk_time_sec && call.talk > Duration::ZERO,
+        false => record.talk_time_sec == 0,
+    };
     let exact = call.started.floor_seconds() == record.started_at
-        && half_up(length).max(1) == record.duration_sec
+        && half_up(call.ended.since(call.started)).max(1) == record.duration_sec
         && call.answered == record.answered
-        && half_up(if call.answered {
-            call.talk
-        } else {
-            Duration::ZERO
-        }) == record.talk_time_sec
-        && (!call.answered || call.talk > Duration::ZERO);
+        && is_talk_exact;
     let mut sent = call.clone();
     if !exact {
+        let length = seconds(record.duration_sec);
         sent.started = EventTime::from_seconds(record.started_at.get());
-        sent.ended = sent.started.plus(seconds(record.duration_sec));
-        // Less than half a second of talk is talk all the same.
-        let least = Duration::from_millis(500).min(seconds(record.duration_sec));
+        sent.ended = sent.started.plus(length);
         sent.answered = record.answered;
         sent.talk = match record.answered {
-            true => seconds(record.talk_time_sec).max(least),
+            // Less than half a second of talk is talk all the same.
+            true => seconds(record.talk_time_sec).max(Duration::from_millis(500).min(length)),
             false => Duration::ZERO,
         };
     }
@@ -69,9 +67,14 @@ fn half_up(exact: Duration) -> u32 {
 pub fn properties(row: &Row, user: &str) -> BasicProperties {
     let properties = own_properties(user, MessageKind::Call.content_type())
         .with_message_id(row.uuid.to_string().into());
-    match u64::try_from(row.call.ended.floor_seconds().get()) {
-        Ok(at) => properties.with_timestamp(at),
-        Err(_) => properties,
+    stamped(properties, Some(row.call.ended))
+}
+
+/// The properties with the moment as their timestamp, if that is after 1970.
+pub(crate) fn stamped(properties: BasicProperties, at: Option<EventTime>) -> BasicProperties {
+    match at.and_then(|at| u64::try_from(at.floor_seconds().get()).ok()) {
+        Some(at) => properties.with_timestamp(at),
+        None => properties,
     }
 }
 

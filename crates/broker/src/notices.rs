@@ -11,8 +11,9 @@
 //! or `discarded`; `journaled` follows when the journal holds the call.
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
+use crate::message::stamped;
 use callbridge_source::amqp::{Login, declare_command};
-use callbridge_source::{Bounds, BrokerUrl, Secret, amqp::publish::ConfirmedLine};
+use callbridge_source::{Bounds, BrokerUrl, Secret, amqp::publish::ConfirmedLine, url::Broker};
 use callbridge_spool::{Handle, Notice, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -28,7 +29,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Queue {
     to: Destination,
-    bounds: Bounds,
+    /// The waits between tries.
+    pub bounds: Bounds,
 }
 
 impl Queue {
@@ -48,12 +50,6 @@ impl Queue {
         }
     }
 
-    /// With other waits between tries.
-    #[must_use]
-    pub fn with_backoff(self, bounds: Bounds) -> Self {
-        Self { bounds, ..self }
-    }
-
     /// Logs in, looks whether the queue is there, and leaves.
     ///
     /// It is published to a queue that cannot be there: where the right to write is had, the broker
@@ -64,25 +60,20 @@ impl Queue {
     pub async fn probe(&self) -> Result<(), Error> {
         let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
+        let Broker { user, vhost, .. } = &self.to.login.broker;
+        let no_right = |error: lapin::Error| Error::NoRight {
+            words: error.to_string(),
+            cure: format!(
+                "let {user} write to amq.default: rabbitmqctl list_user_permissions {user} shows \
+                 its rights, set_permissions -p {vhost} {user} CONFIGURE WRITE READ replaces them"
+            ),
+        };
         let asked = line.last(async |line| {
             let found = line.finds(&self.to.queue).await;
             found.map_err(|error| self.returned(error.to_string()))?;
-            let may_write = line.may_write(&nowhere, b"").await;
-            may_write.map_err(|error| self.no_right(&error))
+            line.may_write(&nowhere, b"").await.map_err(no_right)
         });
         asked.await.ok_or_else(Error::no_answer)?
-    }
-
-    fn no_right(&self, error: &lapin::Error) -> Error {
-        let broker = &self.to.login.broker;
-        Error::NoRight {
-            words: error.to_string(),
-            cure: format!(
-                "let {0} write to amq.default: rabbitmqctl list_user_permissions {0} shows its \
-                 rights, set_permissions -p {1} {0} CONFIGURE WRITE READ replaces them",
-                broker.user, broker.vhost
-            ),
-        }
     }
 
     /// Publishes the spool's notices until `shutdown`, then those that are left, if that can be
@@ -128,15 +119,14 @@ impl Outbox for Queue {
     }
 
     fn returned(&self, words: String) -> Error {
-        let (queue, broker) = (&self.to.queue, &self.to.login.broker);
+        let (queue, Broker { user, vhost, .. }) = (&self.to.queue, &self.to.login.broker);
+        let declare = declare_command(vhost, queue);
         Error::NotTaken {
             what: format!("queue {queue} did not take a dead letter"),
             words,
             cure: format!(
-                "make the queue ({}), or make room in it, and check that {} may write to the \
-                 default exchange",
-                declare_command(&broker.vhost, queue),
-                broker.user
+                "make the queue ({declare}), or make room in it, and check that {user} may write \
+                 to the default exchange"
             ),
         }
     }
@@ -155,17 +145,13 @@ fn properties(notice: &Notice) -> BasicProperties {
     put("uuid", notice.uuid.map(|uuid| uuid.to_string()));
     put("linkedid", notice.linkedid.clone());
     put("trunk", notice.trunk.clone());
-    let at = notice.at.map(|at| at.floor_seconds().get());
-    let properties = match at.and_then(|at| u64::try_from(at).ok()) {
-        Some(at) => BasicProperties::default().with_timestamp(at),
-        None => BasicProperties::default(),
-    };
-    properties
+    let properties = BasicProperties::default()
         .with_message_id(notice.message_id.as_str().into())
         .with_content_type("application/json".into())
         .with_delivery_mode(2)
         .with_app_id("callbridge".into())
-        .with_headers(headers)
+        .with_headers(headers);
+    stamped(properties, notice.at)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::drain::{Destination, Error, NOWHERE, Outbox, keep_empty};
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_formats::message::{MessageKind, Outcomes};
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
-use callbridge_source::{Bounds, Secret, SourceUrl, Transport, amqp::Login};
+use callbridge_source::{Bounds, Secret, SourceUrl, amqp::Login};
 use callbridge_spool::{Handle, Op, PeerOutcome, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
@@ -30,10 +30,7 @@ pub struct OutcomePublisher {
 impl OutcomePublisher {
     /// The stream that is read as this source; `None` where it is none of calls.
     pub fn of(url: &SourceUrl, secret: impl FnOnce() -> Secret) -> Option<Self> {
-        let Transport::Amqp(source) = &url.transport else {
-            return None;
-        };
-        (source.is_stream && source.format.carries_whole_calls()).then(|| Self {
+        url.stream_of_calls().map(|source| Self {
             to: Destination {
                 login: Login::new(&source.broker, secret(), url.ca_file.as_ref()),
                 exchange: None,

@@ -105,21 +105,18 @@ fn show(table: &FleetTable, options: &FleetOptions, style: &TextStyle) -> Result
         true => print(&format!("{}\n", serde_json::json!(table)))?,
         false => print(&text::render(table, style))?,
     }
-    match table.healthy {
-        true => Ok(()),
-        false => Err(Error::Unhealthy(unhealthy(table))),
+    if table.healthy {
+        return Ok(());
     }
-}
-
-/// The faults of the fleet in one line, as the command's error.
-fn unhealthy(table: &FleetTable) -> String {
     let with_trouble = table.members.iter().filter(|it| it.trouble.is_some());
-    match (with_trouble.count(), table.troubles.first()) {
-        (0, Some(trouble)) => trouble.what.clone(),
-        (0, None) => "something is wrong".to_owned(),
-        (1, _) => "1 of the fleet is silent or cannot do its work".to_owned(),
-        (many, _) => format!("{many} of the fleet are silent or cannot do their work"),
-    }
+    Err(Error::Unhealthy(
+        match (with_trouble.count(), table.troubles.first()) {
+            (0, Some(trouble)) => trouble.what.clone(),
+            (0, None) => "something is wrong".to_owned(),
+            (1, _) => "1 of the fleet is silent or cannot do its work".to_owned(),
+            (many, _) => format!("{many} of the fleet are silent or cannot do their work"),
+        },
+    ))
 }
 
 fn print(text: &str) -> Result<(), Error> {
@@ -238,7 +235,12 @@ impl FleetOptions {
         let place = SecretPlace::find(SecretKind::Amqp, file, environment);
         let missing = |words| faults.push(format!("--source {}: {words}", url.public()));
         let place = place.map_err(missing).ok()?;
-        Some(ReportStream::of(&url, secret(&place)))
+        let secret = match (place.fixed(), place.file()) {
+            (Some(secret), _) => Secret::Value(secret),
+            (None, Some(path)) => Secret::File(path.to_owned()),
+            (None, None) => Secret::None,
+        };
+        Some(ReportStream::of(&url, secret))
     }
 }
 
@@ -249,14 +251,6 @@ fn without_format(text: &str) -> String {
     };
     let kept = query.split('&').filter(|pair| *pair != "format=call");
     format!("{front}?{}", kept.collect::<Vec<_>>().join("&"))
-}
-
-fn secret(place: &SecretPlace) -> Secret {
-    match (place.fixed(), place.file()) {
-        (Some(secret), _) => Secret::Value(secret),
-        (None, Some(path)) => Secret::File(path.to_owned()),
-        (None, None) => Secret::None,
-    }
 }
 
 fn duration(text: &str) -> Option<Duration> {

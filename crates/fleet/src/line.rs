@@ -6,8 +6,7 @@ use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
     Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
 };
-use callbridge_source::url::{Broker, Format};
-use callbridge_source::{BrokerUrl, Secret, SourceUrl, Transport};
+use callbridge_source::{BrokerUrl, Secret, SourceUrl, url::Broker};
 use futures_util::StreamExt as _;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -56,10 +55,7 @@ impl ReportStream {
 
     /// The stream beside that of a source; `None` where it is another kind of source.
     pub fn of_source(url: &SourceUrl, secret: Secret) -> Option<Self> {
-        let Transport::Amqp(queue) = &url.transport else {
-            return None;
-        };
-        (queue.is_stream && queue.format == Format::Call).then(|| Self {
+        url.stream_of_calls().map(|queue| Self {
             login: Login::new(&queue.broker, secret, url.ca_file.as_ref()),
             calls: queue.queue.clone(),
             exchange: None,
@@ -113,17 +109,16 @@ impl ReportStream {
             let sent = line.publish(self.exchange.as_deref(), stream, body, properties);
             sent.await?.await
         };
-        match timeout(self.login.within, published).await {
-            Ok(Ok(confirmation)) => match (refusal(&confirmation), &self.exchange) {
-                (None, _) => Ok(()),
-                (Some(words), None) => Err(self.missing(words)),
-                (Some(words), Some(exchange)) => {
-                    let words = format!("exchange {exchange} routes to no queue ({words})");
-                    Err(self.unrouted(exchange, words))
-                }
-            },
-            Ok(Err(error)) => Err(self.refused(&error)),
-            Err(_) => Err(Error::Lost("no confirm".to_owned())),
+        let confirmed = timeout(self.login.within, published).await;
+        let confirmed = confirmed.map_err(|_| Error::Lost("no confirm".to_owned()))?;
+        let confirmation = confirmed.map_err(|error| self.refused(&error))?;
+        match (refusal(&confirmation), &self.exchange) {
+            (None, _) => Ok(()),
+            (Some(words), None) => Err(self.missing(words)),
+            (Some(words), Some(exchange)) => {
+                let words = format!("exchange {exchange} routes to no queue ({words})");
+                Err(self.unrouted(exchange, words))
+            }
         }
     }
 
@@ -165,7 +160,10 @@ impl ReportStream {
             channel,
             consumer,
             last,
-            caught_up: None,
+            progress: match last {
+                Some(_) => Progress::Old,
+                None => Progress::LastPiece(Instant::now()),
+            },
             unacknowledged: 0,
             newest: 0,
         })
@@ -273,15 +271,6 @@ fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {
     stream_place(stream, &delivery.properties, &delivery.data).map(|place| place.offset)
 }
 
-/// An event of a reader of the stream.
-#[derive(Debug)]
-pub enum ReportEvent {
-    /// A message of the stream, unread and unchecked.
-    Message(FleetMessage),
-    /// All older messages are read; those that come from now on are live.
-    CaughtUp,
-}
-
 /// An open reader of the stream.
 pub struct ReportReading {
     words: ReportStream,
@@ -292,73 +281,65 @@ pub struct ReportReading {
     /// The offset of the message that began the last segment of the stream at the start; `None` for
     /// an empty stream.
     last: Option<u64>,
-    /// Progress towards the end of the old messages; `None` until the last segment begins.
-    caught_up: Option<CatchingUp>,
+    progress: Progress,
     unacknowledged: u16,
     newest: u64,
 }
 
+/// Progress towards the end of the old messages.
 #[derive(Clone, Copy)]
-enum CatchingUp {
-    At(Instant),
-    Done,
+enum Progress {
+    /// The last segment has not begun.
+    Old,
+    /// All of the last segment is here by then.
+    LastPiece(Instant),
+    /// All old messages are read.
+    Live,
 }
 
 impl ReportReading {
-    /// Waits for the next message, or for the end of the old ones. Safe to cancel: no message is
-    /// lost.
+    /// Waits for the next message, unread and unchecked; `None` once all older ones are read, and
+    /// those that come from then on are live. Safe to cancel: no message is lost.
     ///
     /// # Errors
     /// When the line is lost.
-    pub async fn next(&mut self) -> Result<ReportEvent, Error> {
-        self.acknowledge().await?;
-        let until = match (self.caught_up, self.last) {
-            (Some(CatchingUp::Done), _) => None,
-            (Some(CatchingUp::At(at)), _) => Some(at),
-            (None, Some(_)) => Some(Instant::now() + QUIET),
-            (None, None) => Some(Instant::now()),
+    pub async fn next(&mut self) -> Result<Option<FleetMessage>, Error> {
+        // Before the next message is waited for: a caller that gives up waiting loses none.
+        if self.unacknowledged >= ACKNOWLEDGED {
+            self.unacknowledged = 0;
+            let options = BasicAckOptions { multiple: true };
+            let acked = self.channel.basic_ack(self.newest, options).await;
+            acked.map_err(|error| Error::Lost(error.to_string()))?;
+        }
+        let until = match self.progress {
+            Progress::Old => Some(Instant::now() + QUIET),
+            Progress::LastPiece(at) => Some(at),
+            Progress::Live => None,
         };
         let next = match until {
             None => self.consumer.next().await,
             Some(until) => match timeout_at(until, self.consumer.next()).await {
                 Ok(next) => next,
                 Err(_) => {
-                    self.caught_up = Some(CatchingUp::Done);
-                    return Ok(ReportEvent::CaughtUp);
+                    self.progress = Progress::Live;
+                    return Ok(None);
                 }
             },
         };
-        let delivery = match next {
-            Some(Ok(delivery)) => delivery,
-            Some(Err(error)) => return Err(self.words.refused(&error)),
-            None => {
-                return Err(Error::Lost(
-                    "the stream was deleted, or its node went".to_owned(),
-                ));
-            }
-        };
+        let gone = || Error::Lost("the stream was deleted, or its node went".to_owned());
+        let delivery = next.ok_or_else(gone)?;
+        let delivery = delivery.map_err(|error| self.words.refused(&error))?;
         self.unacknowledged += 1;
         self.newest = delivery.delivery_tag;
-        let live = matches!(self.caught_up, Some(CatchingUp::Done));
-        if self.caught_up.is_none() && offset(&self.words.name(), &delivery) >= self.last {
-            self.caught_up = Some(CatchingUp::At(Instant::now() + LAST_PIECE));
+        if matches!(self.progress, Progress::Old)
+            && offset(&self.words.name(), &delivery) >= self.last
+        {
+            self.progress = Progress::LastPiece(Instant::now() + LAST_PIECE);
         }
-        Ok(ReportEvent::Message(FleetMessage {
+        Ok(Some(FleetMessage {
             publisher: stream_publisher(&delivery.properties, &self.words.login.broker.user),
             body: delivery.data,
-            live,
+            live: matches!(self.progress, Progress::Live),
         }))
-    }
-
-    /// Acknowledges before the next message is waited for: a caller that gives up waiting loses
-    /// none.
-    async fn acknowledge(&mut self) -> Result<(), Error> {
-        if self.unacknowledged < ACKNOWLEDGED {
-            return Ok(());
-        }
-        self.unacknowledged = 0;
-        let options = BasicAckOptions { multiple: true };
-        let acked = self.channel.basic_ack(self.newest, options).await;
-        acked.map_err(|error| Error::Lost(error.to_string()))
     }
 }

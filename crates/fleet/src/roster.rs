@@ -74,10 +74,9 @@ struct LoginWords {
 }
 
 impl LoginWords {
-    fn skip(&mut self, now: i64) -> Wrong {
-        self.skipped += 1;
-        self.skipped_at = now;
-        Wrong::Many
+    fn skip(&mut self, now: i64) -> Result<(), Wrong> {
+        (self.skipped, self.skipped_at) = (self.skipped + 1, now);
+        Err(Wrong::Many)
     }
 }
 
@@ -126,10 +125,8 @@ impl PbxOwners {
     }
 
     fn most(&self) -> usize {
-        match self.0 {
-            Some(_) => UNKNOWN_OF_LOGIN_MAX,
-            None => OF_LOGIN_MAX,
-        }
+        let owners = self.0.as_ref();
+        owners.map_or(OF_LOGIN_MAX, |_| UNKNOWN_OF_LOGIN_MAX)
     }
 }
 
@@ -185,7 +182,7 @@ impl Roster {
         if login.words > minutes * WORDS_A_MINUTE_MAX
             || login.word_bytes > minutes * BYTES_A_MINUTE_MAX
         {
-            return Err(login.skip(now));
+            return login.skip(now);
         }
         Ok(())
     }
@@ -201,22 +198,19 @@ impl Roster {
             FleetRole::Collector => (word.pbx.join(","), String::new()),
             FleetRole::Sender => (word.hostname.clone(), word.state.clone()),
         };
-        let key = MemberKey {
-            role: word.role,
-            user: user.clone(),
-            place,
-        };
+        let role = word.role;
+        let key = MemberKey { role, user, place };
         let before = self.members.get(&key);
         // After a lost line reports are read once more: no arrival is set earlier by that.
         let heard_at = before.map_or(heard_at, |known| known.heard_at.max(heard_at));
-        let (weight, bytes) = (self.owners.weight(&word, &user), message.body.len());
+        let (weight, bytes) = (self.owners.weight(&word, &key.user), message.body.len());
         let old = before.map_or((0, 0), |known| (known.weight, known.bytes));
         let is_full = before.is_none() && self.members.len() >= MEMBERS_MAX;
         let all_bytes = self.bytes - old.1 + bytes;
-        let login = self.logins.entry(user).or_default();
+        let login = self.logins.entry(key.user.clone()).or_default();
         let filled = (login.weight - old.0 + weight, login.bytes - old.1 + bytes);
         if filled.0 > self.owners.most() || filled.1 > BYTES_OF_LOGIN_MAX {
-            return Err(login.skip(now));
+            return login.skip(now);
         }
         if is_full || all_bytes > ROSTER_BYTES_MAX {
             return Err(Wrong::Many);
@@ -238,14 +232,12 @@ impl Roster {
         let owners = self.owners.clone();
         self.members.retain(|key, known| {
             let mut pbxs = known.word.pbx.iter();
-            if pbxs.any(|pbx| owners.refuse(pbx, &key.user)) {
-                return false;
-            }
             let most = match known.word.ends {
                 true => STOPPED_FORGOTTEN_SEC,
                 false => SILENT_FORGOTTEN_SEC,
             };
-            now - known.heard_at <= most
+            let is_anothers = pbxs.any(|pbx| owners.refuse(pbx, &key.user));
+            !is_anothers && now - known.heard_at <= most
         });
         for login in self.logins.values_mut() {
             (login.weight, login.bytes) = (0, 0);
@@ -312,104 +304,95 @@ impl Roster {
 /// Finds the fault of one member; `None` where all is well.
 fn trouble(word: &StatusReport, speech: Liveness, age: i64) -> Option<FleetTrouble> {
     let age = age.max(0).unsigned_abs();
-    let (words, seconds) = (seconds_in_words(age), [age.to_string()]);
-    match speech {
-        Liveness::Silent => {
-            let what = format!("silent for {words}");
-            return Some(FleetTrouble::new(what, "fleet_silent", seconds));
-        }
-        Liveness::Stopped => {
-            let what = format!("stopped {words} ago");
-            return Some(FleetTrouble::new(what, "fleet_stopped", seconds));
-        }
-        Liveness::Speaking => {}
-    }
-    if let Some(pause) = word.pause.as_ref().filter(|pause| *pause != STANDBY) {
-        let what = format!("paused: {pause}");
-        return Some(FleetTrouble::new(what, "fleet_paused", [pause.clone()]));
-    }
+    let (words, seconds) = (seconds_in_words(age), vec![age.to_string()]);
     let is_down = |source: &&FleetSource| matches!(source.state, SourceState::Down);
     let down = word.sources.iter().filter(is_down).count();
-    let all = word.sources.len();
-    if down > 0 {
-        let what = match all {
-            1 => "its source is down".to_owned(),
-            all => format!("{down} of {all} sources are down"),
-        };
-        let values = [down.to_string(), all.to_string()];
-        return Some(FleetTrouble::new(what, "fleet_sources", values));
-    }
-    if !word.books.balance() {
-        return Some(FleetTrouble::new(
-            "its books do not add up",
-            "fleet_books",
-            [],
-        ));
-    }
-    let is_down = word.verdict == OverallState::Down && word.pause.is_none();
-    is_down.then(|| FleetTrouble::new("its status is down", "fleet_status_down", []))
+    let pause = word.pause.as_ref().filter(|pause| *pause != STANDBY);
+    let (what, code, values) = match speech {
+        Liveness::Silent => (format!("silent for {words}"), "fleet_silent", seconds),
+        Liveness::Stopped => (format!("stopped {words} ago"), "fleet_stopped", seconds),
+        Liveness::Speaking => {
+            if let Some(pause) = pause {
+                (
+                    format!("paused: {pause}"),
+                    "fleet_paused",
+                    vec![pause.clone()],
+                )
+            } else if down > 0 {
+                let all = word.sources.len();
+                let what = match all {
+                    1 => "its source is down".to_owned(),
+                    all => format!("{down} of {all} sources are down"),
+                };
+                (
+                    what,
+                    "fleet_sources",
+                    vec![down.to_string(), all.to_string()],
+                )
+            } else if !word.books.balance() {
+                (
+                    "its books do not add up".to_owned(),
+                    "fleet_books",
+                    Vec::new(),
+                )
+            } else if word.verdict == OverallState::Down && word.pause.is_none() {
+                (
+                    "its status is down".to_owned(),
+                    "fleet_status_down",
+                    Vec::new(),
+                )
+            } else {
+                return None;
+            }
+        }
+    };
+    Some(FleetTrouble::new(what, code, values))
 }
 
 /// Sums up senders by token. With a lease, the backlog and letters of its holder count alone, for
 /// the others hold the same calls.
 fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
-    let mut found: BTreeMap<&str, (FleetToken, bool)> = BTreeMap::new();
-    let is_sender = |it: &&FleetMember| it.word.role == FleetRole::Sender;
-    for sender in members.iter().filter(is_sender) {
-        let Some(name) = &sender.word.token else {
+    let mut found: BTreeMap<&str, FleetToken> = BTreeMap::new();
+    for sender in members {
+        let word = &sender.word;
+        let (FleetRole::Sender, Some(name)) = (word.role, &word.token) else {
             continue;
         };
-        let (token, leased) = found.entry(&name.print).or_default();
+        let token = found.entry(&name.print).or_default();
         let speaks = sender.speech == Liveness::Speaking;
-        let (held, lease) = match &sender.word.lease {
-            Some(lease) => (lease.held && speaks, true),
-            None => (false, false),
-        };
-        *leased |= lease;
         token.senders += u64::from(speaks);
         if token.token.company.is_none() {
             token.token = TokenName::clone(name);
         }
-        let drain_sec = drain(&sender.word);
-        let backlog = sender.word.backlog;
-        if held {
-            token.holder = Some(sender.word.hostname.clone());
-        }
-        let counts = match (lease, held, token.holder.is_some()) {
-            (false, ..) | (true, true, _) => true,
-            // Before the holder is met the largest backlog of those who stand by is shown.
-            (true, false, true) => false,
-            (true, false, false) => backlog.calls > token.backlog.calls,
-        };
-        if counts && lease {
-            token.backlog = Backlog {
-                drain_sec,
-                ..backlog
-            };
-            token.letters = sender.word.letters;
-        } else if counts {
+        let backlog = backlog(word);
+        let Some(lease) = &word.lease else {
             token.backlog.calls += backlog.calls;
-            token.backlog.drain_sec = token.backlog.drain_sec.saturating_add(drain_sec);
-            token.letters += sender.word.letters;
+            token.backlog.drain_sec = token.backlog.drain_sec.saturating_add(backlog.drain_sec);
+            token.letters += word.letters;
+            continue;
+        };
+        // An empty name says that somebody should hold the lease and nobody does.
+        let holder = token.holder.get_or_insert_default();
+        let held = lease.held && speaks;
+        // Before the holder is met the largest backlog of those who stand by is shown.
+        if held || holder.is_empty() && backlog.calls > token.backlog.calls {
+            (token.backlog, token.letters) = (backlog, word.letters);
+        }
+        if held {
+            holder.clone_from(&word.hostname);
         }
     }
-    let found = found.into_values().map(|(mut token, leased)| {
-        // An empty name says that somebody should hold the lease and nobody does.
-        token.holder = token.holder.or(leased.then(String::new));
-        token
-    });
-    found.collect()
+    found.into_values().collect()
 }
 
-/// Seconds until the backlog is sent, at the pace of the token.
-fn drain(word: &StatusReport) -> u64 {
-    match word.rate {
-        Some(rate) if rate.limit > 0 => {
-            let windows = word.backlog.calls.div_ceil(u64::from(rate.limit));
-            windows.saturating_mul(rate.window_sec.min(86_400))
-        }
-        Some(_) | None => word.backlog.drain_sec,
+/// The backlog of a sender, with the time until it is sent at the pace of the token.
+fn backlog(word: &StatusReport) -> Backlog {
+    let mut backlog = word.backlog;
+    if let Some(rate) = word.rate.filter(|rate| rate.limit > 0) {
+        let windows = backlog.calls.div_ceil(u64::from(rate.limit));
+        backlog.drain_sec = windows.saturating_mul(rate.window_sec.min(86_400));
     }
+    backlog
 }
 
 fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
@@ -426,17 +409,15 @@ fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
             FleetRole::Collector => {
                 totals.collectors += 1;
                 totals.forwarded += books.forwarded;
-                totals.waiting += word.backlog.calls;
-                totals.letters += word.letters;
             }
             FleetRole::Sender => {
                 totals.senders += 1;
-                if word.token.is_none() {
-                    totals.letters += word.letters;
-                    totals.waiting += word.backlog.calls;
-                }
                 totals.journaled += books.journaled;
             }
+        }
+        if word.role == FleetRole::Collector || word.token.is_none() {
+            totals.waiting += word.backlog.calls;
+            totals.letters += word.letters;
         }
     }
     for token in tokens {
@@ -454,8 +435,7 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<FleetTrouble> {
         found.push(FleetTrouble::new(what, "fleet_empty", []));
     } else if totals.senders == 0 {
         let what = "no sender has sent a status report: nothing goes to the CRM, or the sender \
-                    may not write \
-                    to the stream of status reports";
+                    may not write to the stream of status reports";
         found.push(FleetTrouble::new(what, "fleet_no_sender", []));
     }
     for token in tokens {

@@ -18,7 +18,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 pub struct Schedule {
     due: Duration,
     is_first: bool,
-    failures: u32,
+    /// The wait after the next failure.
+    again: Duration,
     /// Reason for which the last report was not taken; `None` where it was.
     pub(crate) why: Option<String>,
 }
@@ -29,7 +30,7 @@ impl Schedule {
         Self {
             due: now + FIRST,
             is_first: true,
-            failures: 0,
+            again: AGAIN,
             why: None,
         }
     }
@@ -42,17 +43,15 @@ impl Schedule {
     /// Notes that a broker has confirmed a report; returns `true` where the last one had failed.
     pub fn said(&mut self, now: Duration) -> bool {
         self.due = now + if self.is_first { SECOND } else { EVERY };
-        self.is_first = false;
-        self.failures = 0;
+        (self.is_first, self.again) = (false, AGAIN);
         self.why.take().is_some()
     }
 
     /// Notes that a report was not taken, and returns `true` where the reason is another than
     /// before. The report is not kept: the next one says more.
     pub fn failed(&mut self, now: Duration, why: &str) -> bool {
-        let wait = AGAIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-        self.due = now + wait.min(EVERY);
-        self.failures = self.failures.saturating_add(1);
+        self.due = now + self.again;
+        self.again = (2 * self.again).min(EVERY);
         self.why.replace(why.to_owned()).as_deref() != Some(why)
     }
 }

@@ -20,8 +20,7 @@ const HEAD: [&str; 11] = [
 pub fn render(table: &FleetTable, style: &TextStyle) -> String {
     let mut text = String::new();
     for trouble in &table.troubles {
-        let line = safe(&trouble.what);
-        let _ = writeln!(text, "{}", style.paint(RED, &line));
+        let _ = writeln!(text, "{}", style.paint(RED, &safe(&trouble.what)));
     }
     let rows: Vec<[String; 11]> = table.members.iter().map(|it| row(it, table.at)).collect();
     let mut widths = HEAD.map(str::len);
@@ -35,10 +34,9 @@ pub fn render(table: &FleetTable, style: &TextStyle) -> String {
         let _ = writeln!(text, "{}", head.trim_end());
     }
     for (member, row) in table.members.iter().zip(&rows) {
-        let mut line = line(row, &widths);
-        if let Some(trouble) = &member.trouble {
-            line.push_str(&cut(&safe(&trouble.what), TROUBLE_CHARACTERS_MAX));
-        }
+        let what = member.trouble.as_ref().map(|it| safe(&it.what));
+        let what = cut(&what.unwrap_or_default(), TROUBLE_CHARACTERS_MAX);
+        let line = line(row, &widths) + &what;
         let line = line.trim_end();
         let painted = match (member.speech, &member.trouble) {
             (Liveness::Silent, _) => style.paint(RED, line),
@@ -53,12 +51,9 @@ pub fn render(table: &FleetTable, style: &TextStyle) -> String {
     let _ = writeln!(text, "total    {}", total(table));
     if !table.skipped.is_empty() {
         let each = table.skipped.iter();
-        let each: Vec<String> = each.map(|(why, count)| format!("{count} {why}")).collect();
-        let _ = writeln!(
-            text,
-            "skipped  messages that are no status reports: {}",
-            each.join(", ")
-        );
+        let each = each.map(|(why, count)| format!("{count} {why}"));
+        let each = Vec::from_iter(each).join(", ");
+        let _ = writeln!(text, "skipped  messages that are no status reports: {each}");
     }
     text
 }
@@ -119,12 +114,10 @@ fn of_token(it: &FleetToken) -> String {
         Some(host) => format!(", held by {}", cut(&safe(host), CELL_CHARACTERS_MAX)),
     };
     let senders = counted(it.senders, "sender");
+    let drain = seconds_in_words(it.backlog.drain_sec);
     let waiting = match it.backlog.calls {
         0 => "nothing waits".to_owned(),
-        calls => {
-            let drain = seconds_in_words(it.backlog.drain_sec);
-            format!("{calls} wait, sent in {drain}")
-        }
+        calls => format!("{calls} wait, sent in {drain}"),
     };
     format!(
         "{} ({}): {senders}{lease}, {waiting}, {} letters",

@@ -2,15 +2,14 @@
 //! Neither touches a call: what fails is logged once, and tried again.
 
 use crate::{
-    Error, PbxOwners, ReportStream, line::ReportEvent, roster::Roster, schedule::Schedule, word,
-    word::Identity,
+    Error, PbxOwners, ReportStream, roster::Roster, schedule::Schedule, word, word::Identity,
 };
 use callbridge_model::status::fleet::{
     FleetMember, FleetRole, FleetStatus, Liveness, StatusReport,
 };
 use callbridge_model::{Status, clock, status::FleetTable};
 use callbridge_source::{Backoff, Bounds, amqp::publish::ConfirmedLine, chance};
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -36,7 +35,8 @@ pub struct FleetReports {
     stream: Option<ReportStream>,
     identity: Identity,
     shown: watch::Sender<Option<FleetStatus>>,
-    owners: PbxOwners,
+    /// The owners of PBXs, where they are known.
+    pub owners: PbxOwners,
 }
 
 impl FleetReports {
@@ -94,13 +94,6 @@ impl FleetReports {
         others.retain(may_have_sent);
         others.sort_by_key(|it| !it.word.lease.as_ref().is_some_and(|lease| lease.held));
         Ok(others)
-    }
-
-    /// The same where it is known whose PBXs are.
-    #[must_use]
-    pub fn of_owners(mut self, owners: PbxOwners) -> Self {
-        self.owners = owners;
-        self
     }
 
     /// Returns a receiver of the connection to the reports and of the table; its value is `None`
@@ -164,7 +157,7 @@ pub(crate) async fn keep_reading(
     let (mut reported, mut backoff) = (None, Backoff::new(READ_AGAIN));
     loop {
         let begun = Instant::now();
-        let error = read(stream, since, &mut roster, (shown, &mut reported)).await;
+        let Err(error) = read(stream, since, &mut roster, (shown, &mut reported)).await;
         let why = error.to_string();
         show(shown, |it| it.unread = Some(why.clone()));
         if reported.as_ref() != Some(&why) {
@@ -182,22 +175,22 @@ async fn read(
     since: Duration,
     roster: &mut Roster,
     (shown, reported): (&Shown, &mut Option<String>),
-) -> Error {
-    let mut reading = match stream.read(since).await {
-        Ok(reading) => reading,
-        Err(error) => return error,
-    };
+) -> Result<Infallible, Error> {
+    let mut reading = stream.read(since).await?;
     if reported.take().is_some() {
         tracing::info!("status reports of the fleet are read again");
     }
     show(shown, |it| it.unread = None);
     let (mut caught_up, mut next_check) = (false, Instant::now() + CHECK_EVERY);
     loop {
-        match timeout_at(next_check, reading.next()).await {
-            Ok(Ok(ReportEvent::Message(message))) => roster.on_message(&message, now()),
-            Ok(Ok(ReportEvent::CaughtUp)) => (caught_up, next_check) = (true, Instant::now()),
-            Ok(Err(error)) => return error,
-            Err(_) => {}
+        match timeout_at(next_check, reading.next())
+            .await
+            .ok()
+            .transpose()?
+        {
+            Some(Some(message)) => roster.on_message(&message, now()),
+            Some(None) => (caught_up, next_check) = (true, Instant::now()),
+            None => {}
         }
         if Instant::now() >= next_check {
             next_check = Instant::now() + CHECK_EVERY;
@@ -286,7 +279,7 @@ impl ReportPublisher<'_> {
 pub(crate) async fn table(stream: &ReportStream, since: Duration) -> Result<FleetTable, Error> {
     let mut reading = stream.read(since).await?;
     let mut roster = Roster::default();
-    while let ReportEvent::Message(message) = reading.next().await? {
+    while let Some(message) = reading.next().await? {
         roster.on_message(&message, now());
     }
     Ok(roster.table(&stream.name(), now()))

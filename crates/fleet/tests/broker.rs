@@ -62,7 +62,8 @@ impl Process {
     fn able(node: &Broker, name: &str, us: &str, able: watch::Receiver<bool>) -> Self {
         let permit = Permit::withheld();
         let keeper = LeaseKeeper::new(login(node, ADMINISTRATOR), name, TERMS, permit.clone());
-        let keeper = keeper.named(us).able(able, PATIENCE);
+        let mut keeper = keeper.able(able, PATIENCE);
+        us.clone_into(&mut keeper.us);
         let shown = keeper.shown();
         let task = tokio::spawn(keeper.run(std::future::pending()));
         Self {
@@ -114,7 +115,8 @@ async fn holders_that_are_stopped_in_order_leave_their_slots_to_the_next_which_k
         let terms = Terms { silence, ..TERMS };
         let permit = Permit::withheld();
         let login = login(node, ADMINISTRATOR);
-        let keeper = LeaseKeeper::new(login, "lease-handed-on", terms, permit.clone()).named(us);
+        let mut keeper = LeaseKeeper::new(login, "lease-handed-on", terms, permit.clone());
+        us.clone_into(&mut keeper.us);
         let (stop, stopped) = oneshot::channel::<()>();
         let shown = keeper.shown();
         let task = tokio::spawn(keeper.run(async { drop(stopped.await) }));
@@ -214,7 +216,7 @@ async fn a_queue_that_is_made_otherwise_is_refused_and_named() {
     let keeper = LeaseKeeper::new(login(node, ADMINISTRATOR), "lease-classic", TERMS, permit);
     let error = keeper.probe().await.expect_err("a classic queue");
     assert!(error.to_string().contains("made otherwise"), "{error}");
-    assert_eq!(error.fix(), Some(Fix::Settings));
+    assert_eq!(error.fix, Some(Fix::Settings));
     assert!(error.to_string().contains("queue lease-classic"), "{error}");
 }
 
@@ -225,7 +227,7 @@ async fn a_missing_right_is_named() {
     let keeper = LeaseKeeper::new(login(node, READER), "lease-rights", TERMS, permit);
     let error = keeper.probe().await.expect_err("no right to configure");
     let words = error.to_string();
-    assert_eq!(error.fix(), Some(Fix::Secret), "{words}");
+    assert_eq!(error.fix, Some(Fix::Secret), "{words}");
     assert!(words.contains("may not declare the queue"), "{words}");
     assert!(!words.contains(SECRET), "{words}");
 }

@@ -83,7 +83,7 @@ pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
     let name = format!("standby {}", config.standby.as_deref().unwrap_or_default());
     let well = "the lease can be held and taken over";
     Some(tried(name, probed, well, |error| {
-        Some(error.fix().map_or(Code::Unreachable, by))
+        Some(error.fix.map_or(Code::Unreachable, by))
     }))
 }
 

@@ -35,7 +35,7 @@ use callbridge_model::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
-use callbridge_source::{BrokerUrl, SourceUrl, StreamReading, Transport, url::QueueSource};
+use callbridge_source::{BrokerUrl, SourceUrl, StreamReading, url::QueueSource};
 use callbridge_webhook::tls::Certificate;
 pub(crate) use connect::check as connect;
 pub(crate) use crm::TokenFrom;
@@ -278,10 +278,7 @@ pub(super) fn standby(
 }
 
 fn stream(source: &SourceConfig) -> Option<&QueueSource> {
-    match &source.url.transport {
-        Transport::Amqp(queue) if source.url.is_stream_of_calls() => Some(queue),
-        _ => None,
-    }
+    source.url.stream_of_calls()
 }
 
 impl Config {

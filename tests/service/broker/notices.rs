@@ -80,11 +80,13 @@ impl Drop for State {
 fn queue(broker: &Broker, name: &str) -> Queue {
     let url = format!("{}?queue={name}", broker.url(ADMINISTRATOR));
     let url = BrokerUrl::queue(&url).expect("good");
-    Queue::new(&url, Secret::Value(SECRET.into())).with_backoff(Bounds {
+    let mut queue = Queue::new(&url, Secret::Value(SECRET.into()));
+    queue.bounds = Bounds {
         first: Duration::from_millis(50),
         most: Duration::from_millis(200),
         ..Bounds::default()
-    })
+    };
+    queue
 }
 
 /// Publishes until told to stop.

@@ -234,11 +234,14 @@ impl SourceUrl {
         }
     }
 
-    /// Returns `true` for a stream of finished calls, which others may read, too.
-    pub fn is_stream_of_calls(&self) -> bool {
+    /// Returns the stream of finished calls, which others may read, too; `None` for any other
+    /// source.
+    pub fn stream_of_calls(&self) -> Option<&QueueSource> {
         match &self.transport {
-            Transport::Amqp(source) => source.is_stream && source.format.carries_whole_calls(),
-            _ => false,
+            Transport::Amqp(source) => {
+                Some(source).filter(|it| it.is_stream && it.format.carries_whole_calls())
+            }
+            _ => None,
         }
     }
 
@@ -256,17 +259,19 @@ impl SourceUrl {
         let scheme = |tls, plain, secure| if tls { secure } else { plain };
         match &self.transport {
             Transport::Ami { endpoint, user } => {
-                let scheme = scheme(endpoint.tls, "ami", "amis");
-                format!("{scheme}://{user}@{endpoint}")
+                format!(
+                    "{}://{user}@{endpoint}",
+                    scheme(endpoint.tls, "ami", "amis")
+                )
             }
             Transport::Esl { endpoint } => format!("esl://{endpoint}"),
             Transport::WebSocket { endpoint, path } => {
                 format!("{}://{endpoint}{path}", scheme(endpoint.tls, "ws", "wss"))
             }
-            Transport::Amqp(source) => {
-                let (endpoint, vhost) = (&source.broker.endpoint, &source.broker.vhost);
+            Transport::Amqp(QueueSource { broker, queue, .. }) => {
+                let (endpoint, vhost) = (&broker.endpoint, &broker.vhost);
                 let scheme = scheme(endpoint.tls, "amqp", "amqps");
-                format!("{scheme}://{endpoint}/{vhost}?queue={}", source.queue)
+                format!("{scheme}://{endpoint}/{vhost}?queue={queue}")
             }
             Transport::File { path, .. } => format!("file://{}", path.display()),
         }
@@ -274,13 +279,20 @@ impl SourceUrl {
 
     /// Returns the place of the source in one spelling, to be compared with others'.
     pub fn address(&self) -> Address {
+        let at = |kind: &str, endpoint: &TcpEndpoint, rest: &[&str]| {
+            let (host, port) = (host(&endpoint.host), endpoint.port.to_string());
+            let parts = [kind, &host, &port].into_iter().chain(rest.iter().copied());
+            parts.map(str::to_owned).collect()
+        };
         Address(match &self.transport {
-            Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => on_line(endpoint, ""),
-            Transport::WebSocket { endpoint, path } => on_line(endpoint, path.trim_matches('/')),
-            Transport::Amqp(source) => {
-                let [host, port] = place(&source.broker.endpoint);
-                let (vhost, queue) = (&source.broker.vhost, &source.queue);
-                vec!["queue".to_owned(), host, port, vhost.clone(), queue.clone()]
+            Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => {
+                at("line", endpoint, &[""])
+            }
+            Transport::WebSocket { endpoint, path } => {
+                at("line", endpoint, &[path.trim_matches('/')])
+            }
+            Transport::Amqp(QueueSource { broker, queue, .. }) => {
+                at("queue", &broker.endpoint, &[&broker.vhost, queue])
             }
             Transport::File { path, .. } => {
                 // `//` and `/./` are no other file; `..` may be, behind a link.
@@ -370,15 +382,6 @@ impl Address {
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
-}
-
-fn on_line(endpoint: &TcpEndpoint, path: &str) -> Vec<String> {
-    let [host, port] = place(endpoint);
-    vec!["line".to_owned(), host, port, path.to_owned()]
-}
-
-fn place(endpoint: &TcpEndpoint) -> [String; 2] {
-    [host(&endpoint.host), endpoint.port.to_string()]
 }
 
 /// A host in one spelling: the names and addresses by which a machine speaks to itself are one.

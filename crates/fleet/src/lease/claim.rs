@@ -100,22 +100,15 @@ struct Published {
     offer: Option<TickId>,
 }
 
-/// The beginning of a claim, and the silence after it.
-#[derive(Clone, Copy, Debug)]
-struct ClaimStart {
-    at: Duration,
-    /// Time that has to pass after `at` before anything is sent.
-    silence: Duration,
-}
-
 /// The claim of one process to the lease.
 #[derive(Clone, Debug)]
 pub struct Claim {
     terms: Terms,
     /// Published ticks that are still recognised, oldest first; at most `KNOWN_MAX`.
     ours: VecDeque<Published>,
-    /// The beginning of the running claim; `None` while this process stands by.
-    began: Option<ClaimStart>,
+    /// Time since boot at which the silence of this claim ends or ended; `None` while this process
+    /// stands by.
+    pub silent_until: Option<Duration>,
     /// The turn of this claim, from its first tick on.
     turn: Option<TurnId>,
     succession: Succession,
@@ -133,7 +126,7 @@ impl Claim {
         Self {
             terms,
             ours: VecDeque::new(),
-            began: None,
+            silent_until: None,
             turn: None,
             succession: Succession::default(),
             proven_until: Duration::ZERO,
@@ -144,8 +137,8 @@ impl Claim {
 
     /// Forgets what the channel before was given: all that it had not acknowledged goes back.
     pub fn channel_opened(&mut self) {
-        self.acknowledged = 0;
-        self.succession.channel_opened();
+        // Nothing that came before says who was fed meanwhile.
+        (self.acknowledged, self.succession) = (0, Succession::default());
     }
 
     /// Registers a tick that is published right after this moment since boot, and returns the turn
@@ -153,7 +146,7 @@ impl Claim {
     pub fn publishing(&mut self, now: Duration, tick: TickId) -> Option<TurnId> {
         let offer = self.succession.offer();
         if offer.is_some() {
-            self.turn.get_or_insert(TurnId::of(tick));
+            self.turn.get_or_insert(TurnId(tick));
         }
         if self.ours.len() == KNOWN_MAX {
             self.ours.pop_front();
@@ -183,11 +176,8 @@ impl Claim {
             return Receipt::default();
         }
         self.proven_until = self.proven_until.max(proven);
-        let began = self.began.get_or_insert(ClaimStart {
-            at: now,
-            silence: self.terms.silence,
-        });
-        let turn = *self.turn.get_or_insert(TurnId::of(ours.tick));
+        let silent_until = self.silent_until.get_or_insert(now + self.terms.silence);
+        let turn = *self.turn.get_or_insert(TurnId(ours.tick));
         let mut receipt = Receipt {
             round_trip: Some(now.saturating_sub(ours.at)),
             ..Receipt::default()
@@ -197,9 +187,9 @@ impl Claim {
         }
         if !delivered.redelivered
             && let Some(ended) = self.succession.accept(ours.offer)
-            && now < began.at + began.silence
+            && now < *silent_until
         {
-            began.silence = Duration::ZERO;
+            *silent_until = now;
             receipt.inherited = Some(ended);
         }
         let before = delivered.tag.saturating_sub(1);
@@ -222,7 +212,7 @@ impl Claim {
     }
 
     fn begin_anew(&mut self) {
-        (self.began, self.turn) = (None, None);
+        (self.silent_until, self.turn) = (None, None);
     }
 
     /// Ends the turn at once: no tick published before gives leave any more.
@@ -240,14 +230,14 @@ impl Claim {
 
     /// Lapses, where nothing that counts came for too long.
     pub fn check(&mut self, now: Duration) {
-        if now >= self.proven_until && self.began.is_some() {
+        if now >= self.proven_until && self.silent_until.is_some() {
             self.begin_anew();
         }
     }
 
     /// The phase at this moment since boot.
     pub fn phase(&self, now: Duration) -> LeasePhase {
-        match self.silent_until() {
+        match self.silent_until {
             Some(_) if now >= self.proven_until => LeasePhase::Standby,
             Some(until) if now < until || self.is_doubted() => LeasePhase::Silent,
             Some(_) => LeasePhase::Holding,
@@ -272,12 +262,6 @@ impl Claim {
         self.turn.filter(|_| self.leave(now).is_some())
     }
 
-    /// Returns the time since boot at which the silence of this claim ends or ended; `None` while
-    /// standing by.
-    pub fn silent_until(&self) -> Option<Duration> {
-        self.began.map(|began| began.at + began.silence)
-    }
-
     /// No tick that counts was published after the clock's last jump.
     fn is_doubted(&self) -> bool {
         self.proven_until < self.doubted + HOLDS_FOR
@@ -288,7 +272,7 @@ impl Claim {
         match self.phase(now) {
             LeasePhase::Standby => None,
             LeasePhase::Silent if self.is_doubted() => Some(self.proven_until),
-            LeasePhase::Silent => self.silent_until().map(|at| at.min(self.proven_until)),
+            LeasePhase::Silent => self.silent_until.map(|at| at.min(self.proven_until)),
             LeasePhase::Holding => Some(self.proven_until),
         }
     }

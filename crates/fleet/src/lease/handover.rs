@@ -52,21 +52,20 @@ impl Handover {
         }
     }
 
-    /// Returns the time since boot since which it could not send; `None` where that is not yet long
-    /// enough to be shown.
-    pub fn unable_since(&self, now: Duration) -> Option<Duration> {
-        let for_a_while = |since: &Duration| now.saturating_sub(*since) >= SHOWN_AFTER;
-        self.unable_since.filter(for_a_while)
+    /// Returns the time for which it could not send; `None` where that is not yet long enough to be
+    /// shown.
+    pub fn unable_for(&self, now: Duration) -> Option<Duration> {
+        let unable_for = self.unable_since.map(|since| now.saturating_sub(since));
+        unable_for.filter(|it| *it >= SHOWN_AFTER)
     }
 
     /// Returns `true` once where the turn is to be given away: sending has failed for long enough,
     /// another process can send, and the last handover is long enough ago.
     pub fn is_due(&mut self, now: Duration, another_is_able: bool) -> bool {
-        let unable = self.unable_since.map(|since| now.saturating_sub(since));
-        let again = self.given_away.map(|at| now.saturating_sub(at));
+        let age = |at: Duration| now.saturating_sub(at);
         let is_due = another_is_able
-            && unable.is_some_and(|it| it >= self.patience.unable_for)
-            && again.is_none_or(|it| it >= self.patience.not_again_within);
+            && (self.unable_since).is_some_and(|at| age(at) >= self.patience.unable_for)
+            && (self.given_away).is_none_or(|at| age(at) >= self.patience.not_again_within);
         if is_due {
             self.given_away = Some(now);
         }

@@ -9,7 +9,7 @@ use crate::lease::queue::{Error, LeaseLine, LeaseQueue};
 use crate::lease::tick::{SlotAges, Tick, TickId, TurnId};
 use callbridge_model::status::{Lease, LeasePhase};
 use callbridge_model::{Heartbeat, Permit, clock, clock::ClockOffset};
-use callbridge_source::{Backoff, Bounds, amqp::Login, chance};
+use callbridge_source::{Backoff, Bounds, EventTime, amqp::Login, chance};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use lapin::{Confirmation, PublisherConfirm, message::Delivery};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -43,7 +43,8 @@ const AGAIN: Bounds = Bounds {
 /// Keeps the lease of a process, or waits for it.
 pub struct LeaseKeeper {
     queue: LeaseQueue,
-    us: String,
+    /// The name of this machine and process, for people.
+    pub us: String,
     terms: Terms,
     claim: Claim,
     permit: Permit,
@@ -76,12 +77,14 @@ impl LeaseKeeper {
         };
         login.broker.heartbeat = HEARTBEAT;
         login.within = login.within.min(ANSWER_WITHIN);
+        let system = rustix::system::uname();
+        let host = system.nodename().to_string_lossy();
         Self {
             queue: LeaseQueue {
                 login,
                 name: name.to_owned(),
             },
-            us: us(),
+            us: format!("{host} ({})", std::process::id()),
             terms,
             claim: Claim::new(terms),
             permit,
@@ -95,13 +98,6 @@ impl LeaseKeeper {
             line: None,
             turn: 0,
         }
-    }
-
-    /// The same under this name, for people, in place of its machine's and process's.
-    #[must_use]
-    pub fn named(mut self, us: &str) -> Self {
-        us.clone_into(&mut self.us);
-        self
     }
 
     /// The same of a machine that reports by `able` whether it could send.
@@ -124,7 +120,7 @@ impl LeaseKeeper {
         let line = self.queue.open(0).await?;
         let tick = self.tick(TickId::random(), None).to_bytes();
         let tried = line.probe(&tick).await;
-        line.close().await;
+        line.line.close().await;
         tried
     }
 
@@ -139,38 +135,31 @@ impl LeaseKeeper {
         let now = clock::now();
         self.permit.set(now, None);
         if let Some(line) = self.line.take() {
-            if let (Some(ended), Some(turn)) =
-                (self.permit.left_behind(), self.claim.turn(now.boot))
-            {
-                self.hand_on(&line, turn, &ended, now.boot).await;
-            }
-            line.close().await;
+            self.hand_on(&line, now.boot).await;
+            line.line.close().await;
         }
     }
 
     /// Publishes a last tick, which shows that nothing is sent any more and hands on the slots that
-    /// still count.
-    async fn hand_on(&self, line: &LeaseLine, turn: TurnId, ended: &[Duration], now: Duration) {
-        let slots = SlotAges::new(self.terms.window, ended, now);
-        if slots.is_none() {
-            return;
-        }
-        let last = Tick {
-            able: false,
-            slots,
-            ..self.tick(TickId::random(), Some(turn))
-        };
-        match line.publish_confirmed(&last.to_bytes(), LAST_WITHIN).await {
-            Ok(()) => info!(
-                lease = %self.queue.name,
-                slots = ended.len(),
-                "the lease is handed on: whoever is next need not wait"
-            ),
-            Err(error) => warn!(
-                lease = %self.queue.name,
-                reason = %error,
-                "the lease could not be handed on: whoever is next keeps silent first"
-            ),
+    /// still count, if there is a turn to hand on.
+    async fn hand_on(&self, line: &LeaseLine, now: Duration) {
+        if let Some(ended) = self.permit.left_behind()
+            && let Some(turn) = self.claim.turn(now)
+            && let Some(slots) = SlotAges::new(self.terms.window, &ended, now)
+        {
+            let mut last = self.tick(TickId::random(), Some(turn));
+            (last.able, last.slots) = (false, Some(slots));
+            let (lease, slots) = (&self.queue.name, ended.len());
+            match line.publish_confirmed(&last.to_bytes(), LAST_WITHIN).await {
+                Ok(()) => {
+                    info!(%lease, slots, "the lease is handed on: whoever is next need not wait");
+                }
+                Err(reason) => warn!(
+                    %lease,
+                    %reason,
+                    "the lease could not be handed on: whoever is next keeps silent first"
+                ),
+            }
         }
     }
 
@@ -181,26 +170,24 @@ impl LeaseKeeper {
             let since = Instant::now();
             let (queue, turn) = (self.queue.clone(), self.turn);
             let ended = match self.looking_while(queue.open(turn)).await {
-                Err(error) => Some((error, Duration::ZERO)),
+                Err(error) => Err(error),
                 Ok(line) => {
                     let line: &LeaseLine = &Arc::clone(self.line.insert(Arc::new(line)));
-                    let ended = self.session(line).await;
-                    ended.map(|error| (error, since.elapsed()))
+                    self.session(line).await
                 }
             };
-            let line = self.line.take();
-            let again = ended.map(|(error, up)| {
+            let (line, mut again) = (self.line.take(), Instant::now());
+            if let Err(error) = ended {
                 self.lost(&error);
                 self.turn += 1;
-                Instant::now() + backoff.wait(up, chance())
-            });
+                let up = line.as_ref().map_or(Duration::ZERO, |_| since.elapsed());
+                again += backoff.wait(up, chance());
+            }
             self.looking_while(async {
                 if let Some(line) = line {
-                    line.close().await;
+                    line.line.close().await;
                 }
-                if let Some(again) = again {
-                    sleep_until(again).await;
-                }
+                sleep_until(again).await;
             })
             .await;
         }
@@ -229,11 +216,8 @@ impl LeaseKeeper {
     }
 
     /// One line, until it ends: why; nothing where it is only to be opened anew.
-    async fn session(&mut self, line: &LeaseLine) -> Option<Error> {
-        let mut consumer = match line.consume().await {
-            Ok(consumer) => consumer,
-            Err(error) => return Some(error),
-        };
+    async fn session(&mut self, line: &LeaseLine) -> Result<(), Error> {
+        let mut consumer = line.consume().await?;
         self.claim.channel_opened();
         let mut confirms: FuturesUnordered<PublisherConfirm> = FuturesUnordered::new();
         let mut ticks = interval(TICK_EVERY);
@@ -243,34 +227,30 @@ impl LeaseKeeper {
         while fed.elapsed() < UNFED_MAX {
             let wake = self.check();
             if self.gives_away {
-                return None;
+                break;
             }
-            let done = tokio::select! {
+            tokio::select! {
                 delivery = consumer.next() => match delivery {
                     Some(Ok(delivery)) => {
                         fed = Instant::now();
                         let before = self.claim.is_offered();
-                        let done = self.delivered(line, &delivery).await;
+                        self.delivered(line, &delivery).await?;
                         if !before && self.claim.is_offered() {
                             ticks.reset_immediately();
                         }
-                        done
                     }
-                    Some(Err(error)) => Err(Error::lost(error)),
-                    None => Err(Error::lost("the broker ended the consumption")),
+                    Some(Err(error)) => return Err(Error::lost(error)),
+                    None => return Err(Error::lost("the broker ended the consumption")),
                 },
-                Some(confirmation) = confirms.next() => self.confirmed(line, confirmation),
+                Some(confirmation) = confirms.next() => self.confirmed(line, confirmation)?,
                 _ = ticks.tick() => match confirms.len() {
-                    0..UNCONFIRMED_MAX => self.publish(line).await.map(|it| confirms.push(it)),
-                    _ => Err(Error::lost("ticks are not confirmed")),
+                    0..UNCONFIRMED_MAX => confirms.push(self.publish(line).await?),
+                    _ => return Err(Error::lost("ticks are not confirmed")),
                 },
-                () = sleep_until(wake) => Ok(()),
-            };
-            if let Err(error) = done {
-                return Some(error);
+                () = sleep_until(wake) => {}
             }
         }
-        None
+        Ok(())
     }
 
     async fn publish(&mut self, line: &LeaseLine) -> Result<PublisherConfirm, Error> {
@@ -351,46 +331,45 @@ impl LeaseKeeper {
         self.hand_over(now.boot);
         self.permit.set(now, self.claim.leave(now.boot));
         let phase = self.claim.phase(now.boot);
-        let silent_until = self.claim.silent_until();
-        let silent_until = silent_until.filter(|_| phase == LeasePhase::Silent);
-        let silent_until = silent_until.map(|at| now.wall.plus(at.saturating_sub(now.boot)));
-        let silent_until = silent_until.map(|at| at.floor_seconds().get());
-        let others: Vec<String> = self.others.keys().cloned().collect();
-        let unable_since = self.handover.unable_since(now.boot);
-        let unable_since = unable_since.filter(|_| phase == LeasePhase::Holding);
-        let unable_for = unable_since.map(|at| now.boot.saturating_sub(at));
-        let able_standby = self.others.iter().find(|(_, (_, able))| *able);
-        let able_standby = able_standby.filter(|_| unable_for.is_some());
-        let able_standby = able_standby.map(|(name, _)| name.clone());
+        let left = |at: Duration| at.saturating_sub(now.boot);
+        let (silent_for, unable_for) = match phase {
+            LeasePhase::Standby => (None, None),
+            LeasePhase::Silent => (self.claim.silent_until.map(left), None),
+            LeasePhase::Holding => (None, self.handover.unable_for(now.boot)),
+        };
         self.shown.send_if_modified(|shown| {
             let before = shown.clone();
-            shown.others = others;
+            let seconds = |at: EventTime| at.floor_seconds().get();
+            shown.others = self.others.keys().cloned().collect();
             // reckoned once, for two clocks run apart
             let known = shown.unable_since;
-            shown.unable_since = unable_for
-                .map(|it| known.unwrap_or_else(|| now.wall.minus(it).floor_seconds().get()));
-            shown.able_standby = able_standby;
+            shown.unable_since =
+                unable_for.map(|it| known.unwrap_or_else(|| seconds(now.wall.minus(it))));
+            shown.able_standby = unable_for.and_then(|_| self.able_standby());
             if shown.state != phase {
                 shown.state = phase;
-                shown.since = now.wall.floor_seconds().get();
-                shown.silent_until = silent_until;
-                log_change(shown, self.claim.silent_until(), now.boot);
+                shown.since = seconds(now.wall);
+                shown.silent_until = silent_for.map(|it| seconds(now.wall.plus(it)));
+                log_change(shown, silent_for);
             }
             *shown != before
         });
-        let next = self.claim.next_change(now.boot);
-        let wait = next.map_or(CHECK_EVERY, |at| {
-            at.saturating_sub(now.boot).min(CHECK_EVERY)
-        });
-        Instant::now() + wait.max(Duration::from_millis(1))
+        let next = self.claim.next_change(now.boot).map_or(CHECK_EVERY, left);
+        Instant::now() + next.clamp(Duration::from_millis(1), CHECK_EVERY)
+    }
+
+    /// Another process that could send, by its last tick.
+    fn able_standby(&self) -> Option<String> {
+        let mut others = self.others.iter();
+        let able = others.find(|(_, (_, able))| *able);
+        able.map(|(name, _)| name.clone())
     }
 
     /// Gives the turn away, where it is here, nothing can be sent from here, and another can.
     fn hand_over(&mut self, now: Duration) {
-        let able = self.others.iter().find(|(_, (_, able))| *able);
+        let to = self.able_standby();
         let is_ours = self.claim.phase(now) != LeasePhase::Standby;
-        if is_ours && self.handover.is_due(now, able.is_some()) {
-            let to = able.map(|(name, _)| name.as_str());
+        if is_ours && self.handover.is_due(now, to.is_some()) {
             warn!(
                 lease = %self.queue.name,
                 to,
@@ -416,27 +395,17 @@ impl LeaseKeeper {
 }
 
 /// The log's line of a change.
-fn log_change(lease: &Lease, silent_until: Option<Duration>, now: Duration) {
-    let name = &lease.name;
-    match lease.state {
+fn log_change(shown: &Lease, silent_for: Option<Duration>) {
+    let lease = &shown.name;
+    match shown.state {
         LeasePhase::Standby => {
-            warn!(lease = %name, "the lease is not ours any more: nothing is sent from here");
+            warn!(%lease, "the lease is not ours any more: nothing is sent from here");
         }
-        LeasePhase::Silent => {
-            let seconds = silent_until.map_or(0, |at| at.saturating_sub(now).as_secs());
-            info!(
-                lease = %name,
-                seconds,
-                "the lease has come to us: silent until nothing of another can count any more"
-            );
-        }
-        LeasePhase::Holding => info!(lease = %name, "the lease is ours: requests may be sent"),
+        LeasePhase::Silent => info!(
+            %lease,
+            seconds = silent_for.unwrap_or_default().as_secs(),
+            "the lease has come to us: silent until nothing of another can count any more"
+        ),
+        LeasePhase::Holding => info!(%lease, "the lease is ours: requests may be sent"),
     }
-}
-
-/// The name of this machine and process, for people.
-fn us() -> String {
-    let system = rustix::system::uname();
-    let host = system.nodename().to_string_lossy();
-    format!("{host} ({})", std::process::id())
 }

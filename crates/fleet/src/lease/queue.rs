@@ -49,7 +49,8 @@ pub fn name(text: &str) -> Result<String, &'static str> {
 #[error("{words}")]
 pub struct Error {
     words: String,
-    fix: Option<Fix>,
+    /// The side on which the fault is mended; `None` where that is not known.
+    pub fix: Option<Fix>,
 }
 
 impl Error {
@@ -57,11 +58,6 @@ impl Error {
     pub(crate) fn lost(why: impl Display) -> Self {
         let words = format!("the connection to the broker was lost ({why})");
         Self { words, fix: None }
-    }
-
-    /// The side on which the fault is mended; `None` where that is not known.
-    pub fn fix(&self) -> Option<Fix> {
-        self.fix
     }
 }
 
@@ -82,7 +78,7 @@ pub(crate) struct LeaseQueue {
 
 /// A line on which the queue is there, and messages are confirmed.
 pub(crate) struct LeaseLine {
-    line: ConfirmedLine,
+    pub(crate) line: ConfirmedLine,
     queue: LeaseQueue,
     /// The consumer, held for as long as the line: one that is dropped is cancelled, and the broker
     /// would feed the next before it hands on what was not acknowledged here.
@@ -96,26 +92,24 @@ impl LeaseQueue {
         };
         let queue = &self.name;
         let Broker { user, vhost, .. } = &self.login.broker;
-        let (words, fix) = match code {
-            ACCESS_REFUSED => {
-                let words = format!(
+        match code {
+            ACCESS_REFUSED => Error {
+                words: format!(
                     "user {user} may not {what} ({words}); give it the right: rabbitmqctl \
                      set_permissions -p {vhost} {user} CONFIGURE WRITE READ, with {queue} in \
                      CONFIGURE and READ, and {queue} and amq.default in WRITE"
-                );
-                (words, Fix::Secret)
-            }
-            PRECONDITION_FAILED => {
-                let words = format!(
+                ),
+                fix: Some(Fix::Secret),
+            },
+            PRECONDITION_FAILED => Error {
+                words: format!(
                     "queue {queue} is there and is made otherwise ({words}); delete it, or give \
                      --standby another name"
-                );
-                (words, Fix::Settings)
-            }
-            _ => return self.refused(&words),
-        };
-        let fix = Some(fix);
-        Error { words, fix }
+                ),
+                fix: Some(Fix::Settings),
+            },
+            _ => self.refused(&words),
+        }
     }
 
     fn refused(&self, words: &str) -> Error {
@@ -220,11 +214,6 @@ impl LeaseLine {
         let published = async { self.confirmed(self.publish(tick).await?.await) };
         let confirmed = timeout(within, published).await;
         confirmed.unwrap_or_else(|_| Err(Error::lost("no confirm")))
-    }
-
-    /// Ends the line, and with it our turn.
-    pub(crate) async fn close(&self) {
-        self.line.close().await;
     }
 }
 

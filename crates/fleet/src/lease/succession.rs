@@ -29,7 +29,8 @@ const DRIFT: u32 = 50;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Succession {
     before: Before,
-    offer: Option<Offer>,
+    /// A last tick that may be believed, and the ends of the requests before it.
+    offer: Option<(TickId, Vec<Duration>)>,
 }
 
 /// Turns whose redelivered ticks came on this channel.
@@ -41,19 +42,7 @@ enum Before {
     Several,
 }
 
-/// A last tick that may be believed.
-#[derive(Clone, Debug)]
-struct Offer {
-    tick: TickId,
-    ended: Vec<Duration>,
-}
-
 impl Succession {
-    /// Begins anew for another channel: nothing that came before it says who was fed meanwhile.
-    pub(crate) fn channel_opened(&mut self) {
-        *self = Self::default();
-    }
-
     /// Takes in another's tick of this turn.
     pub(crate) fn on_tick(&mut self, turn: TurnId, redelivered: bool) {
         if redelivered && self.before != Before::One(turn) {
@@ -75,22 +64,18 @@ impl Succession {
     ) {
         let counted_in = Duration::from_millis(slots.window_ms);
         if self.before == Before::One(turn) && (window..=WINDOW_MAX).contains(&counted_in) {
-            self.offer = Some(Offer {
-                tick,
-                ended: slots.ended(now, window / DRIFT),
-            });
+            self.offer = Some((tick, slots.ended(now, window / DRIFT)));
         }
     }
 
     /// The last tick that may be believed so far.
     pub(crate) fn offer(&self) -> Option<TickId> {
-        self.offer.as_ref().map(|it| it.tick)
+        self.offer.as_ref().map(|it| it.0)
     }
 
     /// A tick of ours came back that was published when this was the offer: the slots, if it still
     /// is.
     pub(crate) fn accept(&mut self, offer: Option<TickId>) -> Option<Vec<Duration>> {
-        let same = offer.is_some() && offer == self.offer();
-        self.offer.take_if(|_| same).map(|it| it.ended)
+        self.offer.take_if(|it| offer == Some(it.0)).map(|it| it.1)
     }
 }

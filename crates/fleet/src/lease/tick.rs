@@ -16,31 +16,19 @@ const NAME_MAX: usize = 80;
 
 /// The id of one tick, drawn at random for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TickId(Uuid);
+pub struct TickId(pub Uuid);
 
 impl TickId {
     /// Draws a new id at random, which no other process can guess.
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
-
-    /// The id of this number, for tests, which draw theirs from a seed.
-    pub const fn from_number(number: u128) -> Self {
-        Self(Uuid::from_u128(number))
-    }
 }
 
 /// One turn of one process: the id of the tick that it began with. Only who is fed its ticks can
 /// know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TurnId(TickId);
-
-impl TurnId {
-    /// The turn that begins with this tick.
-    pub const fn of(tick: TickId) -> Self {
-        Self(tick)
-    }
-}
+pub struct TurnId(pub TickId);
 
 /// The slots of a budget that still count, as durations: two machines share no clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +110,7 @@ mod tests {
             tick: TickId::random(),
             from: "alpha (17)".to_owned(),
             able: true,
-            turn: Some(TurnId::of(TickId::random())),
+            turn: Some(TurnId(TickId::random())),
             slots: SlotAges::new(Duration::from_secs(60), &[], Duration::ZERO),
         };
         assert_eq!(Tick::read(&tick.to_bytes()), Some(tick.clone()));
@@ -157,7 +145,7 @@ mod tests {
             tick: TickId::random(),
             from: "x".repeat(NAME_MAX),
             able: false,
-            turn: Some(TurnId::of(TickId::random())),
+            turn: Some(TurnId(TickId::random())),
             slots: SlotAges::new(window, &many[1..], at(0)),
         };
         assert_eq!(Tick::read(&full.to_bytes()), Some(full));

@@ -285,7 +285,7 @@ impl LeaseModel {
             let slots = SlotAges::new(self.terms.window, ended, own);
             self.next_id += 1;
             let last = Message {
-                tick: TickId::from_number(self.next_id),
+                tick: TickId(uuid::Uuid::from_u128(self.next_id)),
                 turn: Some(turn),
                 slots,
                 handed_on: false,
@@ -431,7 +431,7 @@ impl LeaseModel {
         self.processes[at].check(now);
         if self.processes[at].next_tick <= now {
             self.next_id += 1;
-            let id = TickId::from_number(self.next_id);
+            let id = TickId(uuid::Uuid::from_u128(self.next_id));
             let committed = self.soon(now);
             let process = &mut self.processes[at];
             let own = process.clock(now);
