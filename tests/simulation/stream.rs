@@ -4,6 +4,7 @@
 use crate::disk::Disk;
 use callbridge_call::EventTime;
 use callbridge_formats::message::MessageKind;
+use callbridge_intake::owners::{OWNER_PREFIX, Owners};
 use callbridge_intake::{Intake, Memory, Settings as IntakeSettings, SourceSettings};
 use callbridge_mapping::trunk::parse;
 use callbridge_mapping::{People, Rules, Trunk, Trunks};
@@ -14,7 +15,7 @@ use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{self as spool, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 const STREAM: &str = "calls";
@@ -147,7 +148,7 @@ impl StreamReader {
             (shown, EventTime::from_micros(micros))
         });
         let memory = Memory {
-            owners: below(callbridge_intake::owners::OWNER_PREFIX).into(),
+            owners: Owners::named(below(OWNER_PREFIX), BTreeMap::new()).0,
             possibly_sent_before: began.collect(),
             ..Memory::default()
         };
@@ -178,7 +179,7 @@ impl StreamReader {
 
     fn attach(&mut self, stream: &Stream, now: EventTime) -> Attached {
         let attached = Attached::at(STREAM, self.place.as_ref(), &[]);
-        let first = attached.first().map(|it| usize::try_from(it).expect("few"));
+        let first = attached.first.map(|it| usize::try_from(it).expect("few"));
         // A broker that has not so many messages gives those that come.
         self.next = first.unwrap_or(0).clamp(stream.first, stream.end());
         self.attached_at = now;

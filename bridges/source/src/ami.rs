@@ -4,6 +4,7 @@
 use crate::Item;
 use crate::{
     Access, Context, Error, LineError, LiveLine, SourceFeed, Target, TcpEndpoint, TcpLine, listen,
+    send_within,
 };
 use bytes::Bytes;
 use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
@@ -44,7 +45,7 @@ pub(crate) async fn session(
     let mut line = AmiLine::open(endpoint, user, &context.access, !*unfiltered).await?;
     line.unfiltered = *unfiltered;
     let ended = listen(&mut line, context).await;
-    if let Err(Error::Line { error, .. }) = &ended {
+    if let Err(Error::Line(_, error)) = &ended {
         let torn = matches!(error, LineError::Ami(LoginError::FilterTorn(_)));
         *unfiltered |= torn || matches!(error, LineError::Deaf);
     }
@@ -66,18 +67,19 @@ pub(crate) async fn survey(
         line.outgoing.extend(question);
     }
     line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
-    let echoed = Survey::is_echoed;
-    line.survey(&mut survey, ECHO_WITHIN, echoed).await?;
+    line.survey(&mut survey, ECHO_WITHIN, Survey::is_echoed)
+        .await?;
     if survey.may_receive_more() {
-        let settled = Survey::is_settled;
-        line.survey(&mut survey, EVENT_WITHIN, settled).await?;
+        line.survey(&mut survey, EVENT_WITHIN, Survey::is_settled)
+            .await?;
         if let Some(again) = survey.list(&mut line.login) {
             line.outgoing.extend(again);
             line.survey(&mut survey, ANSWERS_WITHIN, answered).await?;
         }
     }
     line.outgoing.extend(line.login.logoff());
-    line.send(line.tcp.target.within).await?;
+    let within = line.tcp.target.within;
+    send_within(&mut line, within).await?;
     Ok(survey.account())
 }
 
@@ -131,7 +133,7 @@ impl AmiLine {
                     }
                 }
             }
-            self.send(self.tcp.target.within).await?;
+            self.send().await?;
             self.receive().await?;
         }
     }
@@ -143,7 +145,8 @@ impl AmiLine {
         within: Duration,
         enough: fn(&Survey) -> bool,
     ) -> Result<(), Error> {
-        self.send(self.tcp.target.within).await?;
+        let asking_within = self.tcp.target.within;
+        send_within(self, asking_within).await?;
         let until = Instant::now() + within;
         loop {
             while let Some(frame) = self.framer.next() {
@@ -154,10 +157,10 @@ impl AmiLine {
             if enough(survey) {
                 return Ok(());
             }
-            match timeout_at(until, self.receive()).await {
-                Ok(received) => received?,
-                Err(_) => return Ok(()),
-            }
+            let Ok(received) = timeout_at(until, self.receive()).await else {
+                return Ok(());
+            };
+            received?;
         }
     }
 }
@@ -226,8 +229,7 @@ impl LiveLine for AmiLine {
         Ok(())
     }
 
-    async fn send(&mut self, within: Duration) -> Result<(), Error> {
-        let outgoing = std::mem::take(&mut self.outgoing);
-        self.tcp.send(outgoing, within).await
+    async fn send(&mut self) -> Result<(), Error> {
+        self.tcp.send(std::mem::take(&mut self.outgoing)).await
     }
 }

@@ -28,8 +28,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn error(&self, error: LineError) -> Error {
-        let endpoint = self.endpoint.clone();
-        Error::Line { endpoint, error }
+        Error::Line(self.endpoint.clone(), error)
     }
 
     pub(crate) fn not_that(&self, words: String) -> Error {
@@ -51,17 +50,6 @@ impl Target {
     ) -> Result<T, Error> {
         let answered = tokio::time::timeout(self.within, answer).await;
         answered.unwrap_or_else(|_| Err(self.error(LineError::TimedOut(self.within))))
-    }
-
-    /// Awaits `sending` for `within` at most; past that the line counts as lost
-    /// (`LineError::Silent`).
-    pub(crate) async fn or_silent(
-        &self,
-        within: Duration,
-        sending: impl Future<Output = Result<(), Error>>,
-    ) -> Result<(), Error> {
-        let sent = tokio::time::timeout(within, sending).await;
-        sent.unwrap_or_else(|_| Err(self.error(LineError::Silent(within))))
     }
 
     /// A failure of an open or opening line in words; a TLS refusal by its name.
@@ -136,46 +124,46 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         other => return Some(failed(host, other)),
     };
     let other_name = |names: &str| {
-        let words = format!(
+        format!(
             "its certificate is for another name ({names}); write that name in the URL, or give \
              the server a certificate for {host}"
-        );
-        at(host, words)
+        )
     };
-    let expired = |since: &str| {
-        let words = format!("its certificate has expired{since}; renew it on the server");
-        at(host, words)
+    let expired =
+        |since: &str| format!("its certificate has expired{since}; renew it on the server");
+    let is_untrusted = match certificate {
+        // A bad signature: the root that is trusted has the issuer's name and another key, as
+        // when a CA was made anew.
+        C::UnknownIssuer | C::BadSignature => true,
+        // A self-signed certificate made as a CA's own (`openssl req -x509`) is told apart only
+        // by webpki's words.
+        C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
+        _ => false,
     };
-    let untrusted = || {
+    if is_untrusted {
         let words = format!(
             "{host}: its certificate is self-signed, or its issuer is not trusted here; give the \
              issuer's certificate with ca-file=PATH"
         );
-        Error::fault(Fix::Settings, words)
-    };
-    Some(match certificate {
+        return Some(Error::fault(Fix::Settings, words));
+    }
+    let words = match certificate {
         C::NotValidForName => other_name("not given"),
-        C::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            other_name("it has none")
-        }
-        C::NotValidForNameContext { presented, .. } => other_name(&presented.join(", ")),
+        C::NotValidForNameContext { presented, .. } => match &presented.join(", ")[..] {
+            "" => other_name("it has none"),
+            names => other_name(names),
+        },
         C::Expired => expired(""),
         C::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
             expired(&format!(" {days} d ago"))
         }
-        C::NotValidYet | C::NotValidYetContext { .. } => at(
-            host,
-            "its certificate is not valid yet; check the clocks of both machines",
-        ),
-        // A bad signature: the root that is trusted has the issuer's name and another key, as
-        // when a CA was made anew.
-        C::UnknownIssuer | C::BadSignature => untrusted(),
-        // A self-signed certificate made as a CA's own (`openssl req -x509`) is told apart only
-        // by webpki's words.
-        C::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => untrusted(),
-        other => failed(host, other),
-    })
+        C::NotValidYet | C::NotValidYetContext { .. } => {
+            "its certificate is not valid yet; check the clocks of both machines".to_owned()
+        }
+        other => return Some(failed(host, other)),
+    };
+    Some(at(host, words))
 }
 
 /// The settings of a TLS client. Reads files: not for the thread of a live line.

@@ -55,14 +55,9 @@ pub enum LineError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// On a line over the network.
-    #[error("{endpoint}: {error}")]
-    Line {
-        /// The node that the line leads, or was to lead, to.
-        endpoint: TcpEndpoint,
-        /// The fault in words, with its cure.
-        error: LineError,
-    },
+    /// On a line over the network: the node that it leads, or was to lead, to, and the fault.
+    #[error("{0}: {1}")]
+    Line(TcpEndpoint, LineError),
     /// Anything else, in words that name the fault and its cure.
     #[error("{words}")]
     Fault {
@@ -92,7 +87,7 @@ impl Error {
     /// Returns the party that can mend the error; the other side where nothing says otherwise.
     pub const fn fix(&self) -> Fix {
         match self {
-            Self::Line { error, .. } => error.fix(),
+            Self::Line(_, error) => error.fix(),
             Self::Fault { fix, .. } => *fix,
             Self::Paused | Self::Gone(_) => Fix::Remote,
         }

@@ -10,7 +10,7 @@ use callbridge_freeswitch::dialogue::{Dialogue, FrameMeaning, SocketRefusal};
 use callbridge_freeswitch::reader::{FrameRead, FrameReader};
 use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
 use secrecy::ExposeSecret;
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 use tokio::time::timeout;
 
 const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
@@ -114,7 +114,7 @@ impl SocketLine {
                     return Ok(());
                 }
             }
-            self.send(self.tcp.target.within).await?;
+            self.send().await?;
             self.receive().await?;
         }
     }
@@ -174,7 +174,7 @@ impl LiveLine for SocketLine {
         Ok(())
     }
 
-    async fn send(&mut self, within: Duration) -> Result<(), Error> {
-        self.tcp.send(self.dialogue.to_send(), within).await
+    async fn send(&mut self) -> Result<(), Error> {
+        self.tcp.send(self.dialogue.to_send()).await
     }
 }

@@ -50,6 +50,6 @@ pub use url::{BrokerUrl, SourceUrl, Transport};
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};
 
 pub(crate) use connect::{NO_REASON, Stream, Target};
-pub(crate) use live::{LiveLine, TcpLine, listen};
+pub(crate) use live::{LiveLine, TcpLine, listen, send_within};
 pub(crate) use session::{Access, Context, SourceFeed, Stop};
 pub(crate) use url::{QueueSource, TcpEndpoint};

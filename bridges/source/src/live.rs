@@ -5,7 +5,7 @@ use crate::{Context, Error, LineError, NO_REASON, SourceFeed, Stream, Target};
 use callbridge_call::framing::{Outgoing, ReadBuffer};
 use std::{convert::Infallible, time::Duration};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 const READ_BYTES: usize = 32 << 10;
 
@@ -27,8 +27,8 @@ pub(crate) trait LiveLine {
     /// The heart-beat, and whatever else is asked from time to time: to be sent next.
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
 
-    /// Sends what is to be sent, within this time.
-    async fn send(&mut self, within: Duration) -> Result<(), Error>;
+    /// Sends what is to be sent, however long that takes.
+    async fn send(&mut self) -> Result<(), Error>;
 }
 
 /// Reads a line until it ends; why it ended.
@@ -45,7 +45,7 @@ pub(crate) async fn listen(
     let mut received = Instant::now();
     loop {
         line.take_in(feed).await?;
-        line.send(silent_after).await?;
+        send_within(line, silent_after).await?;
         tokio::select! {
             came = line.receive() => {
                 came?;
@@ -62,6 +62,12 @@ pub(crate) async fn listen(
     }
 }
 
+/// Sends what is to be sent; a line that does not take it within this time counts as lost.
+pub(crate) async fn send_within(line: &mut impl LiveLine, within: Duration) -> Result<(), Error> {
+    let sent = timeout(within, line.send()).await;
+    sent.unwrap_or_else(|_| Err(line.target().error(LineError::Silent(within))))
+}
+
 /// A TCP line on which text is spoken.
 pub(crate) struct TcpLine {
     pub(crate) stream: Stream,
@@ -71,26 +77,22 @@ pub(crate) struct TcpLine {
 impl TcpLine {
     /// Waits until more has come in. Safe to cancel.
     pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
-        match self.stream.read(buffer.space(READ_BYTES)).await {
-            Ok(0) => Err(self.target.closed(NO_REASON)),
-            Ok(read) => {
-                buffer.filled(read);
-                Ok(())
-            }
-            Err(error) => Err(self.target.failed(&error)),
+        let read = self.stream.read(buffer.space(READ_BYTES)).await;
+        match read.map_err(|error| self.target.failed(&error))? {
+            0 => return Err(self.target.closed(NO_REASON)),
+            read => buffer.filled(read),
         }
+        Ok(())
     }
 
-    pub(crate) async fn send(&mut self, bytes: Outgoing, within: Duration) -> Result<(), Error> {
+    pub(crate) async fn send(&mut self, bytes: Outgoing) -> Result<(), Error> {
         if bytes.bytes().is_empty() {
             return Ok(());
         }
-        let stream = &mut self.stream;
         let sending = async {
-            stream.write_all(bytes.bytes()).await?;
-            stream.flush().await
+            self.stream.write_all(bytes.bytes()).await?;
+            self.stream.flush().await
         };
-        let sending = async { sending.await.map_err(|error| self.target.failed(&error)) };
-        self.target.or_silent(within, sending).await
+        sending.await.map_err(|error| self.target.failed(&error))
     }
 }

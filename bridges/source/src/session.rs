@@ -232,12 +232,8 @@ impl SourceFeed {
         position: Option<Position>,
         publisher: Option<Box<Publisher>>,
     ) -> Result<u64, Gone> {
-        let length = bytes.len();
-        let frame = Frame {
-            position,
-            publisher,
-            ..self.frame(bytes)
-        };
+        let (length, mut frame) = (bytes.len(), self.frame(bytes));
+        (frame.position, frame.publisher) = (position, publisher);
         self.ring.give(self.id, frame).await?;
         self.given(length);
         Ok(self.seq)

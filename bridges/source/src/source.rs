@@ -100,10 +100,8 @@ impl Source {
     ) {
         let shown = self.url.public();
         let line = SourceFeed::new(self.id, shown, ring.clone(), self.clock, self.counts);
-        let mut context = Context {
-            line,
-            access: self.access,
-        };
+        let access = self.access;
+        let mut context = Context { line, access };
         let (stop_sender, stop) = watch::channel(false);
         let transport = &self.url.transport;
         let work = work(&mut context, transport, self.start, verdicts, Stop(stop));
@@ -146,22 +144,20 @@ async fn work(
     let (mut unfiltered, mut core) = (false, None);
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
-        let error = match transport {
-            Transport::Ami { endpoint, user } => {
+        let error = match (transport, &mut queue) {
+            (Transport::Ami { endpoint, user }, _) => {
                 let session = ami::session(endpoint, user, &mut unfiltered, context);
                 until(&stop, session).await
             }
-            Transport::Esl { endpoint } => {
+            (Transport::Esl { endpoint }, _) => {
                 until(&stop, esl::session(endpoint, &mut core, context)).await
             }
-            Transport::WebSocket { endpoint, path } => {
+            (Transport::WebSocket { endpoint, path }, _) => {
                 until(&stop, websocket::session(endpoint, path, context)).await
             }
             // Stops by itself: what it has given is still to be acknowledged.
-            Transport::Amqp(_) | Transport::File { .. } => match &mut queue {
-                Some(queue) => queue.session(context, stop.clone()).await,
-                None => None,
-            },
+            (_, Some(queue)) => queue.session(context, stop.clone()).await,
+            (Transport::Amqp(_) | Transport::File { .. }, None) => None,
         };
         let error = match error {
             None => return Ok(()),
@@ -171,13 +167,7 @@ async fn work(
         // Silence took its time to be noticed; waiting longer would break the promise that a
         // dead line is opened again within a minute.
         let mut silent = Duration::ZERO;
-        if matches!(
-            &error,
-            Error::Line {
-                error: LineError::Silent(_),
-                ..
-            }
-        ) {
+        if matches!(&error, Error::Line(_, LineError::Silent(_))) {
             backoff.reset();
             silent = context.access.settings.silent_after;
         }
@@ -209,10 +199,7 @@ fn wait_after(
         return backoff.wait(up, chance);
     };
     let wait = match error {
-        Error::Line {
-            error: LineError::Connect(_),
-            ..
-        } if up.is_zero() => backoff.wait_refused(chance),
+        Error::Line(_, LineError::Connect(_)) if up.is_zero() => backoff.wait_refused(chance),
         _ => backoff.wait(up, chance),
     };
     match endpoint.is_loopback() {
@@ -263,8 +250,7 @@ mod tests {
     }
 
     fn on(endpoint: &TcpEndpoint, error: LineError) -> Error {
-        let endpoint = endpoint.clone();
-        Error::Line { endpoint, error }
+        Error::Line(endpoint.clone(), error)
     }
 
     fn refused(endpoint: &TcpEndpoint) -> Error {

@@ -60,26 +60,23 @@ impl Verdicts {
         let mut judged = self.shared.lock();
         match verdict {
             FrameVerdict::Committed { through } => judged.through = judged.through.max(through),
-            FrameVerdict::Refused { seq } if judged.refused.len() < REFUSALS_MAX => {
-                if let Err(at) = judged.refused.binary_search(&seq) {
+            FrameVerdict::Refused { seq } => {
+                if judged.refused.len() < REFUSALS_MAX
+                    && let Err(at) = judged.refused.binary_search(&seq)
+                {
                     judged.refused.insert(at, seq);
                 }
             }
-            FrameVerdict::Refused { .. } => {}
         }
         drop(judged);
         self.shared.given.notify_one();
     }
 
-    /// Stops consumption: an AMQP source closes its line, and the broker keeps what is not
-    /// committed; a file is read no further. Lines without a memory (AMI, WebSocket) read on.
-    pub fn pause(&self) {
-        self.paused.send_replace(true);
-    }
-
-    /// Ends the effect of [`pause`](Self::pause): the source reads on.
-    pub fn resume(&self) {
-        self.paused.send_replace(false);
+    /// Stops consumption, or lets it go on: an AMQP source closes its line meanwhile, and the
+    /// broker keeps what is not committed; a file is read no further. Lines without a memory (AMI,
+    /// WebSocket) read on.
+    pub fn pause(&self, is_paused: bool) {
+        self.paused.send_replace(is_paused);
     }
 }
 
@@ -95,21 +92,16 @@ impl VerdictReader {
     pub(crate) async fn next(&self) -> PendingVerdicts {
         self.shared.given.notified().await;
         let mut judged = self.shared.lock();
-        let refused = std::mem::take(&mut judged.refused);
-        PendingVerdicts {
-            through: judged.through,
-            refused,
-        }
+        let (through, refused) = (judged.through, std::mem::take(&mut judged.refused));
+        PendingVerdicts { through, refused }
     }
 
     /// Waits until consumption is paused (`true`) or not. Safe to cancel.
     pub(crate) async fn paused(&self, wanted: bool) {
         let mut paused = self.paused.clone();
-        if paused.wait_for(|now| *now == wanted).await.is_err() {
-            // The intake is gone: nothing pauses any more.
-            if wanted {
-                std::future::pending::<()>().await;
-            }
+        // Once the intake is gone nothing pauses any more.
+        if paused.wait_for(|now| *now == wanted).await.is_err() && wanted {
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -117,10 +109,10 @@ impl VerdictReader {
 /// Makes the way back for one source.
 pub fn verdicts() -> (Verdicts, VerdictReader) {
     let shared = Arc::new(VerdictState::default());
-    let (sender, paused) = watch::channel(false);
-    let verdicts = Verdicts {
+    let paused = watch::Sender::new(false);
+    let reader = VerdictReader {
         shared: Arc::clone(&shared),
-        paused: sender,
+        paused: paused.subscribe(),
     };
-    (verdicts, VerdictReader { shared, paused })
+    (Verdicts { shared, paused }, reader)
 }

@@ -2,12 +2,13 @@
 
 use crate::{
     Gap, IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    owners::Owners, pbx::pbx_of, read_again, source::timing, under_way::Branch, unmatched,
-    unmatched::UnmatchedLog, whole_calls::WholeCalls,
+    owners::Owners, pbx::pbx_of, proof::words, read_again, source::timing, under_way::Branch,
+    unmatched, unmatched::UnmatchedLog, whole_calls::WholeCalls,
 };
+use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{EventTime, Patience, PbxEvent, trunk::Conflict};
-use callbridge_formats::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
-use callbridge_mapping::{People, Rules, journal};
+use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
+use callbridge_mapping::{People, journal};
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
@@ -52,7 +53,8 @@ impl Clock {
 
 /// The intake of all sources.
 pub struct Intake {
-    settings: Settings,
+    /// Flags that hold for all sources.
+    pub settings: Settings,
     pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
     /// The first `server_name` on a stream of this PBX: it is the PBX itself, others beside it.
@@ -66,9 +68,9 @@ pub struct Intake {
     /// Calls that come as whole messages.
     pub(super) whole: WholeCalls,
     /// Channels of no trunk that carried outside numbers.
-    unmatched: UnmatchedLog,
+    pub(super) unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
-    otherwise: Vec<(String, String)>,
+    pub(super) otherwise: Vec<(String, String)>,
     pub(super) ops: Vec<Op>,
 }
 
@@ -82,8 +84,9 @@ impl Intake {
         sources: Vec<SourceSettings>,
         memory: Memory,
     ) -> Result<Self, Conflict> {
+        let source = |source| IntakeSource::new(source, &settings, &memory);
         let mut intake = Self {
-            sources: Vec::new(),
+            sources: sources.into_iter().map(source).collect(),
             pbxes: BTreeMap::new(),
             servers: memory.servers,
             since: memory.since,
@@ -96,19 +99,12 @@ impl Intake {
             clock: Clock::Unknown,
             settings,
         };
-        for settings in sources {
-            let mut source =
-                IntakeSource::new(settings, intake.decoding(), &intake.settings.rules.trunks);
-            source.restore(&memory.last_received, &memory.offsets, &memory.recreated);
-            intake.sources.push(source);
-        }
         for at in 0..intake.sources.len() {
-            // Its messages name their PBXs, which have no open calls.
-            if intake.sources[at].settings.format.carries_whole_calls() {
-                continue;
+            // Messages that are calls name their PBXs, which have no open calls.
+            if !intake.carries_whole_calls(at) {
+                let pbx = intake.sources[at].settings.pbx.clone();
+                intake.pbx(&pbx)?;
             }
-            let pbx = intake.sources[at].settings.pbx.clone();
-            intake.pbx(&pbx)?;
         }
         Ok(intake)
     }
@@ -183,9 +179,7 @@ impl Intake {
     /// The source's line is up.
     pub fn up(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
-        let Some(source) = self.sources.get_mut(at) else {
-            return;
-        };
+        let source = &mut self.sources[at];
         if source.settings.file {
             source.status.state = status::SourceState::Reading;
         } else {
@@ -222,9 +216,7 @@ impl Intake {
         is_absent: bool,
     ) {
         let at = usize::from(id.0);
-        let Some(source) = self.sources.get_mut(at) else {
-            return;
-        };
+        let source = &mut self.sources[at];
         source.status.state = status::SourceState::Down;
         source.is_absent = is_absent;
         source.report.down(why.clone(), is_ours);
@@ -237,61 +229,70 @@ impl Intake {
 
     /// A file was read to this place, whether it gave a frame or not.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
-        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            source.read.position = Some(Position::File(position.clone()));
-        }
-    }
-
-    /// Settings by which messages are decoded: zone, columns of CEL, variables of the lead rules.
-    pub fn decoding(&self) -> DecoderSettings {
-        DecoderSettings {
-            zone: self.settings.zone.clone(),
-            cel_columns: self.settings.cel_columns.clone(),
-            variables: Some(self.settings.rules.trunks.variables()),
-        }
+        let source = &mut self.sources[usize::from(id.0)];
+        source.read.position = Some(Position::File(position.clone()));
     }
 
     /// Nothing that a call can depend on was read of it so far.
     pub fn has_read_nothing(&self, id: SourceId) -> bool {
-        let source = self.sources.get(usize::from(id.0));
-        source.is_some_and(|it| it.status.read == 0 && it.other_format.is_none())
+        let source = &self.sources[usize::from(id.0)];
+        source.status.read == 0 && source.other_format.is_none()
     }
 
     /// Notes that a source is written in another format than the one given, in words for log and
     /// `status`.
     pub fn is_otherwise(&mut self, id: SourceId, words: String) {
-        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            source.other_format = Some(words.clone());
-            self.otherwise.push((source.settings.label.clone(), words));
+        let source = &mut self.sources[usize::from(id.0)];
+        source.other_format = Some(words.clone());
+        self.otherwise.push((source.settings.label.clone(), words));
+    }
+
+    /// The line of a source has found out what its account lacks.
+    pub fn lacks(&mut self, id: SourceId, lack: MissingRight) {
+        let source = &mut self.sources[usize::from(id.0)];
+        let (lacking, what) = words(lack);
+        source.proof.lacks(lacking, what);
+        // An event of our own came, and those of calls do not.
+        let state = &mut source.status.state;
+        if lacking == status::Lacking::Calls && *state == status::SourceState::Up {
+            *state = status::SourceState::Connected;
         }
     }
 
-    /// Sources found to be written in another format since the last look, with words.
-    pub fn take_otherwise(&mut self) -> Vec<(String, String)> {
-        std::mem::take(&mut self.otherwise)
+    /// An event of our own came back over the line of a source, and births on it are watched: it is
+    /// up, though nobody calls.
+    pub fn events_flow(&mut self, id: SourceId) {
+        let source = &mut self.sources[usize::from(id.0)];
+        let state = &mut source.status.state;
+        if *state == status::SourceState::Connected && !source.proof.is_deaf() {
+            *state = status::SourceState::Up;
+        }
     }
 
-    /// PBX and prefix of channels of no trunk that carried outside numbers, first seen since the
-    /// last look.
-    pub fn take_unmatched(&mut self) -> Vec<(String, String)> {
-        self.unmatched.take_unreported()
+    /// Takes what was found to be lacking since the last call, in words, each with the source's
+    /// label.
+    pub fn take_lacks(&mut self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for source in &mut self.sources {
+            let unreported = std::mem::take(&mut source.proof.unreported).into_iter();
+            found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
+        }
+        found
     }
 
     /// The file is read to its present end: nothing that could still come belongs before `now`.
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
-        let Some(source) = self.sources.get_mut(at) else {
-            return;
-        };
+        let source = &mut self.sources[at];
         source.status.state = status::SourceState::Done;
-        let pbx = source.settings.pbx.clone();
-        if source.settings.catch_up {
-            let second = self.pbxes.get_mut(&pbx);
-            if let Some(second) = second.and_then(|pbx| pbx.second.as_mut()) {
-                second.at_end(now);
-            }
+        if source.settings.catch_up
+            && let Some(pbx) = self.pbxes.get_mut(&source.settings.pbx)
+            && let Some(second) = &mut pbx.second
+        {
+            second.at_end(now);
         }
-        let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == pbx);
+        let pbx = &self.sources[at].settings.pbx;
+        let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == *pbx);
         if of_pbx.all(IntakeSource::is_at_end) {
             self.each_pbx(at, |pbx| {
                 pbx.assembler.finish_all(now);
@@ -311,10 +312,7 @@ impl Intake {
         frame: &Frame,
         finished: FindFinished<'_>,
     ) -> Result<(), Conflict> {
-        let at = usize::from(id.0);
-        let Some(source) = self.sources.get_mut(at) else {
-            return Ok(());
-        };
+        let source = &mut self.sources[usize::from(id.0)];
         if source.settings.format.carries_whole_calls() {
             let taken = self.whole.take(source, frame);
             if let Some(Op::Unreadable { why, .. }) = &taken {
@@ -346,21 +344,27 @@ impl Intake {
             }
         };
         if source.settings.catch_up {
-            let pbx = self.pbxes.get_mut(&source.settings.pbx);
-            if let Some(second) = pbx.and_then(|pbx| pbx.second.as_mut()) {
+            if let Some(pbx) = self.pbxes.get_mut(&source.settings.pbx)
+                && let Some(second) = &mut pbx.second
+            {
                 second.on_event(&event, frame.arrived);
             }
             return Ok(());
         }
+        let server = server.unwrap_or_default();
         if let PbxEvent::Mark(mark) = event {
-            let server = server.map(|server| server.into_owned());
-            self.on_mark(at, mark, server.as_deref(), frame.arrived);
+            let server = server.into_owned();
+            self.on_mark(id, mark, &server, frame.arrived);
             return Ok(());
         }
         source.up_since_frame = false;
         let timing = timing(&mut source.ordered, &source.settings, &event);
-        let (told_on, server) = (&mut source.status, server.as_deref());
-        let name = pbx_of(told_on, server, &mut self.servers, &mut self.ops);
+        let name = pbx_of(
+            &mut source.status,
+            &server,
+            &mut self.servers,
+            &mut self.ops,
+        );
         if !self.pbxes.contains_key(&name) {
             if self.pbxes.len() >= PBXES_MAX {
                 let why = format!("it names PBX {name}, and {PBXES_MAX} are known already");
@@ -457,23 +461,16 @@ impl Intake {
 
     /// The messages of the source at this place are calls.
     pub fn carries_whole_calls(&self, at: usize) -> bool {
-        let source = self.sources.get(at);
-        source.is_some_and(|source| source.settings.format.carries_whole_calls())
-    }
-
-    /// Returns the rules by which finished calls are judged.
-    pub fn rules(&self) -> &Rules {
-        &self.settings.rules
+        self.sources[at].settings.format.carries_whole_calls()
     }
 
     /// Finished calls that nobody has taken yet are judged; everything since the last take is
     /// given out as one batch.
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
-        let held = self.is_held();
+        let (held, rules) = (self.is_held(), &self.settings.rules);
+        let judge = |call: &_, pbx: &str| journal::judge(call, pbx, rules, people, now);
         if !held {
-            let rules = &self.settings.rules;
-            let judge = |call: &_, pbx: &str| journal::judge(call, pbx, rules, people, now);
             ops.extend(self.whole.judged(judge));
         }
         for (name, pbx) in &mut self.pbxes {
@@ -481,7 +478,7 @@ impl Intake {
                 for prefix in &call.unmatched {
                     self.unmatched.note(name, prefix, call.started);
                 }
-                let judged = journal::judge(&call, name, &self.settings.rules, people, now);
+                let judged = judge(&call, name);
                 ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
             }
             Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);
@@ -491,7 +488,7 @@ impl Intake {
             }
             pbx.count(&mut ops);
         }
-        let trunks = &self.settings.rules.trunks;
+        let trunks = &rules.trunks;
         self.unmatched.prune(now, |pbx, prefix| {
             trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
         });
@@ -508,29 +505,27 @@ impl Intake {
             let position = source.read.position.take().map(serde_json::to_value);
             // Texts and numbers always serialize.
             if let Some(Ok(position)) = position {
-                ops.push(Op::Position {
-                    source: source.settings.shown.clone(),
-                    position,
-                });
+                let source = source.settings.shown.clone();
+                ops.push(Op::Position { source, position });
             }
-            for seq in source.read.refused.drain(..) {
-                verdicts.push((id, FrameVerdict::Refused { seq }));
-            }
-            if let Some(through) = source.read.through.take() {
-                verdicts.push((id, FrameVerdict::Committed { through }));
-            }
+            let refused = source.read.refused.drain(..);
+            verdicts.extend(refused.map(|seq| (id, FrameVerdict::Refused { seq })));
+            let through = source.read.through.take();
+            verdicts.extend(through.map(|through| (id, FrameVerdict::Committed { through })));
         }
         Batch { ops, verdicts }
     }
 
     /// The last batch is on the disk: the spool remembers its calls from here on.
     pub fn committed(&mut self) {
-        self.pbxes.values_mut().for_each(Pbx::committed);
+        for pbx in self.pbxes.values_mut() {
+            pbx.just_finished.clear();
+        }
     }
 
     /// Returns the broker users of the PBXs that messages name; a change through it counts at once.
     pub fn owners(&self) -> Owners {
-        self.whole.owners()
+        self.whole.owners.clone()
     }
 }
 

@@ -47,10 +47,8 @@ impl GapLog {
     /// When it is not what this version stores.
     pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
-        Ok(Self {
-            gaps: gaps.unwrap_or_default(),
-            changed: false,
-        })
+        let (gaps, changed) = (gaps.unwrap_or_default(), false);
+        Ok(Self { gaps, changed })
     }
 
     /// Adds a gap of the source that is listed so.
@@ -88,22 +86,19 @@ impl GapLog {
 
     /// Operation that stores the log; `None` when nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
-        if !std::mem::take(&mut self.changed) {
-            return None;
-        }
         // Texts, numbers and lists of them: that always serializes.
-        let value = serde_json::to_string(&self.gaps).unwrap_or_default();
-        Some(Op::meta(KEY, value))
+        let value = || serde_json::to_string(&self.gaps).unwrap_or_default();
+        std::mem::take(&mut self.changed).then(|| Op::meta(KEY, value()))
     }
 
     /// Gaps as `status` lists them, oldest first, without the files of secrets.
     pub fn listed(self) -> Vec<SourceGap> {
         // They are kept under the URL as it was given.
-        let shown = |mut gap: SourceGap| {
-            gap.source = without_secret_file(&gap.source);
-            gap
+        let shown = |it: Logged| SourceGap {
+            source: without_secret_file(&it.gap.source),
+            ..it.gap
         };
-        self.gaps.into_iter().map(|it| shown(it.gap)).collect()
+        self.gaps.into_iter().map(shown).collect()
     }
 }
 

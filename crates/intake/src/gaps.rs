@@ -55,8 +55,7 @@ impl Intake {
     /// The PBX of this source was listened to before: a catch-up file that is new to us holds what
     /// was missed since.
     pub fn was_listening(&self, at: usize) -> bool {
-        let source = self.sources.get(at);
-        source.is_some_and(|source| self.since.contains_key(&source.settings.pbx))
+        self.since.contains_key(&self.sources[at].settings.pbx)
     }
 
     /// Ends the gap of this source that lasts, or one that begins and ends here; counted once.
@@ -189,29 +188,36 @@ impl Intake {
         };
         let events = reception(IntakeSource::reports_events);
         let records = reception(|it| !it.settings.format.carries_whole_calls());
-        self.each_pbx(at, |pbx| pbx.receives(events, records));
+        self.each_pbx(at, |pbx| {
+            if let Some(events) = events {
+                pbx.assembler.receives(events);
+            }
+            if let Some(records) = records {
+                pbx.records.receives(records);
+            }
+        });
     }
 
     /// The line of a source that forgets is up.
     pub(super) fn listens(&mut self, at: usize, now: EventTime) {
-        let source = &mut self.sources[at];
-        if !source.settings.forgets {
+        if !self.sources[at].settings.forgets {
             return;
         }
-        if let Some(from) = source.gap.since {
+        if let Some(from) = self.sources[at].gap.since {
             self.gap_ends(at, from, now, None);
         }
         let source = &mut self.sources[at];
         source.gap.is_reported_again = true;
         source.whole(now);
-        self.back(at, now);
-        let pbx = self.sources[at].settings.pbx.clone();
-        if !self.since.contains_key(&pbx) {
-            let since = Op::meta(Self::since_key(&pbx), now.micros().to_string());
+        self.each_pbx(at, |pbx| pbx.back(now));
+        let pbx = &self.sources[at].settings.pbx;
+        if !self.since.contains_key(pbx) {
+            let since = Op::meta(Self::since_key(pbx), now.micros().to_string());
             self.ops.push(since);
             self.since.insert(pbx.clone(), now);
-            let second = self.pbxes.get_mut(&pbx).and_then(|pbx| pbx.second.as_mut());
-            if let Some(second) = second {
+            if let Some(pbx) = self.pbxes.get_mut(pbx)
+                && let Some(second) = &mut pbx.second
+            {
                 second.since = Some(now);
             }
         }
@@ -229,9 +235,7 @@ impl Intake {
     /// Events of the source may have been missed, for this reason.
     pub fn gap(&mut self, id: SourceId, why: &str, now: EventTime) {
         let at = usize::from(id.0);
-        let Some(source) = self.sources.get_mut(at) else {
-            return;
-        };
+        let source = &mut self.sources[at];
         if std::mem::take(&mut source.gap.is_reported_again) {
             return;
         }
@@ -240,7 +244,7 @@ impl Intake {
         self.gap_ends(at, from, now, None);
         if self.sources[at].settings.forgets {
             self.lost(at, from);
-            self.back(at, now);
+            self.each_pbx(at, |pbx| pbx.back(now));
             self.sources[at].whole(now);
         }
     }
@@ -250,9 +254,7 @@ impl Intake {
     /// looked for before it is sent, as in a state made anew.
     pub fn replaced(&mut self, id: SourceId, why: String, now: EventTime) {
         let at = usize::from(id.0);
-        let Some(source) = self.sources.get_mut(at) else {
-            return;
-        };
+        let source = &mut self.sources[at];
         source.status.replaced += 1;
         if let Some(stream) = &mut source.status.stream {
             stream.recreated_at = Some(now.floor_seconds().get());
@@ -271,23 +273,10 @@ impl Intake {
         format!("stream-recreated:{shown}")
     }
 
-    /// The dialogue with a switch shows a point in its stream.
-    pub fn marked(&mut self, id: SourceId, mark: Mark, arrived: EventTime) {
+    /// Takes in a point in the stream of a source, which a message or the dialogue with a switch
+    /// shows: the gap that it ends, and what that does to the calls of the PBX that `server` is.
+    pub(super) fn on_mark(&mut self, id: SourceId, mark: Mark, server: &str, arrived: EventTime) {
         let at = usize::from(id.0);
-        if self.sources.get(at).is_some() {
-            self.on_mark(at, mark, None, arrived);
-        }
-    }
-
-    /// Takes in a mark: the gap that it ends, and what that does to the calls of the PBX that
-    /// `server` is.
-    pub(super) fn on_mark(
-        &mut self,
-        at: usize,
-        mark: Mark,
-        server: Option<&str>,
-        arrived: EventTime,
-    ) {
         let touches = self.mark(at, mark, arrived);
         let source = &mut self.sources[at];
         source.up_since_frame = false;
@@ -342,10 +331,6 @@ impl Intake {
         if !self.another_source_receives(at) {
             self.each_pbx(at, |pbx| pbx.lost(since));
         }
-    }
-
-    fn back(&mut self, at: usize, now: EventTime) {
-        self.each_pbx(at, |pbx| pbx.back(now));
     }
 
     /// Every PBX that the source tells of.

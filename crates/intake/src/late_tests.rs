@@ -103,7 +103,7 @@ fn a_switch_where_nobody_calls_is_not_taken_for_another_format() {
         let taken = intake.frame(SourceId(0), &frame, &mut |_, _| None);
         taken.expect("taken");
     }
-    assert!(intake.take_otherwise().is_empty());
+    assert!(intake.otherwise.is_empty());
     let status = &intake.statuses()[0];
     assert_eq!((status.unreadable, &status.why), (0, &None));
     assert!(status.state.is_up());

@@ -9,7 +9,7 @@
 //! | `pbx` | one PBX: the assembler of its calls; its call detail records, where no events tell |
 //! | `catch_up` | the second account of its calls (`--catch-up`), which `pbx` joins to the first |
 //! | [`mod@under_way`] | calls that go on: under which names the spool keeps them; what they are |
-//! | `proof`, `lacks` | what proves that a source receives events, and what its account lacks |
+//! | `proof` | what proves that a source receives events, and what its account lacks |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
@@ -30,7 +30,6 @@ pub mod core;
 pub mod gap_log;
 mod gaps;
 pub mod identity;
-mod lacks;
 #[cfg(test)]
 mod late_tests;
 pub mod machine;

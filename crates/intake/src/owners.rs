@@ -21,12 +21,6 @@ pub struct Owners {
     named: Arc<BTreeMap<String, String>>,
 }
 
-impl From<BTreeMap<String, String>> for Owners {
-    fn from(all: BTreeMap<String, String>) -> Self {
-        Self::named(all, BTreeMap::new()).0
-    }
-}
-
 impl Owners {
     /// Joins the stored owners with those that the flags name, which replace them, and returns the
     /// operations that store the change.

@@ -4,7 +4,7 @@
 use super::catch_up::Second;
 use callbridge_call::{
     Assembler, Decision, Direction, EventTime, FinishedCall, Folder, Kind, Knowledge, PbxEvent,
-    Reception, UniqueId,
+    UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
@@ -40,7 +40,7 @@ pub(super) struct Pbx {
     known: u64,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
-    just_finished: BTreeMap<String, Known>,
+    pub(super) just_finished: BTreeMap<String, Known>,
     /// Spans in which nobody listened to it.
     outages: Outages,
     /// The second account of its calls (`--catch-up`).
@@ -107,21 +107,12 @@ impl Pbx {
             None if is_open => None,
             None => {
                 self.assembler.on_event(event, arrived);
-                match event {
-                    PbxEvent::Cdr(cdr) => (!self.records.on_cdr(cdr, arrived)).then_some(LATE),
-                    PbxEvent::Channel(_) | PbxEvent::Mark(_) => None,
-                }
+                let is_late = match event {
+                    PbxEvent::Cdr(cdr) => !self.records.on_cdr(cdr, arrived),
+                    PbxEvent::Channel(_) | PbxEvent::Mark(_) => false,
+                };
+                is_late.then_some(LATE)
             }
-        }
-    }
-
-    /// Sets whether its events and records arrive; `None`: that has not changed.
-    pub(super) fn receives(&mut self, events: Option<Reception>, records: Option<Reception>) {
-        if let Some(events) = events {
-            self.assembler.receives(events);
-        }
-        if let Some(records) = records {
-            self.records.receives(records);
         }
     }
 
@@ -156,11 +147,6 @@ impl Pbx {
             }
         }
         self.finished.push(call);
-    }
-
-    /// Forgets the calls that the last commit has stored: the spool remembers them from here on.
-    pub(super) fn committed(&mut self) {
-        self.just_finished.clear();
     }
 
     /// Adds durable counters of what the assembler ignored or set right since the last call.
@@ -292,34 +278,31 @@ impl Pbx {
     }
 }
 
-/// Spans in which nobody listened to a PBX, by our own clock.
+/// Spans in which nobody listened to a PBX, by our own clock: since when, and until when.
 #[derive(Debug, Default)]
-struct Outages {
-    /// Since when, and until when.
-    times: VecDeque<(EventTime, Option<EventTime>)>,
-}
+struct Outages(VecDeque<(EventTime, Option<EventTime>)>);
 
 impl Outages {
     fn begins(&mut self, since: EventTime) {
-        if let Some((from, None)) = self.times.back_mut() {
+        if let Some((from, None)) = self.0.back_mut() {
             *from = since.min(*from);
             return;
         }
-        if self.times.len() >= TIMES_MAX {
-            self.times.pop_front();
+        if self.0.len() >= TIMES_MAX {
+            self.0.pop_front();
         }
-        self.times.push_back((since, None));
+        self.0.push_back((since, None));
     }
 
     fn ends(&mut self, now: EventTime) {
-        if let Some((_, until)) = self.times.back_mut() {
+        if let Some((_, until)) = self.0.back_mut() {
             *until = until.or(Some(now));
         }
     }
 
     /// Nobody listened from the call's beginning to its end.
     fn covers(&self, call: &FinishedCall) -> bool {
-        self.times.iter().any(|(since, until)| {
+        self.0.iter().any(|(since, until)| {
             let ended = |until: EventTime| call.ended <= until.plus(CLOCKS_APART);
             call.started.plus(CLOCKS_APART) >= *since && until.is_none_or(ended)
         })
@@ -356,18 +339,18 @@ pub fn server_key(pbx: &str) -> String {
     format!("first-server:{pbx}")
 }
 
-/// Id of the PBX that a frame speaks of. The first `server_name` on a PBX's stream is that PBX;
+/// Id of the PBX that a frame speaks of, by its `server_name`, which may be empty. The first `server_name` on a PBX's stream is that PBX;
 /// another one is another PBX, whose unique ids may be the same.
 pub(super) fn pbx_of(
     source: &mut SourceStatus,
-    server: Option<&str>,
+    server: &str,
     servers: &mut BTreeMap<String, String>,
     ops: &mut Vec<Op>,
 ) -> String {
     let pbx = &source.pbx;
-    let Some(server) = server.filter(|server| !server.is_empty()) else {
+    if server.is_empty() {
         return pbx.clone();
-    };
+    }
     let name = match servers.get(pbx) {
         Some(first) if first == server => pbx.to_owned(),
         Some(_) => format!("{pbx}/{server}"),

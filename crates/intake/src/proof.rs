@@ -24,7 +24,7 @@ pub(super) struct Proof {
     /// An event has shown whether they carry times; checked once for each time the line comes up.
     pub(super) timed: bool,
     /// Variables that leads come from, and that no channel has shown.
-    unseen: Vec<String>,
+    unseen: BTreeSet<String>,
     pub(super) checked: u32,
     pub(super) lacks: BTreeMap<status::Lacking, String>,
     /// Told in the log by this process.
@@ -37,9 +37,8 @@ impl Proof {
         let shows = matches!(settings.format, Format::Ami | Format::AmiJson) && !settings.file;
         let rules = trunks.of_pbx(&settings.pbx).flat_map(|trunk| &trunk.leads);
         let wanted = rules.filter_map(LeadRule::variable).filter(|_| shows);
-        let wanted: BTreeSet<String> = wanted.cloned().collect();
         Self {
-            unseen: wanted.into_iter().collect(),
+            unseen: wanted.cloned().collect(),
             ..Self::default()
         }
     }
@@ -54,12 +53,8 @@ impl Proof {
 
     /// Lists what the account lacks, for `status`.
     pub(super) fn shown(&self) -> Vec<status::MissingRight> {
-        let lacks = self.lacks.iter();
-        let lack = |(kind, what): (&status::Lacking, &String)| status::MissingRight {
-            kind: *kind,
-            what: what.clone(),
-        };
-        lacks.map(lack).collect()
+        let shown = |(kind, what)| status::MissingRight { kind, what };
+        self.lacks.clone().into_iter().map(shown).collect()
     }
 
     /// Returns `true` when the account is known to receive no events of calls.
@@ -126,7 +121,7 @@ impl Proof {
         if self.unseen.is_empty() {
             self.lacks.remove(&status::Lacking::Variables);
         } else if self.checked == EVENTS_CHECKED {
-            let names = self.unseen.join(", ");
+            let names = Vec::from_iter(self.unseen.iter().map(String::as_str)).join(", ");
             self.lacks(
                 status::Lacking::Variables,
                 format!(

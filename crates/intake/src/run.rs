@@ -96,25 +96,28 @@ impl Shell {
             if over {
                 self.intake.ends(now);
             }
-            let held = self.intake.is_held();
+            let was_held = self.intake.is_held();
             self.intake.tick(now);
-            match (held, self.intake.is_held()) {
-                (false, true) => {
+            let is_held = self.intake.is_held();
+            if was_held != is_held {
+                if is_held {
                     tracing::warn!(
                         reason = "clock",
                         "this machine's clock shows a time before this program was made: calls \
                          are kept until it is set"
                     );
-                    self.sources_of_calls().for_each(Verdicts::pause);
-                }
-                (true, false) => {
+                } else {
                     tracing::info!(
                         reason = "clock",
                         "this machine's clock is right again: going on"
                     );
-                    self.sources_of_calls().for_each(Verdicts::resume);
                 }
-                (true, true) | (false, false) => {}
+                // While none can be judged, no more are taken.
+                for (at, verdicts) in self.verdicts.iter().enumerate() {
+                    if self.intake.carries_whole_calls(at) {
+                        verdicts.pause(is_held);
+                    }
+                }
             }
             let memory = &mut self.memory;
             self.intake
@@ -128,26 +131,18 @@ impl Shell {
         }
     }
 
-    /// The ways to sources whose messages are calls: while none can be judged, no more are taken.
-    fn sources_of_calls(&self) -> impl Iterator<Item = &Verdicts> {
-        let of_calls = move |(at, way)| self.intake.carries_whole_calls(at).then_some(way);
-        self.verdicts.iter().enumerate().filter_map(of_calls)
-    }
-
     /// Whatever else is there already goes into the same commit.
     fn fill(&mut self) -> anyhow::Result<()> {
-        let mut bytes = 0;
-        for _ in 1..GROUP_ITEMS_MAX {
-            let Some((source, item)) = self.ring.try_next() else {
-                break;
-            };
+        let (mut items, mut bytes) = (1, 0);
+        while items < GROUP_ITEMS_MAX
+            && bytes < GROUP_BYTES_MAX
+            && let Some((source, item)) = self.ring.try_next()
+        {
+            items += 1;
             if let Item::Frame(frame) = &item {
                 bytes += frame.bytes.len();
             }
             self.take(source, item)?;
-            if bytes >= GROUP_BYTES_MAX {
-                break;
-            }
         }
         Ok(())
     }
@@ -169,7 +164,7 @@ impl Shell {
             } => self.intake.down(source, why, since, is_ours, is_absent),
             Item::MissingRight(lack) => self.intake.lacks(source, lack),
             Item::EventsFlow => self.intake.events_flow(source),
-            Item::Mark { mark, arrived } => self.intake.marked(source, mark, arrived),
+            Item::Mark { mark, arrived } => self.intake.on_mark(source, mark, "", arrived),
             Item::Gap { why } => self.intake.gap(source, &why, clock::now().wall),
             Item::Replaced { why } => self.intake.replaced(source, why, clock::now().wall),
             Item::Idle { position } => {
@@ -178,7 +173,8 @@ impl Shell {
                 // A file of which nothing was read: is it written as it is said to be? Looked at
                 // beside the loop, for the disk may hang.
                 if self.intake.has_read_nothing(source) {
-                    self.files.check_format(source, self.intake.decoding());
+                    self.files
+                        .check_format(source, self.intake.settings.decoding());
                 }
             }
             Item::Done => tracing::debug!(id = source.0, "a source has ended"),
@@ -198,7 +194,7 @@ impl Shell {
                 self.intake.is_otherwise(source, words);
             }
         }
-        for (source, reason) in self.intake.take_otherwise() {
+        for (source, reason) in std::mem::take(&mut self.intake.otherwise) {
             tracing::warn!(
                 source,
                 reason,
@@ -208,7 +204,7 @@ impl Shell {
         for (source, reason) in self.intake.take_lacks() {
             tracing::warn!(source, reason, "the source is let in, and lacks something");
         }
-        for (pbx, prefix) in self.intake.take_unmatched() {
+        for (pbx, prefix) in std::mem::take(&mut self.intake.unmatched.unreported) {
             tracing::warn!(
                 id = prefix,
                 pbx,
@@ -234,10 +230,10 @@ impl Shell {
             let done = self.store(&ops).await?;
             self.log_deliveries(&ops, &done);
             let lost = done.iter().filter(|it| **it == Done::Unreadable(None));
-            let lost = lost.count();
-            if lost > 0 {
+            let messages = lost.count();
+            if messages > 0 {
                 tracing::error!(
-                    messages = lost,
+                    messages,
                     "messages that cannot be read are counted and not kept, for want of room: \
                      see `callbridge dead list --reason unreadable`, and discard them"
                 );
@@ -246,9 +242,7 @@ impl Shell {
             self.recheck(&waiting).await?;
         }
         for (source, verdict) in verdicts {
-            if let Some(way_back) = self.verdicts.get(usize::from(source.0)) {
-                way_back.give(verdict);
-            }
+            self.verdicts[usize::from(source.0)].give(verdict);
         }
         Ok(())
     }
@@ -265,7 +259,7 @@ impl Shell {
                     if !paused {
                         paused = true;
                         tracing::error!(%error, "the state cannot be written; intake is held");
-                        self.verdicts.iter().for_each(Verdicts::pause);
+                        self.verdicts.iter().for_each(|it| it.pause(true));
                         let held = self.intake.statuses_while_held();
                         self.views.statuses.send_replace(held);
                     }
@@ -279,7 +273,7 @@ impl Shell {
         };
         if paused {
             tracing::info!("the state can be written again; intake goes on");
-            self.verdicts.iter().for_each(Verdicts::resume);
+            self.verdicts.iter().for_each(|it| it.pause(false));
             self.intake.resumes(clock::now().wall);
         }
         Ok(done)
@@ -300,7 +294,11 @@ impl Shell {
     /// verdict and its commit, when nobody could find the call. From here on the spool has it for
     /// whoever learns something.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
-        let (people, rules, spool) = (&self.people_in_force(), self.intake.rules(), &self.spool);
+        let (people, rules, spool) = (
+            &self.people_in_force(),
+            &self.intake.settings.rules,
+            &self.spool,
+        );
         let lacks_nothing = |waits: &&Finished| {
             let (record, now) = (&waits.judged.record, clock::now().wall);
             let judged = journal::remap(record, &waits.call, None, rules, people, now);
@@ -367,12 +365,9 @@ fn waiting(ops: &[Op]) -> Vec<Finished> {
 fn log_call(finished: &spool::Finished, mask: bool) {
     let judged = &finished.judged;
     let record = &judged.record;
-    let phone = record.client_phone.as_ref().map(|phone| {
-        if mask {
-            phone.masked()
-        } else {
-            phone.as_str().to_owned()
-        }
+    let phone = record.client_phone.as_ref().map(|phone| match mask {
+        true => phone.masked(),
+        false => phone.as_str().to_owned(),
     });
     let call = record.uuid.map(|uuid| uuid.to_string()).unwrap_or_default();
     for remark in &judged.remarks {

@@ -2,7 +2,7 @@
 
 use crate::{gap_log::GapLog, owners::Owners, unmatched::UnmatchedLog};
 use callbridge_call::{EventTime, trunk::Conflict};
-use callbridge_formats::Format;
+use callbridge_formats::{DecoderSettings, Format};
 use callbridge_mapping::Rules;
 use callbridge_source::{SourceUrl, Transport};
 use std::collections::BTreeMap;
@@ -32,6 +32,15 @@ impl Settings {
             endpoints: self.rules.trunks.endpoints(pbx)?,
             ..self.calls.clone()
         })
+    }
+
+    /// Settings by which messages are decoded: zone, columns of CEL, variables of the lead rules.
+    pub fn decoding(&self) -> DecoderSettings {
+        DecoderSettings {
+            zone: self.zone.clone(),
+            cel_columns: self.cel_columns.clone(),
+            variables: Some(self.rules.trunks.variables()),
+        }
     }
 }
 

@@ -1,13 +1,11 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
-use crate::{SourceSettings, proof::Proof, report::Report, written};
+use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::{EventTime, PbxEvent, Timing};
-use callbridge_formats::{Decoder, DecoderSettings};
-use callbridge_mapping::Trunks;
+use callbridge_formats::Decoder;
 use callbridge_model::status;
 use callbridge_source::{Frame, Position};
 use callbridge_spool::{Op, PublishedBy};
-use std::collections::BTreeMap;
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const CHECKED_MAX: u8 = 16;
@@ -65,11 +63,18 @@ pub(super) struct ReadSoFar {
 }
 
 impl IntakeSource {
-    /// A source that has told nothing yet.
-    pub(super) fn new(settings: SourceSettings, decoder: DecoderSettings, trunks: &Trunks) -> Self {
+    /// A source that has told nothing yet; of an earlier run it knows until when nothing is
+    /// missing, where its stream was left, and when that was another one.
+    pub(super) fn new(settings: SourceSettings, flags: &Settings, memory: &Memory) -> Self {
+        let shown = &settings.shown;
+        let recreated = memory.recreated.get(shown);
         Self {
-            proof: Proof::new(&settings, trunks),
-            decoder: Decoder::new(settings.format, decoder),
+            proof: Proof::new(&settings, &flags.rules.trunks),
+            decoder: Decoder::new(settings.format, flags.decoding()),
+            last_received: LastReceived {
+                at: memory.last_received.get(shown).copied(),
+                ..LastReceived::default()
+            },
             status: status::SourceStatus {
                 url: settings.url.clone(),
                 label: settings.label.clone(),
@@ -77,7 +82,8 @@ impl IntakeSource {
                 catch_up: settings.catch_up,
                 stream: settings.stream().map(|name| status::StreamStatus {
                     name: name.to_owned(),
-                    ..status::StreamStatus::default()
+                    recreated_at: recreated.map(|at| at.floor_seconds().get()),
+                    offset: memory.offsets.get(shown).copied(),
                 }),
                 ..status::SourceStatus::default()
             },
@@ -85,7 +91,6 @@ impl IntakeSource {
             is_absent: false,
             last_mark: None,
             up_since_frame: true,
-            last_received: LastReceived::default(),
             gap: CurrentGap::default(),
             read: ReadSoFar::default(),
             ordered: EventTime::from_seconds(0),
@@ -95,21 +100,13 @@ impl IntakeSource {
         }
     }
 
-    /// Restores from an earlier run until when nothing is missing, where the stream was left, and
-    /// when that was another one, each by `SourceSettings::shown`.
-    pub(super) fn restore(
-        &mut self,
-        last_received: &BTreeMap<String, EventTime>,
-        offsets: &BTreeMap<String, u64>,
-        recreated: &BTreeMap<String, EventTime>,
-    ) {
-        let shown = &self.settings.shown;
-        self.last_received.at = last_received.get(shown).copied();
-        if let Some(stream) = &mut self.status.stream {
-            let recreated = recreated.get(shown);
-            stream.recreated_at = recreated.map(|at| at.floor_seconds().get());
-            stream.offset = offsets.get(shown).copied();
-        }
+    /// The line is up, and nothing is proved of it.
+    pub(super) fn is_connected(&mut self, now: EventTime) {
+        self.status.state = status::SourceState::Connected;
+        self.status.connected_since = Some(now.floor_seconds().get());
+        (self.proof.received, self.proof.timed) = (false, false);
+        self.proof.lacks.clear();
+        self.proof.checked = 0;
     }
 
     /// Notes the arrival and position of a frame.

@@ -20,7 +20,8 @@ pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
     /// Seen by this process, and so told in the log.
     logged: Vec<(String, String)>,
-    unreported: Vec<(String, String)>,
+    /// PBX and prefix of each that was first seen since the last time.
+    pub(super) unreported: Vec<(String, String)>,
     changed: bool,
 }
 
@@ -40,11 +41,8 @@ impl UnmatchedLog {
     /// A call of this PBX went over a channel with this prefix.
     pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
         let is = |it: &status::Unmatched, prefix: &str| it.pbx == pbx && it.prefix == prefix;
-        let known = self.seen.iter().any(|it| is(it, prefix));
-        let prefix = match known || self.seen.len() < KEPT {
-            true => prefix,
-            false => OTHERS,
-        };
+        let is_kept = self.seen.len() < KEPT || self.seen.iter().any(|it| is(it, prefix));
+        let prefix = if is_kept { prefix } else { OTHERS };
         let at = at.floor_seconds().get();
         match self.seen.iter_mut().find(|it| is(it, prefix)) {
             Some(it) => (it.calls, it.last_at) = (it.calls + 1, it.last_at.max(at)),
@@ -79,19 +77,11 @@ impl UnmatchedLog {
         }
     }
 
-    /// PBX and prefix of each that was first seen since the last time.
-    pub(super) fn take_unreported(&mut self) -> Vec<(String, String)> {
-        std::mem::take(&mut self.unreported)
-    }
-
     /// Operation that stores them; `None` when nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
-        if !std::mem::take(&mut self.changed) {
-            return None;
-        }
         // Texts, numbers and lists of them: that always serializes.
-        let value = serde_json::to_string(&self.seen).unwrap_or_default();
-        Some(Op::meta(KEY, value))
+        let value = || serde_json::to_string(&self.seen).unwrap_or_default();
+        std::mem::take(&mut self.changed).then(|| Op::meta(KEY, value()))
     }
 
     /// Prefixes as `status` lists them.
@@ -132,7 +122,10 @@ mod tests {
         log.note("hq", "PJSIP/citty", at(0));
         log.note("hq", "PJSIP/citty", at(9));
         let one = ("hq".to_owned(), "PJSIP/citty".to_owned());
-        assert_eq!(log.take_unreported(), std::slice::from_ref(&one));
+        assert_eq!(
+            std::mem::take(&mut log.unreported),
+            std::slice::from_ref(&one)
+        );
         let text = stored(&mut log).expect("one prefix");
         // What is stored stays readable by later versions: this text is never changed.
         let golden = r#"[{"prefix":"PJSIP/citty","calls":2,"lastAt":1795151326,"pbx":"hq"}]"#;
@@ -140,7 +133,7 @@ mod tests {
         assert_eq!(stored(&mut log), None, "nothing has changed");
         let mut again = UnmatchedLog::stored(Some(golden)).expect("of this version");
         again.note("hq", "PJSIP/citty", at(20));
-        assert_eq!(again.take_unreported(), [one], "once a run");
+        assert_eq!(std::mem::take(&mut again.unreported), [one], "once a run");
         assert_eq!(again.listed()[0].calls, 3);
         assert!(UnmatchedLog::stored(Some("{")).is_err());
     }

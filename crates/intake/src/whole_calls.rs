@@ -36,7 +36,8 @@ pub(super) struct WholeCalls {
     /// Moment from which this state has read each source: calls that ended before may have been
     /// sent by the state before it.
     possibly_sent_before: BTreeMap<String, EventTime>,
-    owners: Owners,
+    /// The PBXs' owners; clones share one table.
+    pub(super) owners: Owners,
 }
 
 impl WholeCalls {
@@ -128,11 +129,6 @@ impl WholeCalls {
             call,
         });
         Ok(owned)
-    }
-
-    /// Returns the PBXs' owners; clones share one table.
-    pub(super) fn owners(&self) -> Owners {
-        self.owners.clone()
     }
 
     /// The calls that came since the last time, judged, and what follows them.

@@ -152,7 +152,8 @@ fn a_pbx_belongs_to_its_first_user_and_to_it_after_a_restart() {
     let refused = [2, 3].map(|seq| (SourceId(0), FrameVerdict::Refused { seq }));
     assert_eq!(batch.verdicts[..2], refused);
 
-    let owners = std::collections::BTreeMap::from([("a".to_owned(), "alpha".to_owned())]).into();
+    let known = std::collections::BTreeMap::from([("a".to_owned(), "alpha".to_owned())]);
+    let (owners, _) = crate::owners::Owners::named(known, std::collections::BTreeMap::new());
     let mut second = intake(
         STREAM,
         Memory {

@@ -248,12 +248,12 @@ async fn a_pause_gives_everything_uncommitted_back_and_resume_takes_it_again() {
     let mut stage = Stage::consume(broker, "pause", settings());
     stage.up().await;
     stage.texts(4).await;
-    stage.verdicts.pause();
+    stage.verdicts.pause(true);
     assert!(stage.down().await.starts_with("paused"));
     holds(broker, "pause", 4).await;
     // A verdict on what has been given back changes nothing.
     stage.verdicts.give(FrameVerdict::Committed { through: 4 });
-    stage.verdicts.resume();
+    stage.verdicts.pause(false);
     stage.up().await;
     assert_eq!(stage.texts(4).await, bodies(0..4));
     stage.verdicts.give(FrameVerdict::Committed { through: 8 });

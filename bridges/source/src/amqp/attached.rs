@@ -19,8 +19,8 @@ pub struct Attached {
     stream: String,
     /// The message that has to come first; `None` once it came, or where nothing was read yet.
     awaited: Option<StreamPosition>,
-    /// The message that is attached at.
-    first: Option<u64>,
+    /// The message to begin with; `None`: where the reading of a stream begins.
+    pub first: Option<u64>,
 }
 
 /// Classification of one message by its offset and, for the awaited one, by its hash.
@@ -53,11 +53,6 @@ impl Attached {
             awaited: awaited.cloned(),
             first,
         }
-    }
-
-    /// The message to begin with; `None`: where the reading of a stream begins.
-    pub const fn first(&self) -> Option<u64> {
-        self.first
     }
 
     /// The stream has not shown yet that it is the one that was read.
@@ -130,7 +125,7 @@ mod tests {
     fn reading_goes_on_behind_the_message_that_was_taken_last() {
         let place = message(41, 7);
         let mut stream = attached(&place);
-        assert_eq!(stream.first(), Some(41));
+        assert_eq!(stream.first, Some(41));
         for before in [39, 40] {
             assert_eq!(stream.came(&message(before, 1), Some(41)), Message::Known);
             assert!(stream.is_unproved());
@@ -139,7 +134,7 @@ mod tests {
         assert!(!stream.is_unproved());
         assert_eq!(stream.came(&message(42, 1), Some(41)), Message::New);
         let mut fresh = Attached::at("calls", None, &[]);
-        assert_eq!((fresh.first(), fresh.is_unproved()), (None, false));
+        assert_eq!((fresh.first, fresh.is_unproved()), (None, false));
         assert_eq!(fresh.came(&message(5, 1), None), Message::New);
     }
 
@@ -179,11 +174,11 @@ mod tests {
         };
         let skips = [skip(42), skip(43), skip(50)];
         let mut stream = Attached::at("calls", Some(&message(41, 7)), &skips);
-        assert_eq!((stream.first(), stream.is_unproved()), (Some(44), false));
+        assert_eq!((stream.first, stream.is_unproved()), (Some(44), false));
         assert_eq!(stream.came(&message(44, 1), Some(41)), Message::New);
         let others = Attached::at("calls", Some(&message(30, 7)), &skips);
-        assert_eq!(others.first(), Some(30));
+        assert_eq!(others.first, Some(30));
         let elsewhere = Attached::at("other", Some(&message(41, 7)), &skips);
-        assert_eq!(elsewhere.first(), Some(41));
+        assert_eq!(elsewhere.first, Some(41));
     }
 }

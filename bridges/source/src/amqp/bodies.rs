@@ -28,19 +28,13 @@ const CONTENT_HEADER: u8 = 2;
 const BODY: u8 = 3;
 const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xce];
 
-/// Bounds, in bytes, on the message bodies that lapin may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BodyLimits {
-    /// Bytes held of one message. One that was longer has one byte more than this.
-    pub(super) one: u64,
-    /// Bytes held of all messages that were not taken yet, or a little more.
-    pub(super) all: u64,
-}
-
 /// Account of the bytes held in bodies, shared between the line and the taker of the messages.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
-    pub(super) limits: BodyLimits,
+    /// Most bytes held of one message. One that was longer has one byte more than this.
+    one: u64,
+    /// Most bytes held of all messages that were not taken yet, or a little more.
+    all: u64,
     held: Arc<Mutex<Held>>,
 }
 
@@ -54,9 +48,9 @@ struct Held {
 }
 
 impl Bodies {
-    pub(super) fn new(limits: BodyLimits) -> Self {
+    pub(super) fn new(one: u64, all: u64) -> Self {
         let held = Arc::default();
-        Self { limits, held }
+        Self { one, all, held }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -68,7 +62,7 @@ impl Bodies {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         self.freed(|held| {
             held.bytes = held.bytes.saturating_sub(length);
-            let was_cut = length > self.limits.one;
+            let was_cut = length > self.one;
             was_cut.then(|| held.cut.pop_front()).flatten()
         })
     }
@@ -94,7 +88,7 @@ impl Bodies {
     /// Returns `true` when more may be read; if not, the waker is woken once there is room.
     fn has_room(&self, line: &Waker) -> bool {
         let mut held = self.lock();
-        let room = held.bytes < self.limits.all;
+        let room = held.bytes < self.all;
         if !room {
             held.line = Some(line.clone());
         }
@@ -200,7 +194,7 @@ impl Cutter {
             return;
         };
         let length = u64::from_be_bytes(*size);
-        let most = self.bodies.limits.one.saturating_add(1);
+        let most = self.bodies.one.saturating_add(1);
         if length > most {
             *size = most.to_be_bytes();
         }
@@ -315,11 +309,13 @@ mod tests {
         kept
     }
 
-    const LIMITS: BodyLimits = BodyLimits { one: 10, all: 25 };
+    fn bodies() -> Bodies {
+        Bodies::new(10, 25)
+    }
 
     #[test]
     fn the_rest_of_a_long_body_is_left_out_and_its_length_is_known() {
-        let bodies = Bodies::new(LIMITS);
+        let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();
         let long: Vec<u8> = (0..40).collect();
@@ -334,7 +330,7 @@ mod tests {
 
     #[test]
     fn while_as_much_is_held_as_may_be_the_line_waits_and_goes_on_when_some_is_taken() {
-        let bodies = Bodies::new(LIMITS);
+        let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();
         let line = Waker::noop();
@@ -367,7 +363,7 @@ mod tests {
                 // cut frames are those that a broker would have written for the shorter body
                 wanted.extend(message(channel, &body[..length.min(11)], most));
             }
-            let mut cutter = Cutter::new(Bodies::new(LIMITS));
+            let mut cutter = Cutter::new(bodies());
             let mut stays = Vec::new();
             let (mut rest, mut turns) = (&written[..], pieces.iter().cycle());
             while !rest.is_empty() {
@@ -381,7 +377,7 @@ mod tests {
         /// Bytes of anything but a broker neither panic nor grow.
         #[test]
         fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let mut cutter = Cutter::new(Bodies::new(LIMITS));
+            let mut cutter = Cutter::new(bodies());
             let mut stays = Vec::new();
             cutter.cut(&bytes, &mut stays);
             prop_assert!(stays.len() <= bytes.len() + HEARTBEAT.len());

@@ -2,25 +2,21 @@
 //! a line that we have opened: the same sockets and TLS as every other source, and none of lapin's
 //! own.
 
-use super::bodies::{Bodies, BodyLimits, LimitedLine};
+use super::bodies::{Bodies, LimitedLine};
 use super::words;
 use crate::{Error, Secret, Settings, Stream, Target, TcpEndpoint, url::Broker};
 use async_compat::Compat;
 use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
 use futures_util::io::{AsyncRead, AsyncWrite};
-use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
+use lapin::{AsyncTcpStream, Connection, ConnectionProperties, uri::AMQPUri};
 use secrecy::ExposeSecret;
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 use std::{net::SocketAddr, path::PathBuf, sync::Mutex};
 
-/// On lines that calls are not read from: reports (128 KiB at most), ticks, what is returned.
-const SHORT: BodyLimits = BodyLimits {
-    one: 128 << 10,
-    all: u64::MAX,
-};
+/// Most bytes of a message on lines that calls are not read from: reports, ticks, what is returned.
+const SHORT_BYTES_MAX: u64 = 128 << 10;
 
 /// A broker and what it takes to be let in.
 #[derive(Clone, Debug)]
@@ -59,28 +55,17 @@ impl Login {
 
     fn uri(&self, endpoint: &TcpEndpoint) -> Result<AMQPUri, Error> {
         let secret = self.secret.read(self.variable)?;
-        let Broker {
-            user,
-            vhost,
-            heartbeat,
-            ..
-        } = &self.broker;
-        Ok(AMQPUri {
-            scheme: AMQPScheme::AMQP,
-            authority: AMQPAuthority {
-                userinfo: AMQPUserInfo {
-                    username: user.clone(),
-                    password: secret.expose_secret().to_owned(),
-                },
-                host: endpoint.host.clone(),
-                port: endpoint.port,
-            },
-            vhost: vhost.clone(),
-            query: AMQPQueryString {
-                heartbeat: Some(*heartbeat),
-                ..AMQPQueryString::default()
-            },
-        })
+        let mut uri = AMQPUri {
+            vhost: self.broker.vhost.clone(),
+            ..AMQPUri::default()
+        };
+        uri.query.heartbeat = Some(self.broker.heartbeat);
+        uri.authority.host.clone_from(&endpoint.host);
+        uri.authority.port = endpoint.port;
+        let login = &mut uri.authority.userinfo;
+        login.username.clone_from(&self.broker.user);
+        login.password = secret.expose_secret().to_owned();
+        Ok(uri)
     }
 
     /// Opens the line and logs in: to the first of the broker's nodes that lets us in. It is not
@@ -96,7 +81,8 @@ impl Login {
     /// The same with the node that it is, beginning with another of the broker's each `turn`: one
     /// that was cut from the others lets us in and then answers nothing.
     pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
-        self.open_limited(turn, &Bodies::new(SHORT)).await
+        self.open_limited(turn, &Bodies::new(SHORT_BYTES_MAX, u64::MAX))
+            .await
     }
 
     /// The same, with as much of messages as may be held on this line.
@@ -130,7 +116,9 @@ impl Login {
         let connect = connector(Box::new(tokio::io::join(line, write)));
         let name = format!("callbridge {}", env!("CARGO_PKG_VERSION"));
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let opened = Connection::connector(uri, runtime(), connect, properties).await;
+        let kit = Tokio::current();
+        let runtime = Runtime::new(RuntimeParts::new(kit.clone(), LineReactor(kit)));
+        let opened = Connection::connector(uri, runtime, connect, properties).await;
         opened.map_err(|error| words::connecting(target, &self.broker, &error))
     }
 }
@@ -138,18 +126,11 @@ impl Login {
 /// Tasks of the current tokio, on lines of ours.
 type LineRuntime = Runtime<RuntimeParts<Tokio, LineReactor>>;
 
-/// Returns the runtime in which the call is made, on lines of ours.
-fn runtime() -> LineRuntime {
-    let kit = Tokio::current();
-    let reactor = LineReactor { time: kit.clone() };
-    Runtime::new(RuntimeParts::new(kit, reactor))
-}
-
 /// Returns the connector that lapin calls once for its line; a line that is lost is not opened
 /// again.
 fn connector(
     line: Stream,
-) -> impl AsyncFn(lapin::uri::AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>
+) -> impl AsyncFn(AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>
 + Send
 + Sync
 + 'static {
@@ -163,9 +144,7 @@ fn connector(
 
 /// tokio's clock; it opens nothing.
 #[derive(Clone, Debug)]
-struct LineReactor {
-    time: Tokio,
-}
+struct LineReactor(Tokio);
 
 impl Reactor for LineReactor {
     type TcpStream = Compat<Stream>;
@@ -179,14 +158,14 @@ impl Reactor for LineReactor {
     }
 
     fn sleep(&self, span: Duration) -> Self::Sleep {
-        self.time.sleep(span)
+        self.0.sleep(span)
     }
 
     fn interval(
         &self,
         span: Duration,
     ) -> impl futures_util::Stream<Item = Instant> + Send + 'static {
-        self.time.interval(span)
+        self.0.interval(span)
     }
 
     fn tcp_connect_addr(

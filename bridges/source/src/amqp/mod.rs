@@ -21,7 +21,7 @@ use crate::{
     VerdictReader, verdict::PendingVerdicts,
 };
 use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
-use bodies::{Bodies, BodyLimits};
+use bodies::Bodies;
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
 use lapin::options::{
@@ -31,8 +31,8 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Connection, message::Delivery};
 use std::time::Duration;
-use tags::{BrokerReply, Tags};
-use tokio::time::Instant;
+use tags::Tags;
+use tokio::time::{Instant, sleep_until};
 
 const CONSUMER: &str = "callbridge";
 /// Most bytes of messages that were not taken yet: lapin holds them whole.
@@ -72,30 +72,27 @@ impl<'a> Consumer<'a> {
     /// One connection, from opening to its end: why it ended, or nothing when told to stop.
     pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
         let ended = self.line(context, stop).await;
-        self.turn += usize::from(ended.is_some());
-        ended
+        self.turn += usize::from(ended.is_err());
+        ended.err()
     }
 
-    async fn line(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
+    async fn line(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
         tokio::select! {
             () = self.verdicts.paused(false) => {}
-            () = stop.requested() => return None,
+            () = stop.requested() => return Ok(()),
         }
         let login = login(self.source, &context.access);
         let settings = &context.access.settings;
-        let bodies = Bodies::new(BodyLimits {
-            one: MESSAGE_BYTES_MAX as u64,
-            all: HELD_BYTES_MAX,
-        });
-        let (line, prefetch) = (login.open_limited(self.turn, &bodies), settings.prefetch);
+        let bodies = Bodies::new(MESSAGE_BYTES_MAX as u64, HELD_BYTES_MAX);
+        let opening = async {
+            let line = login.open_limited(self.turn, &bodies).await?;
+            open(line, &login, self.source, settings.prefetch).await
+        };
         let opened = tokio::select! {
-            opened = open(line, &login, self.source, prefetch) => opened,
-            () = stop.requested() => return None,
+            opened = opening => opened,
+            () = stop.requested() => return Ok(()),
         };
-        let (connection, target, channel) = match opened {
-            Ok(opened) => opened,
-            Err(error) => return Some(error),
-        };
+        let (connection, target, channel) = opened?;
         let mut session = Session {
             attached: Attached::at(&self.source.queue, None, &[]),
             consumer: self,
@@ -107,8 +104,8 @@ impl<'a> Consumer<'a> {
         let ended = session.run(context, stop).await;
         // An orderly end lets the broker give the rest to the next consumer at once. On a line
         // that is lost already there is nothing to be orderly about.
-        leave(&connection, "done", context.access.settings.connect_within).await;
-        ended.err()
+        leave(&connection, "done", login.within).await;
+        ended
     }
 }
 
@@ -172,40 +169,19 @@ struct Session<'a, 'q> {
     tags: Tags,
 }
 
-/// Deadline by which a stream has to show that it is the one that was read; each delivery moves it,
-/// up to `latest`.
-struct ProofDue {
-    at: Instant,
-    latest: Instant,
-}
-
-impl ProofDue {
-    fn from_now() -> Self {
-        let now = Instant::now();
-        Self {
-            at: now + PROOF_WITHIN,
-            latest: now + PROOF_WITHIN_MOST,
-        }
-    }
-
-    /// Something came, though not what is awaited.
-    fn goes_on(&mut self) {
-        self.at = (Instant::now() + PROOF_WITHIN).min(self.latest);
-    }
-}
-
 impl Session<'_, '_> {
     async fn run(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
         let mut consumer = self.consume(context).await?;
         context.line.up(false).await?;
-        let mut quiet = Instant::now() + stream::QUIET_MAX;
-        let mut proof = ProofDue::from_now();
+        let mut begun = Instant::now();
+        let mut came = begun;
         loop {
             let (mut replaced, mut again) = (None, false);
+            // Each delivery moves it, though it is not the awaited one.
+            let proof_due = (came + PROOF_WITHIN).min(begun + PROOF_WITHIN_MOST);
             tokio::select! {
                 delivery = consumer.next() => {
-                    quiet = Instant::now() + stream::QUIET_MAX;
-                    proof.goes_on();
+                    came = Instant::now();
                     let delivery = self.delivered(delivery)?;
                     replaced = tokio::select! {
                         took = self.take(context, delivery) => took?,
@@ -213,17 +189,14 @@ impl Session<'_, '_> {
                     };
                 }
                 judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
-                () = tokio::time::sleep_until(proof.at), if self.attached.is_unproved() => {
+                () = sleep_until(proof_due), if self.attached.is_unproved() => {
                     replaced = Some(self.attached.overdue());
                 }
-                () = tokio::time::sleep_until(quiet), if self.consumer.source.is_stream => {
+                () = sleep_until(came + stream::QUIET_MAX), if self.consumer.source.is_stream => {
                     again = true;
                 }
                 () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
-                () = stop.requested() => {
-                    self.drain(context).await?;
-                    return Ok(());
-                }
+                () = stop.requested() => return self.drain(context).await,
             }
             if let Some(why) = replaced {
                 context.line.report(Item::Replaced { why }).await?;
@@ -231,9 +204,14 @@ impl Session<'_, '_> {
                 again = true;
             }
             if again {
-                consumer = self.consume_again(context).await?;
-                quiet = Instant::now() + stream::QUIET_MAX;
-                proof = ProofDue::from_now();
+                // From the last message that was taken. A consumer on a node that was cut from the
+                // others may get nothing any more, for ever and without a word, when all is well
+                // again (RabbitMQ 3.10): a quiet stream and a deaf consumer look the same.
+                self.cancel().await?;
+                self.bodies.cleared();
+                consumer = self.consume(context).await?;
+                begun = Instant::now();
+                came = begun;
             }
         }
     }
@@ -246,8 +224,8 @@ impl Session<'_, '_> {
         self.attached = Attached::at(name, place, &settings.streams.skip);
         let arguments = match (self.consumer.source.is_stream, self.consumer.is_replaced) {
             (false, _) => FieldTable::default(),
-            (true, true) => stream::from(self.attached.first(), StreamFrom::First),
-            (true, false) => stream::from(self.attached.first(), settings.streams.from),
+            (true, true) => stream::from(self.attached.first, StreamFrom::First),
+            (true, false) => stream::from(self.attached.first, settings.streams.from),
         };
         let options = BasicConsumeOptions {
             exclusive: !self.consumer.source.is_stream,
@@ -259,15 +237,6 @@ impl Session<'_, '_> {
         let refused = |error| words::consuming(&self.target, self.consumer.source, &error);
         let consumed = async { consumed.await.map_err(refused) };
         self.target.in_time(consumed).await
-    }
-
-    /// Consumes a stream again, from the last message that was taken. A consumer on a node
-    /// that was cut from the others may get nothing any more, for ever and without a word, when
-    /// all is well again (RabbitMQ 3.10): a quiet stream and a deaf consumer look the same.
-    async fn consume_again(&mut self, context: &Context) -> Result<lapin::Consumer, Error> {
-        self.cancel().await?;
-        self.bodies.cleared();
-        self.consume(context).await
     }
 
     async fn cancel(&self) -> Result<(), Error> {
@@ -284,14 +253,14 @@ impl Session<'_, '_> {
         &self,
         delivery: Option<Result<Delivery, lapin::Error>>,
     ) -> Result<Delivery, Error> {
-        match delivery {
-            Some(Ok(delivery)) => Ok(delivery),
-            Some(Err(error)) => Err(self.lost(&error)),
-            None => Err(self.target.closed(format!(
-                "the broker ended the consumption of queue {}: it was deleted, or its node went",
-                self.consumer.source.queue
-            ))),
-        }
+        let queue = &self.consumer.source.queue;
+        let delivery = delivery.ok_or_else(|| {
+            self.target.closed(format!(
+                "the broker ended the consumption of queue {queue}: it was deleted, or its node \
+                 went"
+            ))
+        })?;
+        delivery.map_err(|error| self.lost(&error))
     }
 
     /// Takes one message; why the stream is not the one that was read, if it shows that. What a
@@ -383,18 +352,21 @@ impl Session<'_, '_> {
     }
 
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
-        for answer in self.tags.judged(judged) {
-            match answer {
-                BrokerReply::Reject(tag) if !self.consumer.source.is_stream => {
-                    let options = BasicRejectOptions { requeue: false };
-                    self.soon(self.channel.basic_reject(tag, options)).await?;
-                }
+        let (rejected, ack_through) = self.tags.judged(judged);
+        for tag in rejected {
+            if self.consumer.source.is_stream {
                 // A stream keeps what is in it: there is nothing to be rejected.
-                BrokerReply::Reject(tag) => self.acknowledge(tag, false).await?,
-                BrokerReply::AckThrough(tag) => self.acknowledge(tag, true).await?,
+                self.acknowledge(tag, false).await?;
+            } else {
+                // Kept by us: not again, and to the queue's dead-letter exchange.
+                let options = BasicRejectOptions { requeue: false };
+                self.soon(self.channel.basic_reject(tag, options)).await?;
             }
         }
-        Ok(())
+        match ack_through {
+            Some(tag) => self.acknowledge(tag, true).await,
+            None => Ok(()),
+        }
     }
 
     async fn acknowledge(&self, tag: u64, multiple: bool) -> Result<(), Error> {
@@ -413,14 +385,13 @@ impl Session<'_, '_> {
     }
 }
 
-/// Logs in, and finds or makes the queue; the line, the node and a channel to consume it on.
+/// Finds or makes the queue on a line to a node; the two, and a channel to consume it on.
 async fn open(
-    line: impl Future<Output = Result<(Connection, Target), Error>>,
+    (connection, target): (Connection, Target),
     login: &Login,
     source: &QueueSource,
     prefetch: u16,
 ) -> Result<(Connection, Target, Channel), Error> {
-    let (connection, target) = line.await?;
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;

@@ -3,16 +3,6 @@
 use crate::verdict::PendingVerdicts;
 use std::collections::BTreeMap;
 
-/// An answer owed to the broker for one or more deliveries, by delivery tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BrokerReply {
-    /// The delivery is unreadable and kept by us: not again, and to the queue's dead-letter
-    /// exchange.
-    Reject(u64),
-    /// All up to this tag are committed.
-    AckThrough(u64),
-}
-
 /// Deliveries of one connection without a verdict. Tags begin anew with each connection, frames'
 /// numbers do not: a verdict on a frame of an older connection finds nothing here.
 #[derive(Debug, Default)]
@@ -30,16 +20,15 @@ impl Tags {
         self.outstanding.is_empty()
     }
 
-    /// Rejections first: an acknowledgement of all up to a tag would take them along.
-    pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> Vec<BrokerReply> {
+    /// The tags of deliveries that are to be rejected, and of the last of those that are committed.
+    /// Rejections go first: an acknowledgement of all up to a tag would take them along.
+    pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
         let refused = judged.refused.iter();
-        let rejects = refused.filter_map(|seq| self.outstanding.remove(seq));
-        let mut answers: Vec<_> = rejects.map(BrokerReply::Reject).collect();
+        let rejected = refused.filter_map(|seq| self.outstanding.remove(seq));
+        let rejected = rejected.collect();
         let open = self.outstanding.split_off(&(judged.through + 1));
         let committed = std::mem::replace(&mut self.outstanding, open);
-        let last = committed.last_key_value();
-        answers.extend(last.map(|(_, tag)| BrokerReply::AckThrough(*tag)));
-        answers
+        (rejected, committed.into_values().last())
     }
 }
 
@@ -67,9 +56,9 @@ mod tests {
     #[test]
     fn one_answer_acknowledges_all_that_is_committed() {
         let mut tags = tags(1, 10);
-        assert_eq!(tags.judged(&judged(7, &[])), [BrokerReply::AckThrough(7)]);
-        assert_eq!(tags.judged(&judged(7, &[])), []);
-        assert_eq!(tags.judged(&judged(10, &[])), [BrokerReply::AckThrough(10)]);
+        assert_eq!(tags.judged(&judged(7, &[])), (vec![], Some(7)));
+        assert_eq!(tags.judged(&judged(7, &[])), (vec![], None));
+        assert_eq!(tags.judged(&judged(10, &[])), (vec![], Some(10)));
         assert!(tags.is_empty());
     }
 
@@ -77,21 +66,14 @@ mod tests {
     fn a_refused_one_is_rejected_before_those_around_it_are_acknowledged() {
         let mut tags = tags(1, 5);
         let answers = tags.judged(&judged(5, &[2, 5]));
-        assert_eq!(
-            answers,
-            [
-                BrokerReply::Reject(2),
-                BrokerReply::Reject(5),
-                BrokerReply::AckThrough(4)
-            ]
-        );
+        assert_eq!(answers, (vec![2, 5], Some(4)));
     }
 
     #[test]
     fn verdicts_on_an_older_connection_change_nothing() {
         let mut tags = tags(100, 3);
-        assert_eq!(tags.judged(&judged(99, &[5, 99])), []);
-        assert_eq!(tags.judged(&judged(101, &[])), [BrokerReply::AckThrough(2)]);
+        assert_eq!(tags.judged(&judged(99, &[5, 99])), (vec![], None));
+        assert_eq!(tags.judged(&judged(101, &[])), (vec![], Some(2)));
     }
 
     proptest! {
@@ -109,17 +91,14 @@ mod tests {
                 refused.retain(|seq| *seq >= refusable && *seq <= many);
                 through = next.max(through);
                 refusable = through + 1;
-                for answer in tags.judged(&judged(through, &refused)) {
-                    match answer {
-                        BrokerReply::Reject(tag) => {
-                            prop_assert_eq!(broker.insert(tag, "refused"), Some("open"));
-                        }
-                        BrokerReply::AckThrough(tag) => {
-                            prop_assert_eq!(broker[&tag], "open");
-                            let open = broker.range_mut(..=tag).filter(|(_, s)| **s == "open");
-                            open.for_each(|(_, state)| *state = "acked");
-                        }
-                    }
+                let (rejected, ack_through) = tags.judged(&judged(through, &refused));
+                for tag in rejected {
+                    prop_assert_eq!(broker.insert(tag, "refused"), Some("open"));
+                }
+                if let Some(tag) = ack_through {
+                    prop_assert_eq!(broker[&tag], "open");
+                    let open = broker.range_mut(..=tag).filter(|(_, s)| **s == "open");
+                    open.for_each(|(_, state)| *state = "acked");
                 }
                 for (tag, state) in &broker {
                     match *state {

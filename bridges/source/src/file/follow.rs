@@ -113,19 +113,14 @@ impl Follower {
     /// Opens what is to be read next; `false` when there is nothing.
     fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
         if let Some(position) = self.resume.take() {
-            let found = self.find(&position);
-            let gone = self.current.is_none() && position.written != EventTime::default();
-            let later = found.and_then(|()| match gone {
-                true => self.later_than(position.written, None),
-                false => Ok(Vec::new()),
-            });
-            let later = match later {
-                Ok(later) => later,
-                Err(error) => {
-                    self.resume = Some(position);
-                    return Err(error);
+            let later = self.find(&position).and_then(|()| {
+                let gone = self.current.is_none() && position.written != EventTime::default();
+                match gone {
+                    true => self.later_than(position.written, None),
+                    false => Ok(Vec::new()),
                 }
-            };
+            });
+            let later = later.inspect_err(|_| self.resume = Some(position.clone()))?;
             if self.current.is_none() {
                 let words = format!(
                     "another file is there now, and the one read up to byte {} is gone; what it \
@@ -133,7 +128,7 @@ impl Follower {
                     position.offset
                 );
                 sights.push(Sight::Gap(self.named(&words)));
-                self.leave_by_first(later, sights);
+                self.go_on_in_first(later, sights);
             }
             if self.current.is_none() {
                 return self.open(sights);
@@ -153,8 +148,7 @@ impl Follower {
         match opened {
             Ok(opened) => {
                 self.current = Some(opened);
-                self.leaving = false;
-                self.lingered = 0;
+                (self.leaving, self.lingered) = (false, 0);
                 sights.push(Sight::Open);
                 Ok(true)
             }
@@ -175,32 +169,24 @@ impl Follower {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             here => here?,
         };
+        let own = self.path.clone();
         if here.is_some_and(|metadata| metadata.ino() == position.inode) {
-            return self.go_on(position.offset);
+            return self.go_on(&own, position.offset);
         }
         if let Some(path) = self.rotated(position)? {
-            return self.leave_by(&path, position.offset);
+            return self.go_on(&path, position.offset);
         }
         // The same first bytes in another inode: a copy was put in its place.
-        if is_same(&self.path, position).is_ok_and(|same| same.is_some()) {
-            return self.go_on(position.offset);
+        if is_same(&own, position).is_ok_and(|same| same.is_some()) {
+            return self.go_on(&own, position.offset);
         }
         Ok(())
     }
 
-    /// Goes on in the file at `path`.
-    fn go_on(&mut self, offset: u64) -> io::Result<()> {
-        let opened = Opened::at(&self.path, &self.path, self.format, offset)?;
-        self.current = Some(opened);
-        self.leaving = false;
-        self.lingered = 0;
-        Ok(())
-    }
-
-    /// Goes on in a file that was rotated away.
-    fn leave_by(&mut self, path: &Path, offset: u64) -> io::Result<()> {
+    /// Goes on in the file at `path`, or in one that was rotated away.
+    fn go_on(&mut self, path: &Path, offset: u64) -> io::Result<()> {
         self.current = Some(Opened::at(path, &self.path, self.format, offset)?);
-        self.leaving = true;
+        self.leaving = path != self.path;
         self.lingered = 0;
         Ok(())
     }
@@ -238,7 +224,7 @@ impl Follower {
         let later = self.later_than(at, Some(inode))?;
         self.current = None;
         self.from_start = true;
-        self.leave_by_first(later, sights);
+        self.go_on_in_first(later, sights);
         if self.current.is_none() {
             // At once: until the next look it may be rotated away, too.
             self.open(sights)?;
@@ -247,9 +233,9 @@ impl Follower {
     }
 
     /// Goes on in the first of these that can be read, whole, if there is one.
-    fn leave_by_first(&mut self, files: Vec<PathBuf>, sights: &mut Vec<Sight>) {
+    fn go_on_in_first(&mut self, files: Vec<PathBuf>, sights: &mut Vec<Sight>) {
         for path in files {
-            let Err(error) = self.leave_by(&path, 0) else {
+            let Err(error) = self.go_on(&path, 0) else {
                 return;
             };
             let why = opening::words(&error);
@@ -267,7 +253,7 @@ impl Follower {
         self.from_start = true;
         let position = current.position();
         match self.rotated(&position)? {
-            Some(path) => self.leave_by(&path, position.offset),
+            Some(path) => self.go_on(&path, position.offset),
             None => {
                 let words = "it was truncated, and there is no copy of it; what was written just \
                              before that is missing";

@@ -42,6 +42,7 @@ fn is_folder(path: &Path, format: Format) -> bool {
 pub(crate) struct Tail {
     poll: ReadStep,
     verdicts: VerdictReader,
+    end: End,
 }
 
 /// Opens the file, and reads a byte of it; of a folder, its names.
@@ -76,86 +77,83 @@ impl Tail {
             let mut follower = Follower::new(path, format, from, start);
             Box::new(move || follower.poll())
         };
-        Self { poll, verdicts }
+        Self {
+            poll,
+            verdicts,
+            end: End::Unseen,
+        }
     }
 
     /// Follows until told to stop.
-    pub(crate) async fn run(self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
+    pub(crate) async fn run(mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
         tokio::select! {
             gone = self.follow(context) => gone,
             () = stop.requested() => Ok(()),
         }
     }
 
-    async fn follow(self, context: &mut Context) -> Result<(), Gone> {
-        let (mut end, mut poll) = (End::Unseen, self.poll);
+    async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
         loop {
             self.verdicts.paused(false).await;
             // The disk may hang; a live line's thread must not hang with it.
+            let mut poll = std::mem::replace(&mut self.poll, Box::new(Vec::new));
             let looked = tokio::task::spawn_blocking(move || (poll(), poll));
             let Ok((sights, given_back)) = looked.await else {
                 return Ok(());
             };
-            poll = given_back;
+            self.poll = given_back;
             let mut wait = false;
             for sight in sights {
                 wait = !matches!(sight, Sight::Frames(_) | Sight::Open | Sight::Gap(_));
-                report(context, sight, &mut end, &self.verdicts).await?;
+                self.report(context, sight).await?;
             }
             if wait {
                 tokio::time::sleep(context.access.settings.poll_every).await;
             }
         }
     }
-}
 
-async fn report(
-    context: &mut Context,
-    sight: Sight,
-    end: &mut End,
-    verdicts: &VerdictReader,
-) -> Result<(), Gone> {
-    let line = &mut context.line;
-    match sight {
-        Sight::Frames(frames) => {
-            *end = End::Unseen;
-            for (record, position) in frames {
-                if record.is_empty() {
-                    line.counts.count(|it| it.too_long += 1);
-                    continue;
+    async fn report(&mut self, context: &mut Context, sight: Sight) -> Result<(), Gone> {
+        let line = &mut context.line;
+        let is_absent = matches!(sight, Sight::Absent(_));
+        match sight {
+            Sight::Frames(frames) => {
+                self.end = End::Unseen;
+                for (record, position) in frames {
+                    if record.is_empty() {
+                        line.counts.count(|it| it.too_long += 1);
+                        continue;
+                    }
+                    self.verdicts.paused(false).await;
+                    let position = Some(Position::File(position));
+                    line.give(record, position, None).await?;
                 }
-                verdicts.paused(false).await;
-                let position = Some(Position::File(position));
-                line.give(record, position, None).await?;
+                Ok(())
             }
-            Ok(())
-        }
-        Sight::Open => line.up(false).await,
-        Sight::Gap(why) => line.gap(why).await,
-        Sight::Trouble(why) => {
-            *end = End::Unseen;
-            line.down(why, Fix::Settings, Duration::ZERO, false).await
-        }
-        Sight::Absent(why) => {
-            *end = End::Unseen;
-            line.down(why, Fix::Settings, Duration::ZERO, true).await
-        }
-        Sight::Wait => Ok(()),
-        Sight::End(position) => {
-            // It may have had another name for a while.
-            line.up(false).await?;
-            let now = Instant::now();
-            let since = match *end {
-                End::Reported => return Ok(()),
-                End::Unseen => now,
-                End::Seen(since) => since,
-            };
-            *end = End::Seen(since);
-            if now.duration_since(since) < context.access.settings.idle_after {
-                return Ok(());
+            Sight::Open => line.up(false).await,
+            Sight::Gap(why) => line.gap(why).await,
+            Sight::Trouble(why) | Sight::Absent(why) => {
+                self.end = End::Unseen;
+                line.down(why, Fix::Settings, Duration::ZERO, is_absent)
+                    .await
             }
-            *end = End::Reported;
-            line.report(Item::Idle { position }).await
+            Sight::Wait => Ok(()),
+            Sight::End(position) => {
+                // It may have had another name for a while.
+                line.up(false).await?;
+                let now = Instant::now();
+                let since = match self.end {
+                    End::Reported => return Ok(()),
+                    End::Unseen => now,
+                    End::Seen(since) => since,
+                };
+                self.end = End::Seen(since);
+                if now.duration_since(since) < context.access.settings.idle_after {
+                    return Ok(());
+                }
+                self.end = End::Reported;
+                line.report(Item::Idle { position }).await
+            }
         }
     }
 }

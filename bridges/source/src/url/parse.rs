@@ -19,23 +19,17 @@ const HEARTBEAT: u16 = 15;
 const HOSTS_MAX: usize = 16;
 
 const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
+const ESL_SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 
-type Keys = &'static [&'static str];
-
-const LINE_KEYS: Keys = &["pbx", "secret-file", "ca-file"];
-const ESL_KEYS: Keys = &["clear", "pbx", "secret-file"];
-const FILE_KEYS: Keys = &["format", "from", "pbx", "secret-file", "ca-file"];
-#[rustfmt::skip]
-const AMQP_KEYS: Keys = &[
-    "queue", "stream", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file",
-    "ca-file",
-];
-const QUEUE_KEYS: Keys = &["queue", "heartbeat", "secret-file", "ca-file"];
-#[rustfmt::skip]
-const STREAM_KEYS: Keys = &[
-    "stream", "exchange", "declare", "heartbeat", "secret-file", "ca-file",
-];
+/// Keys as the words of a fault list them: `pbx=, ca-file=`.
+const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
+const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
+const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
+const AMQP_KEYS: &str = "queue=, stream=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
+                         secret-file=, ca-file=";
+const QUEUE_KEYS: &str = "queue=, heartbeat=, secret-file=, ca-file=";
+const STREAM_KEYS: &str = "stream=, exchange=, declare=, heartbeat=, secret-file=, ca-file=";
 
 #[rustfmt::skip]
 const FILE_FORMATS: [Format; 7] = [
@@ -63,11 +57,15 @@ impl SourceUrl {
     /// All that is wrong with it, each a full sentence with its cure.
     pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
         let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
-        let (known, variable) = match url.url.scheme() {
-            "ami" | "amis" | "ws" | "wss" => (LINE_KEYS, AMI_SECRET),
-            "esl" => (ESL_KEYS, "CALLBRIDGE_ESL_SECRET"),
-            "amqp" | "amqps" => (AMQP_KEYS, AMQP_SECRET),
-            "file" => (FILE_KEYS, AMI_SECRET),
+        type Read = fn(&mut UrlReader) -> Transport;
+        let (known, variable, read): (_, _, Read) = match url.url.scheme() {
+            "ami" => (LINE_KEYS, AMI_SECRET, |url| url.ami(false, 5038)),
+            "amis" => (LINE_KEYS, AMI_SECRET, |url| url.ami(true, 5039)),
+            "esl" => (ESL_KEYS, ESL_SECRET, UrlReader::event_socket),
+            "ws" => (LINE_KEYS, AMI_SECRET, |url| url.web_socket(false, 80)),
+            "wss" => (LINE_KEYS, AMI_SECRET, |url| url.web_socket(true, 443)),
+            "amqp" | "amqps" => (AMQP_KEYS, AMQP_SECRET, UrlReader::queue_source),
+            "file" => (FILE_KEYS, AMI_SECRET, UrlReader::file),
             _ => return Err(url.unknown_scheme(SCHEMES)),
         };
         url.check_password(variable);
@@ -78,15 +76,7 @@ impl SourceUrl {
         let pbx = url.take("pbx");
         let secret_file = url.take_path("secret-file");
         let ca_file = url.take_path("ca-file");
-        let transport = match url.url.scheme() {
-            "ami" => url.ami(false, 5038),
-            "amis" => url.ami(true, 5039),
-            "esl" => url.event_socket(),
-            "ws" => url.web_socket(false, 80),
-            "wss" => url.web_socket(true, 443),
-            "file" => url.file(),
-            _ => Transport::Amqp(url.queue_source()),
-        };
+        let transport = read(&mut url);
         if transport.format().carries_whole_calls() && pbx.is_some() {
             url.needless(
                 "pbx=",
@@ -110,10 +100,8 @@ impl BrokerUrl {
     /// All that is wrong with it, each a full sentence with its cure.
     pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
         let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
-        let mut url = UrlReader::of_broker(text, QUEUE_EXAMPLE, QUEUE_KEYS, variable)?;
-        let broker = url.broker();
-        let (name, _) = url.queue_or_stream();
-        url.written(broker, name)
+        let url = UrlReader::new(text, QUEUE_EXAMPLE)?;
+        url.written(QUEUE_KEYS, variable, |url| url.queue_or_stream().0)
     }
 
     /// Reads the value of one `--forward`, and opens nothing.
@@ -121,12 +109,13 @@ impl BrokerUrl {
     /// # Errors
     /// The same.
     pub fn stream(text: &str) -> Result<Self, Vec<UrlFault>> {
-        let mut url = UrlReader::of_broker(text, STREAM_EXAMPLE, STREAM_KEYS, AMQP_SECRET)?;
-        let broker = url.broker();
-        let stream = url.take("stream").unwrap_or_default();
-        let cure = "name the stream that calls are forwarded to: stream=NAME";
-        url.check_name("stream", &stream, "stream=", cure);
-        url.written(broker, stream)
+        let url = UrlReader::new(text, STREAM_EXAMPLE)?;
+        url.written(STREAM_KEYS, AMQP_SECRET, |url| {
+            let stream = url.take("stream").unwrap_or_default();
+            let cure = "name the stream that calls are forwarded to: stream=NAME";
+            url.check_name("stream", &stream, "stream=", cure);
+            stream
+        })
     }
 }
 
@@ -161,22 +150,6 @@ impl UrlReader {
             keys: BTreeMap::new(),
             faults: Vec::new(),
         })
-    }
-
-    /// A broker's URL that is written to.
-    fn of_broker(
-        text: &str,
-        example: &'static str,
-        known: Keys,
-        variable: &'static str,
-    ) -> Result<Self, Vec<UrlFault>> {
-        let mut url = Self::new(text, example)?;
-        if !matches!(url.url.scheme(), "amqp" | "amqps") {
-            return Err(url.unknown_scheme("amqp://, amqps://"));
-        }
-        url.check_password(variable);
-        url.read_keys(known);
-        Ok(url)
     }
 
     fn unknown_scheme(mut self, known: &str) -> Vec<UrlFault> {
@@ -221,14 +194,15 @@ impl UrlReader {
     }
 
     /// Splits the query; keys that are not `known` and repeated ones become faults.
-    fn read_keys(&mut self, known: Keys) {
+    fn read_keys(&mut self, known: &str) {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (decoded(key), decoded(value));
-            if !known.contains(&key.as_str()) {
-                let (scheme, known) = (self.url.scheme(), known.join("=, "));
-                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}="));
+            let mut keys = known.split(", ");
+            if !keys.any(|it| it.strip_suffix('=') == Some(&key)) {
+                let scheme = self.url.scheme();
+                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}"));
             } else if value.is_empty() {
                 let cure = format!("write {key}=VALUE, or leave {key} out");
                 self.missing("a value", &cure);
@@ -263,12 +237,8 @@ impl UrlReader {
 
     /// `yes`, `no`, or left out.
     fn is_yes(&mut self, key: &str) -> bool {
-        let word = self.value(key, "yes or no", |text| match text {
-            "yes" => Some(true),
-            "no" => Some(false),
-            _ => None,
-        });
-        word == Some(true)
+        let word = |text: &str| matches!(text, "yes" | "no").then_some(text == "yes");
+        self.value(key, "yes or no", word) == Some(true)
     }
 
     /// The `format=` key; a fault stands for the value when there is none.
@@ -313,18 +283,14 @@ impl UrlReader {
 
     fn ami(&mut self, tls: bool, port: u16) -> Transport {
         self.check_no_path();
-        Transport::Ami {
-            endpoint: self.endpoint(tls, port),
-            user: self.user(),
-        }
+        let (endpoint, user) = (self.endpoint(tls, port), self.user());
+        Transport::Ami { endpoint, user }
     }
 
     fn web_socket(&mut self, tls: bool, port: u16) -> Transport {
         self.check_no_user("the gateway asks for none: remove it");
-        Transport::WebSocket {
-            endpoint: self.endpoint(tls, port),
-            path: self.url.path().to_owned(),
-        }
+        let (endpoint, path) = (self.endpoint(tls, port), self.url.path().to_owned());
+        Transport::WebSocket { endpoint, path }
     }
 
     fn event_socket(&mut self) -> Transport {
@@ -359,11 +325,8 @@ impl UrlReader {
             "start" => Some(From::Start),
             date => moment(date).map(From::Since),
         });
-        Transport::File {
-            path,
-            format,
-            from: from.unwrap_or(From::End),
-        }
+        let from = from.unwrap_or(From::End);
+        Transport::File { path, format, from }
     }
 
     /// The broker, all but what is read or written there.
@@ -421,7 +384,7 @@ impl UrlReader {
         }
     }
 
-    fn queue_source(&mut self) -> QueueSource {
+    fn queue_source(&mut self) -> Transport {
         let broker = self.broker();
         let (queue, is_stream) = self.queue_or_stream();
         let format = self.format(&QUEUE_FORMATS);
@@ -439,7 +402,7 @@ impl UrlReader {
             let cure = "a stream is published to by its name; bind it by hand where it is not";
             self.needless("exchange=", cure);
         }
-        QueueSource {
+        Transport::Amqp(QueueSource {
             broker,
             queue,
             is_stream,
@@ -447,11 +410,22 @@ impl UrlReader {
             declare,
             exchange,
             bind,
-        }
+        })
     }
 
-    /// Builds the URL of a broker that is published to, from the keys that are left.
-    fn written(mut self, broker: Broker, name: String) -> Result<BrokerUrl, Vec<UrlFault>> {
+    /// Reads the URL of a broker that is published to, to what `name` finds the name of.
+    fn written(
+        mut self,
+        known: &str,
+        variable: &str,
+        name: impl FnOnce(&mut Self) -> String,
+    ) -> Result<BrokerUrl, Vec<UrlFault>> {
+        if !matches!(self.url.scheme(), "amqp" | "amqps") {
+            return Err(self.unknown_scheme("amqp://, amqps://"));
+        }
+        self.check_password(variable);
+        self.read_keys(known);
+        let (broker, name) = (self.broker(), name(&mut self));
         let declare = self.is_yes("declare");
         let exchange = self.take("exchange").filter(|it| it != DEFAULT_EXCHANGE);
         if exchange.is_some() && declare {

@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 use tokio::io::{Join, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -82,14 +82,11 @@ impl LiveLine for WebSocketLine {
     }
 
     async fn receive(&mut self) -> Result<(), Error> {
-        match self.socket.next().await {
-            Some(Ok(message)) => {
-                self.received = Some(message);
-                Ok(())
-            }
-            Some(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
-            None => Err(self.target.closed(NO_REASON)),
-        }
+        let message = self.socket.next().await;
+        let message = message.ok_or_else(|| self.target.closed(NO_REASON))?;
+        let message = message.map_err(|trouble| self.target.closed(trouble.to_string()))?;
+        self.received = Some(message);
+        Ok(())
     }
 
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
@@ -111,14 +108,12 @@ impl LiveLine for WebSocketLine {
         Ok(())
     }
 
-    async fn send(&mut self, within: Duration) -> Result<(), Error> {
+    async fn send(&mut self) -> Result<(), Error> {
         if !std::mem::take(&mut self.ping) {
             return Ok(());
         }
-        let sending = self.socket.send(Message::Ping(Bytes::new()));
-        let closed = |trouble: Trouble| self.target.closed(trouble.to_string());
-        let sending = async { sending.await.map_err(closed) };
-        self.target.or_silent(within, sending).await
+        let sent = self.socket.send(Message::Ping(Bytes::new())).await;
+        sent.map_err(|trouble| self.target.closed(trouble.to_string()))
     }
 }
 

@@ -124,7 +124,7 @@ async fn a_pause_holds_reading_back() {
     let log = Log::new();
     let mut stage = Stage::start(&log.url("start"), settings());
     stage.down().await;
-    stage.verdicts.pause();
+    stage.verdicts.pause(true);
     log.write("a\n");
     let other = Log::new();
     other.write("x\n");
@@ -134,7 +134,7 @@ async fn a_pause_holds_reading_back() {
     witness.text().await;
     idle(&mut witness).await;
     assert_eq!(stage.counts.now().frames, 0);
-    stage.verdicts.resume();
+    stage.verdicts.pause(false);
     loop {
         match stage.next().await {
             Item::Frame(frame) => break assert_eq!(&frame.bytes[..], b"a"),
