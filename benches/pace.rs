@@ -413,7 +413,7 @@ fn main() {
             if at == 0 {
                 alone += began.elapsed();
             }
-            let (seen, fullest) = (&run.seen, run.windows.fullest());
+            let (seen, fullest) = (&run.seen, run.windows.fullest);
             let minutes = PLAYED.as_secs_f64() / 60.0;
             let goal = if at == 0 { "60, 60, 0" } else { "" };
             println!(

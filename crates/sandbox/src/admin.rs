@@ -181,7 +181,7 @@ fn records_json(records: &[Record]) -> Value {
 
 /// Every write with its status, by its requestId.
 fn writes_json(core: &Sandbox) -> Value {
-    let rows = core.journal.writes().iter().map(|(id, write)| {
+    let rows = core.journal.writes.iter().map(|(id, write)| {
         let (of, uuid) = match &write.content {
             Content::Call(call) => ("call-history", &*call.uuid),
             Content::Fields(_) => ("lead-fields", ""),
@@ -208,6 +208,6 @@ fn requests_json(core: &Sandbox) -> Value {
         "windowSec": core.client.windows.rate.window.as_secs_f64(),
         "breaches": core.violations().counts(),
         "records": core.records().len(),
-        "pending": core.journal.pending(),
+        "pending": core.journal.pending.len(),
     })
 }

@@ -8,8 +8,8 @@
 use crate::{
     Action, Asked, BODY_BYTES_MAX, Endpoint, Grant, Refusal, Refused, Request, Response, Role,
     Sandbox, Success, TOKEN_HEADER, Token, TokenKey, ViolationKind, admin, endpoints,
-    envelope::reduced, lead::endpoints as leads, oauth::connection, oauth::consent,
-    oauth::exchange, routes::route,
+    envelope::METHOD, envelope::NO_ADDRESS, envelope::TOO_LARGE, envelope::reduced,
+    lead::endpoints as leads, oauth::connection, oauth::consent, oauth::exchange, routes::route,
 };
 use callbridge_call::EventTime;
 
@@ -137,7 +137,7 @@ impl Sandbox {
             | Endpoint::OauthRevoke
             | Endpoint::Consent
             | Endpoint::Moved
-            | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
+            | Endpoint::Unknown => Err(NO_ADDRESS),
         });
         match result {
             Ok(mut success) => {
@@ -159,13 +159,16 @@ impl Sandbox {
             return Ok(());
         };
         if request.method != method {
-            return Err(Refusal::Method);
+            return Err(METHOD);
         }
         if method == "POST" && !request.is_of_type("application/json") {
-            return Err(Refusal::MediaType);
+            return Err(Refusal::Plain(
+                415,
+                "Content-Type application/json bo‘lishi kerak",
+            ));
         }
         if request.body.len() > BODY_BYTES_MAX {
-            return Err(Refusal::TooLarge);
+            return Err(TOO_LARGE);
         }
         let needed = self.needed(endpoint);
         if !needed.is_none_or(|grant| connection::granted(self, &asked.token, grant)) {
@@ -196,7 +199,7 @@ impl Sandbox {
     fn wrong_host(&mut self, request: &Request) -> Response {
         let words = format!("{} {} at the other address", request.method, request.path);
         self.violation(ViolationKind::WrongHost, "§5.6.9", words);
-        Refusal::NotFound("Manzil topilmadi").respond()
+        NO_ADDRESS.respond()
     }
 
     /// Records the violation that a refusal shows.
@@ -206,24 +209,22 @@ impl Sandbox {
         let (kind, rule, words) = match refusal {
             Refusal::Unparsable(words) => (ViolationKind::Invalid, section, words.clone()),
             Refusal::Invalid(fields) => (ViolationKind::Invalid, section, format!("{fields:?}")),
-            Refusal::Business(words) => (ViolationKind::Invalid, section, (*words).to_owned()),
-            Refusal::TooLarge => {
+            Refusal::Plain(400, words) => (ViolationKind::Invalid, section, (*words).to_owned()),
+            Refusal::Plain(404, _) if asked.endpoint == Endpoint::Unknown => {
+                (ViolationKind::UnknownPath, "§4", format!("{method} {path}"))
+            }
+            Refusal::Plain(405, _) => {
+                (ViolationKind::WrongMethod, "§4", format!("{method} {path}"))
+            }
+            Refusal::Plain(413, _) => {
                 let words = format!("a body above {BODY_BYTES_MAX} bytes");
                 (ViolationKind::Invalid, section, words)
             }
-            Refusal::Method => (ViolationKind::WrongMethod, "§4", format!("{method} {path}")),
-            Refusal::MediaType => {
+            Refusal::Plain(415, _) => {
                 let words = format!("{path} without Content-Type application/json");
                 (ViolationKind::ContentType, "§4.5", words)
             }
-            Refusal::NotFound(_) if asked.endpoint == Endpoint::Unknown => {
-                (ViolationKind::UnknownPath, "§4", format!("{method} {path}"))
-            }
-            Refusal::NotFound(_)
-            | Refusal::Conflict(_)
-            | Refusal::Denied
-            | Refusal::Oauth(_)
-            | Refusal::Status(_) => return,
+            Refusal::Plain(..) | Refusal::Denied | Refusal::Status(_) => return,
         };
         self.violation(kind, rule, words);
     }

@@ -38,19 +38,12 @@ pub(super) struct BodyFields {
 }
 
 impl BodyFields {
-    pub(super) const fn new(map: Map<String, Value>) -> Self {
+    /// The fields of a body, or of an element of a list in it, which stands before their names.
+    pub(super) const fn new(map: Map<String, Value>, prefix: String) -> Self {
         Self {
             map,
             errors: Vec::new(),
-            prefix: String::new(),
-        }
-    }
-
-    /// The fields of an element of a list in the body.
-    pub(super) fn within(map: Map<String, Value>, prefix: String) -> Self {
-        Self {
             prefix,
-            ..Self::new(map)
         }
     }
 
@@ -69,13 +62,13 @@ impl BodyFields {
         expected: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match read(&value) {
-                Some(read) => Ok(Some(read)),
-                None => Err(self.wrong_type(name, &value, expected)),
-            },
+        let value = self.map.remove(name).unwrap_or_default();
+        let (prefix, taken) = (&self.prefix, read(&value));
+        if taken.is_none() && !value.is_null() {
+            let words = format!("{prefix}{name}: {expected} expected, not {value}");
+            return Err(Refusal::Unparsable(words));
         }
+        Ok(taken)
     }
 
     /// Takes an integer, which has no fraction and is within the type's range.
@@ -103,17 +96,6 @@ impl BodyFields {
             T::default()
         })
     }
-
-    pub(super) fn check_phone(&mut self, name: &str, phone: &str) {
-        if !is_phone(phone) {
-            self.refuse(name, RefusalReason::ValidPhone);
-        }
-    }
-
-    fn wrong_type(&self, name: &str, value: &Value, expected: &str) -> Refusal {
-        let name = format!("{}{name}", self.prefix);
-        Refusal::Unparsable(format!("{name}: {expected} expected, not {value}"))
-    }
 }
 
 /// Returns `true` for a number in E.164 with its plus sign.
@@ -139,19 +121,15 @@ impl Query {
     /// The bounds of a range, both within; `None` for one not asked for.
     pub(super) fn range(&self, name: &str) -> [Option<i64>; 2] {
         let found = self.ranges.iter().find(|(range, _)| *range == name);
-        found.map_or([None, None], |(_, bounds)| *bounds)
+        found.map_or([None; 2], |(_, bounds)| *bounds)
     }
 
     /// Returns `true` where a moment lies within a range. One that is not known lies in none that
     /// was asked for.
     pub(super) fn holds(&self, name: &str, at: Option<i64>) -> bool {
-        match (self.range(name), at) {
-            ([None, None], _) => true,
-            (_, None) => false,
-            ([from, to], Some(at)) => {
-                from.is_none_or(|from| at >= from) && to.is_none_or(|to| at <= to)
-            }
-        }
+        let [from, to] = self.range(name);
+        from.is_none_or(|from| at.is_some_and(|at| at >= from))
+            && to.is_none_or(|to| at.is_some_and(|at| at <= to))
     }
 
     /// Puts rows into the order asked for. The last key is sorted by first, so that the stable sort
@@ -173,23 +151,25 @@ impl Query {
         row: impl Fn(&T) -> Value,
     ) -> Success {
         let size = usize::try_from(self.size).unwrap_or(1).max(1);
-        let skip = usize::try_from(self.page - 1)
-            .unwrap_or(0)
-            .saturating_mul(size);
+        let skip = usize::try_from(self.page - 1).unwrap_or(0);
         let total = rows.len().div_ceil(size) as u64;
         let current = self.page.unsigned_abs();
-        let rows: Vec<Value> = rows.iter().skip(skip).take(size).map(row).collect();
-        match shapes.page {
-            Paging::Beside => Success {
-                data: json!(rows),
-                request_id: None,
-                paging: Some((current, total)),
-            },
+        let rows = rows.iter().skip(skip.saturating_mul(size)).take(size);
+        let rows: Value = rows.map(row).collect();
+        let (data, paging) = match shapes.page {
+            Paging::Beside => (rows, Some((current, total))),
             Paging::Inside => {
                 let key = &*shapes.rows_key;
-                let data = json!({ key: rows, "currentPage": current, "totalPages": total });
-                Success::of(data)
+                (
+                    json!({ key: rows, "currentPage": current, "totalPages": total }),
+                    None,
+                )
             }
+        };
+        Success {
+            data,
+            request_id: None,
+            paging,
         }
     }
 }
@@ -205,11 +185,9 @@ pub(super) fn read_page(
     names: &[&'static str],
 ) -> Result<Query, Refusal> {
     let shape = shapes.range;
-    let mut fields = BodyFields::new(json_object(body)?);
-    let (page, size) = (
-        fields.integer("page", i64::MAX)?,
-        fields.integer("size", i64::MAX)?,
-    );
+    let mut fields = BodyFields::new(json_object(body)?, String::new());
+    let page = fields.integer("page", i64::MAX)?;
+    let size = fields.integer("size", i64::MAX)?;
     for (name, given, most) in [("page", page, i64::MAX), ("size", size, size_max)] {
         match given {
             None => fields.refuse(name, RefusalReason::NotNull),
@@ -255,18 +233,15 @@ fn orders(value: Option<&Value>, shape: Treatment) -> Result<Vec<(String, bool)>
         let words = format!("orders.{key}: no such key to sort by");
         return Err(Refusal::Unparsable(words));
     }
-    let orders: Result<Vec<(String, bool)>, Refusal> = (map.iter())
-        .map(|(key, way)| match way.as_str() {
-            Some("ASC") => Ok((key.clone(), false)),
-            Some("DESC") => Ok((key.clone(), true)),
-            _ => {
-                let words = format!("orders.{key}: no enum constant {way}, one of [ASC, DESC]");
-                Err(Refusal::Unparsable(words))
-            }
-        })
-        .collect();
-    match shape {
-        Treatment::Kept | Treatment::Refused => orders,
-        Treatment::Ignored => orders.map(|_| Vec::new()),
+    let mut orders = Vec::new();
+    for (key, way) in map {
+        let Some(way @ ("ASC" | "DESC")) = way.as_str() else {
+            let words = format!("orders.{key}: no enum constant {way}, one of [ASC, DESC]");
+            return Err(Refusal::Unparsable(words));
+        };
+        if shape == Treatment::Kept {
+            orders.push((key.clone(), way == "DESC"));
+        }
     }
+    Ok(orders)
 }

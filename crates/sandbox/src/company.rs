@@ -24,21 +24,28 @@ impl Sandbox {
         expires_at: Option<EpochSeconds>,
     ) {
         self.ensure_company(company);
-        let token = TokenKey::of(value);
+        let end = |seconds| EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds));
+        // No token lives longer than its kind may: a PAT 365 days where an end is chosen, an access
+        // token an hour in any case (§3.1, §5.2).
+        let (year, hour) = (end(PAT_SECONDS_MAX), end(ACCESS_SECONDS));
+        let expires_at = match kind {
+            TokenKind::Pat => expires_at.map(|at| at.min(year)),
+            TokenKind::Access => Some(expires_at.unwrap_or(hour).min(hour)),
+        };
         let record = Token {
             kind,
             company,
             application: None,
             refresh: None,
-            expires_at: longest(kind, now, expires_at),
+            expires_at,
             revoked: false,
         };
         // An application has one working PAT; access tokens live side by side (§3.1).
-        let replaces = kind == TokenKind::Pat;
-        for other in self.tokens.values_mut().filter(|_| replaces) {
-            other.revoked |= (other.company, other.kind) == (company, kind);
+        let replaced = |other: &Token| kind == TokenKind::Pat && other.kind == kind;
+        for other in self.tokens.values_mut() {
+            other.revoked |= other.company == company && replaced(other);
         }
-        self.tokens.insert(token, record);
+        self.tokens.insert(TokenKey::of(value), record);
     }
 
     /// Makes a company that is not yet there, with the grants of the first and no leads.
@@ -64,27 +71,31 @@ impl Sandbox {
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
         self.now = now;
         let company = self.settings.company.clone();
+        let id = company.id;
         if self.flags.as_ref() != Some(&company) {
             self.flags = Some(company.clone());
             self.set_company(company);
         }
-        let company = self.settings.company.id;
         for lead in self.settings.lead_list.clone() {
-            if !self.leads.is_gone(company, lead.id) && !self.leads.is_known(company, lead.id) {
-                self.leads.put(company, lead.stamped(now));
+            if !self.leads.is_gone(id, lead.id) && !self.leads.is_known(id, lead.id) {
+                self.leads.put(id, lead.stamped(now));
             }
         }
         if !self.tokens.contains_key(&TokenKey::of(token)) {
             self.issue_pat(now, token, expires_at);
         }
-        connection::begin_application(self);
+        if let Some(application) = self.settings.oauth.application.clone()
+            && self.oauth.flags.as_ref() != Some(&application)
+        {
+            self.oauth.flags = Some(application.clone());
+            connection::register(self, application);
+        }
     }
 
     /// Returns `true` for the value of a token that is known and works.
     pub fn token_works(&self, now: EventTime, value: &str) -> bool {
-        self.tokens
-            .get(&TokenKey::of(value))
-            .is_some_and(|token| token.works(now))
+        let token = self.tokens.get(&TokenKey::of(value));
+        token.is_some_and(|token| token.works(now))
     }
 
     /// Revokes the token of this value (§5.3); an unknown one changes nothing.
@@ -134,12 +145,6 @@ impl Sandbox {
         self.journal.delete(self.settings.company.id, uuid);
     }
 
-    /// Changes the record of the same uuid, as a person does in the CRM.
-    pub fn edit_record(&mut self, now: EventTime, record: Record) {
-        self.tick(now);
-        self.journal.edit(record);
-    }
-
     /// Revokes every token of every company.
     pub fn revoke_all(&mut self) {
         for token in self.tokens.values_mut() {
@@ -152,44 +157,25 @@ impl Sandbox {
         let uuid = format!("{:016x}{:016x}", self.dice.roll(), self.dice.roll());
         let duration_sec = 10 + (self.dice.below(600) as i64);
         let started_at = now.floor_seconds().get() - duration_sec;
-        self.add_record(
-            now,
-            Record {
-                uuid: uuid.clone(),
-                request_id: String::new(),
-                company_id: self.settings.company.id,
-                ended_at: started_at + duration_sec,
-                hangup_cause: "ANSWER".to_owned(),
-                provider: "ONLINE_PBX".to_owned(),
-                registered_at: now,
-                call: Submission {
-                    lead_id: 1,
-                    uuid,
-                    started_at,
-                    duration_sec,
-                    talk_time_sec: Some(duration_sec),
-                    answered: true,
-                    direction: "INBOUND".to_owned(),
-                    ..Submission::default()
-                },
+        let record = Record {
+            uuid: uuid.clone(),
+            request_id: String::new(),
+            company_id: self.settings.company.id,
+            ended_at: started_at + duration_sec,
+            hangup_cause: "ANSWER".to_owned(),
+            provider: "ONLINE_PBX".to_owned(),
+            registered_at: now,
+            call: Submission {
+                lead_id: 1,
+                uuid,
+                started_at,
+                duration_sec,
+                talk_time_sec: Some(duration_sec),
+                answered: true,
+                direction: "INBOUND".to_owned(),
+                ..Submission::default()
             },
-        );
-    }
-}
-
-/// No token lives longer than its kind may: a PAT 365 days where an end is chosen, an access token
-/// an hour in any case (§3.1, §5.2).
-fn longest(
-    kind: TokenKind,
-    now: EventTime,
-    expires_at: Option<EpochSeconds>,
-) -> Option<EpochSeconds> {
-    let end = |seconds: i64| EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds));
-    match kind {
-        TokenKind::Pat => expires_at.map(|at| at.min(end(PAT_SECONDS_MAX))),
-        TokenKind::Access => {
-            let hour = end(ACCESS_SECONDS);
-            Some(expires_at.map_or(hour, |at| at.min(hour)))
-        }
+        };
+        self.add_record(now, record);
     }
 }

@@ -102,7 +102,7 @@ impl Sandbox {
 
     /// The journal's records, in the order they were written.
     pub fn records(&self) -> &[Record] {
-        self.journal.records()
+        &self.journal.records
     }
 
     /// Violations of the document by clients, oldest first.
@@ -112,7 +112,7 @@ impl Sandbox {
 
     /// Returns the fullest window and span of all tokens.
     pub const fn fullest(&self) -> Fullest {
-        self.client.windows.fullest()
+        self.client.windows.fullest
     }
 
     /// Answers given, by endpoint and status.

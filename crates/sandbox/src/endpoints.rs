@@ -5,9 +5,9 @@
 
 use crate::{
     Asked, BodyFields, Content, EPOCH_MIN, Grant, Record, Refusal, RefusalReason, Registered, Rows,
-    STATUS_KEPT, Sandbox, Submission, Success, TokenKind, ViolationKind, body::read_page,
-    envelope::json_object, journal::PREFIX, journal::Status, oauth::connection::connection_of,
-    writes::accept,
+    STATUS_KEPT, Sandbox, Submission, Success, TokenKind, ViolationKind, body::is_phone,
+    body::read_page, envelope::json_object, journal::PREFIX, journal::Status,
+    oauth::connection::connection_of, writes::accept,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -37,10 +37,10 @@ const DERIVED: [&str; 11] = [
 ///
 /// # Errors
 /// The refusal to answer with.
-fn read_call(sandbox: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), Refusal> {
-    let names = &sandbox.settings.names;
-    let latest = sandbox.now.plus(AHEAD_MAX).floor_seconds().get();
-    let mut fields = BodyFields::new(json_object(body)?);
+fn read_call(core: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), Refusal> {
+    let names = &core.settings.names;
+    let latest = core.now.plus(AHEAD_MAX).floor_seconds().get();
+    let mut fields = BodyFields::new(json_object(body)?, String::new());
     let lead_id = fields.integer("leadId", i64::MAX)?;
     let employee_id = fields.integer("employeeId", i64::MAX)?;
     let uuid = fields.text("uuid")?;
@@ -49,18 +49,29 @@ fn read_call(sandbox: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>)
     let answered = fields.boolean("answered")?;
     let direction = fields.text("direction")?;
     let talk = fields.integer(&names.talk, i64::from(i32::MAX))?;
-    let phone = match &names.phone {
-        Some(name) => fields.text(name)?,
-        None => None,
-    };
+    let mut phone = None;
+    if let Some(name) = &names.phone {
+        phone = fields.text(name)?;
+    }
     let extension = fields.text(&names.extension)?;
-    check_direction(direction.as_deref())?;
-    check_uuid(&mut fields, uuid.as_deref());
+    let known = |way: &&str| !["INBOUND", "OUTBOUND"].contains(way);
+    if let Some(way) = direction.as_deref().filter(known) {
+        let words = format!("direction: no enum constant {way}, one of [INBOUND, OUTBOUND]");
+        return Err(Refusal::Unparsable(words));
+    }
+    if uuid.as_ref().is_some_and(|uuid| uuid.trim().is_empty()) {
+        fields.refuse("uuid", RefusalReason::NotBlank);
+    }
+    if (uuid.as_ref()).is_some_and(|uuid| uuid.encode_utf16().count() > UUID_LENGTH_MAX) {
+        fields.refuse("uuid", RefusalReason::Length);
+    }
     if started_at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
         fields.refuse("startedAt", RefusalReason::ValidEpochSec);
     }
-    if let (Some(name), Some(phone)) = (&names.phone, &phone) {
-        fields.check_phone(name, phone);
+    if let (Some(name), Some(phone)) = (&names.phone, &phone)
+        && !is_phone(phone)
+    {
+        fields.refuse(name, RefusalReason::ValidPhone);
     }
     if talk.is_some_and(|talk| talk < 0) {
         fields.refuse(&names.talk, RefusalReason::Min);
@@ -75,14 +86,16 @@ fn read_call(sandbox: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>)
         return Err(Refusal::Invalid(fields.errors));
     }
     if duration_sec < 1 {
-        return Err(Refusal::Business("Qo‘ng‘iroq davomiyligi noto‘g‘ri"));
+        return Err(Refusal::Plain(400, "Qo‘ng‘iroq davomiyligi noto‘g‘ri"));
     }
     if talk.is_some_and(|talk| talk > duration_sec) {
-        return Err(Refusal::Business(
-            "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak",
-        ));
+        let words = "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak";
+        return Err(Refusal::Plain(400, words));
     }
-    let derived = derived(&fields.map, &uuid);
+    let derived = fields.map.keys().filter(|key| is_derived(key)).cloned();
+    let prefixed = || "uuid with the prefix oapi-".to_owned();
+    let prefixed = uuid.starts_with(PREFIX).then(prefixed);
+    let derived = derived.chain(prefixed).collect();
     let call = Submission {
         lead_id,
         employee_id,
@@ -99,48 +112,21 @@ fn read_call(sandbox: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>)
     Ok((call, derived))
 }
 
-fn check_direction(direction: Option<&str>) -> Result<(), Refusal> {
-    match direction {
-        None | Some("INBOUND" | "OUTBOUND") => Ok(()),
-        Some(way) => Err(Refusal::Unparsable(format!(
-            "direction: no enum constant {way}, one of [INBOUND, OUTBOUND]"
-        ))),
-    }
-}
-
-/// Returns the names of fields in the body that the service derives and a client must not send.
-fn derived(map: &serde_json::Map<String, serde_json::Value>, uuid: &str) -> Vec<String> {
-    let mut derived: Vec<String> = map.keys().filter(|key| is_derived(key)).cloned().collect();
-    if uuid.starts_with(PREFIX) {
-        derived.push("uuid with the prefix oapi-".to_owned());
-    }
-    derived
-}
-
+/// Returns `true` for the name of a field that the service derives and a client must not send.
 fn is_derived(key: &str) -> bool {
-    let plain: String = key.chars().filter(|c| !matches!(c, '_' | '-')).collect();
-    DERIVED.contains(&plain.to_ascii_lowercase().as_str())
-}
-
-fn check_uuid(fields: &mut BodyFields, uuid: Option<&str>) {
-    let Some(uuid) = uuid else { return };
-    if uuid.trim().is_empty() {
-        fields.refuse("uuid", RefusalReason::NotBlank);
-    }
-    if uuid.encode_utf16().count() > UUID_LENGTH_MAX {
-        fields.refuse("uuid", RefusalReason::Length);
-    }
+    let plain = key.replace(['_', '-'], "").to_ascii_lowercase();
+    DERIVED.contains(&plain.as_str())
 }
 
 /// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
 /// `expiresInDays`, an integer that cannot be null, is 0.
-pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
+pub(super) fn token_info(core: &Sandbox, asked: &Asked<'_>) -> Success {
     let token = &asked.token;
-    let Some((company, grants)) = connection_of(sandbox, token) else {
+    let Some((company, grants)) = connection_of(core, token) else {
         return Success::default();
     };
     let public = token.application;
-    let public = public.and_then(|id| sandbox.oauth.applications.get(&id));
+    let public = public.and_then(|id| core.oauth.applications.get(&id));
     let own = (company.application_id, &company.application_name);
     let (id, name) = public.map_or(own, |public| (public.id, &public.name));
     let kind = match token.kind {
@@ -155,59 +141,53 @@ pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
         "company": { "id": company.id, "name": company.name },
         "kind": token.kind,
         "expiresAt": token.expires_at,
-        "expiresInDays": token.days_left(sandbox.now).unwrap_or(0),
+        "expiresInDays": token.days_left(core.now).unwrap_or(0),
         "permissions": permissions,
     }))
 }
 
-pub(super) fn submit(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let (call, derived) = read_call(sandbox, &asked.request.body)?;
+pub(super) fn submit(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let (call, derived) = read_call(core, &asked.request.body)?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
-        sandbox.violation(ViolationKind::DerivedField, "§2.6", words);
+        core.violation(ViolationKind::DerivedField, "§2.6", words);
     }
-    judge_repeat(sandbox, asked.token.company, &call);
-    accept(sandbox, asked, Content::Call(call))
+    judge_repeat(core, asked.token.company, &call);
+    accept(core, asked, Content::Call(call))
 }
 
 /// A call whose uuid came before, and did not end FAILED (§4.5.4).
-fn judge_repeat(sandbox: &mut Sandbox, company: i64, call: &Submission) {
-    let earlier = sandbox.journal.earlier(company, call);
+fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
+    let (uuid, earlier) = (&call.uuid, core.journal.earlier(company, call));
     let Some(earlier) = earlier.filter(|earlier| earlier.status != Status::Failed) else {
         return;
     };
-    let (kind, words) = if earlier.call() != Some(call) {
-        let words = format!("{} is another call's: this one makes no record", call.uuid);
-        (ViolationKind::UuidReused, words)
+    if earlier.call() != Some(call) {
+        let words = format!("{uuid} is another call's: this one makes no record");
+        core.violation(ViolationKind::UuidReused, "§4.5.4", words);
     } else if earlier.answered {
-        let words = format!(
-            "{} again after its 200, now {:?}",
-            call.uuid, earlier.status
-        );
-        (ViolationKind::RepeatAfter200, words)
-    } else {
-        return;
-    };
-    sandbox.violation(kind, "§4.5.4", words);
+        let words = format!("{uuid} again after its 200, now {:?}", earlier.status);
+        core.violation(ViolationKind::RepeatAfter200, "§4.5.4", words);
+    }
 }
 
 /// §4.6, §3.2: 24 hours, for the creating token alone.
-pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let missing = Refusal::NotFound("So‘rov topilmadi");
-    let Some(write) = sandbox.journal.write(asked.id) else {
+pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let missing = Refusal::Plain(404, "So‘rov topilmadi");
+    let Some(write) = core.journal.writes.get(asked.id) else {
         let words = "a requestId never given";
-        sandbox.violation(ViolationKind::UnknownPoll, "§4.6", words);
+        core.violation(ViolationKind::UnknownPoll, "§4.6", words);
         return Err(missing);
     };
     if write.token != asked.key {
         let words = "a requestId that another token created";
-        sandbox.violation(ViolationKind::ForeignPoll, "§3.2", words);
+        core.violation(ViolationKind::ForeignPoll, "§3.2", words);
         return Err(missing);
     }
-    if sandbox.now.since(write.accepted_at) >= STATUS_KEPT {
+    if core.now.since(write.accepted_at) >= STATUS_KEPT {
         return Err(missing);
     }
-    let shapes = &sandbox.settings.shapes;
+    let shapes = &core.settings.shapes;
     let word = match write.status {
         Status::Pending => &shapes.pending,
         Status::Success => "SUCCESS",
@@ -219,21 +199,17 @@ pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result
 const REGISTERED: &str = "registeredTimestamp";
 
 /// A page of the company's records, which stand in the order they were written.
-pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let (records, shapes) = (sandbox.journal.records(), &sandbox.settings.shapes);
+pub(super) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let (records, shapes) = (core.records(), &core.settings.shapes);
     let query = read_page(&asked.request.body, shapes.size_max, shapes, &[REGISTERED])?;
     let registered = |record: &Record| match shapes.registered {
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,
     };
     // A day's records are many, and the range is most often at their end.
-    let first = match (shapes.registered, query.range(REGISTERED)[0]) {
-        (Registered::Stored, Some(from)) => {
-            records.partition_point(|record| registered(record) < from)
-        }
-        (Registered::Stored | Registered::Started, _) => 0,
-    };
-    let mut rows: Vec<&Record> = (records[first..].iter())
+    let from = query.range(REGISTERED)[0].filter(|_| shapes.registered == Registered::Stored);
+    let earlier = |record: &Record| from.is_some_and(|from| registered(record) < from);
+    let mut rows: Vec<&Record> = (records[records.partition_point(earlier)..].iter())
         .filter(|record| record.company_id == asked.token.company)
         .filter(|record| query.holds(REGISTERED, Some(registered(record))))
         .collect();
@@ -242,9 +218,7 @@ pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Re
         "durationSec" => record.call.duration_sec,
         _ => registered(record),
     };
-    query.sort(&mut rows, |one, other, key| {
-        by(one, key).cmp(&by(other, key))
-    });
+    query.sort(&mut rows, |one, two, key| by(one, key).cmp(&by(two, key)));
     Ok(query.answer(&rows, shapes, |record| match shapes.rows {
         Rows::Strings => json!(record.uuid),
         Rows::Objects => object(record, registered(record)),

@@ -6,7 +6,6 @@
 //! authentication layer   { message, accept: false, errors: null, data: null }
 //! ```
 
-use crate::oauth::problem::Code;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;
@@ -30,7 +29,7 @@ pub enum Role {
 }
 
 /// One HTTP request, as the core sees it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Request {
     /// The HTTP method in capitals: `GET`, `POST`.
     pub method: String,
@@ -49,13 +48,10 @@ pub struct Request {
 impl fmt::Debug for Request {
     /// Leaves out headers and body: they carry tokens and people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} ({} bytes)",
-            self.method,
-            self.path,
-            self.body.len()
-        )
+        let Self {
+            method, path, body, ..
+        } = self;
+        write!(f, "{method} {path} ({} bytes)", body.len())
     }
 }
 
@@ -68,13 +64,11 @@ impl Request {
 
     /// A GET without a body.
     pub fn get(path: &str) -> Self {
+        let (method, path) = ("GET".to_owned(), path.to_owned());
         Self {
-            method: "GET".to_owned(),
-            path: path.to_owned(),
-            query: String::new(),
-            headers: Vec::new(),
-            body: Vec::new(),
-            role: Role::Whole,
+            method,
+            path,
+            ..Self::default()
         }
     }
 
@@ -85,17 +79,19 @@ impl Request {
 
     /// A POST of any bytes, without a content type.
     pub fn post_bytes(path: &str, body: impl Into<Vec<u8>>) -> Self {
-        let mut request = Self::get(path);
-        request.method = "POST".to_owned();
-        request.body = body.into();
-        request
+        let (method, body) = ("POST".to_owned(), body.into());
+        Self {
+            method,
+            body,
+            ..Self::get(path)
+        }
     }
 
     /// Adds a header to the request, its name in lower case.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
-        self.headers
-            .push((name.to_ascii_lowercase(), value.to_owned()));
+        let header = (name.to_ascii_lowercase(), value.to_owned());
+        self.headers.push(header);
         self
     }
 
@@ -124,10 +120,8 @@ impl Request {
 
     /// All values of a header; the name in lower case.
     pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.headers
-            .iter()
-            .filter(move |(given, _)| given == name)
-            .map(|(_, value)| value.as_str())
+        let named = self.headers.iter().filter(move |(given, _)| given == name);
+        named.map(|(_, value)| value.as_str())
     }
 }
 
@@ -239,63 +233,40 @@ pub enum Refusal {
     Unparsable(String),
     /// Bean validation: 400 with `errors[]`.
     Invalid(Vec<FieldError>),
-    /// Business validation: 400, message only (codes 6400 and 6401 stay in the service's log).
-    Business(&'static str),
-    /// A 404 with a message only.
-    NotFound(&'static str),
-    /// 409, message only: a missing lead, flat, note, task or history item (§7.4), or a conflict.
-    Conflict(&'static str),
-    /// A 405: the path takes another method.
-    Method,
-    /// A 413: the body exceeds [`BODY_BYTES_MAX`].
-    TooLarge,
-    /// A 415: the body has another content type.
-    MediaType,
-    /// An error of the OAuth endpoints (§7.6): a status and human text, the code in the log.
-    Oauth(Code),
+    /// A status with human text alone: business validation (400; its codes stay in the service's
+    /// log), an unknown address or request (404), a missing record (409, §7.4), the OAuth endpoints.
+    Plain(u16, &'static str),
     /// An error shown by its status alone, as faults ask for.
     Status(u16),
 }
 
+/// The path is not served.
+pub(crate) const NO_ADDRESS: Refusal = Refusal::Plain(404, "Manzil topilmadi");
+/// The path takes another method.
+pub(crate) const METHOD: Refusal = Refusal::Plain(405, "Bu usul qo‘llab-quvvatlanmaydi");
+/// The body exceeds [`BODY_BYTES_MAX`].
+pub(crate) const TOO_LARGE: Refusal = Refusal::Plain(413, "So‘rov tanasi juda katta");
+
 impl Refusal {
     /// The answer in the full envelope. Messages are human text in Uzbek, not to be branched on.
     pub fn respond(&self) -> Response {
-        let (mut code, mut data, mut errors) = (None, Value::Null, json!([]));
-        let (status, message) = match self {
-            Self::Denied => {
-                code = Some(3701);
-                (403, "Ruxsat berilmagan")
-            }
-            Self::Unparsable(words) => {
-                code = Some(3705);
-                data = json!(words);
-                (400, "So‘rov tanasini o‘qib bo‘lmadi")
-            }
-            Self::Invalid(fields) => {
-                errors = json!(fields);
-                (400, "Maydonlar noto‘g‘ri to‘ldirilgan")
-            }
-            Self::Business(message) => (400, *message),
-            Self::NotFound(message) => (404, *message),
-            Self::Conflict(message) => (409, *message),
-            Self::Oauth(code) => (code.status(), code.message()),
-            Self::Method => (405, "Bu usul qo‘llab-quvvatlanmaydi"),
-            Self::TooLarge => (413, "So‘rov tanasi juda katta"),
-            Self::MediaType => (415, "Content-Type application/json bo‘lishi kerak"),
-            Self::Status(status @ 500..=599) => {
-                code = Some(3704);
-                (*status, "Tizimda xatolik yuz berdi")
-            }
-            Self::Status(status) => (*status, "So‘rov bajarilmadi"),
+        let (status, message, code) = match self {
+            Self::Denied => (403, "Ruxsat berilmagan", Some(3701)),
+            Self::Unparsable(_) => (400, "So‘rov tanasini o‘qib bo‘lmadi", Some(3705)),
+            Self::Invalid(_) => (400, "Maydonlar noto‘g‘ri to‘ldirilgan", None),
+            Self::Plain(status, message) => (*status, *message, None),
+            Self::Status(status @ 500..=599) => (*status, "Tizimda xatolik yuz berdi", Some(3704)),
+            Self::Status(status) => (*status, "So‘rov bajarilmadi", None),
         };
-        let error = code.map_or(
-            Value::Null,
-            |code| json!({ "messageCode": code, "args": [] }),
-        );
-        let body = json!({
-            "data": data, "message": message, "error": error,
-            "accept": false, "errors": errors, "requestId": null,
+        let mut body = json!({
+            "data": null, "message": message, "accept": false, "errors": [], "requestId": null,
+            "error": code.map(|code| json!({ "messageCode": code, "args": [] })),
         });
+        if let Self::Unparsable(words) = self {
+            body["data"] = json!(words);
+        } else if let Self::Invalid(fields) = self {
+            body["errors"] = json!(fields);
+        }
         Response::json(status, &body)
     }
 }

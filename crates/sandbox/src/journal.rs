@@ -135,11 +135,12 @@ pub enum Status {
 /// Records, and writes with their status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Journal {
-    records: Vec<Record>,
+    /// The records in the order they were written.
+    pub records: Vec<Record>,
     #[serde(with = "pairs")]
     by_uuid: BTreeMap<(i64, String), usize>,
     /// Writes by their `requestId`, for two retentions of their status.
-    writes: BTreeMap<String, Write>,
+    pub writes: BTreeMap<String, Write>,
     by_age: VecDeque<String>,
     /// The last write of each uuid.
     #[serde(with = "pairs")]
@@ -147,7 +148,7 @@ pub struct Journal {
     /// The requestIds of pending writes by the moment they are due, then in the order they were
     /// accepted.
     #[serde(with = "pairs")]
-    pending: BTreeMap<(EventTime, u64), String>,
+    pub pending: BTreeMap<(EventTime, u64), String>,
     accepted: u64,
 }
 
@@ -156,8 +157,8 @@ impl Journal {
     pub fn accept(&mut self, write: Write) {
         let id = write.request_id.clone();
         if let Some(call) = write.call() {
-            self.last
-                .insert((write.company, call.uuid.clone()), id.clone());
+            let key = (write.company, call.uuid.clone());
+            self.last.insert(key, id.clone());
         }
         self.accepted += 1;
         self.pending.insert((write.due, self.accepted), id.clone());
@@ -225,12 +226,10 @@ impl Journal {
     /// Forgets writes one retention after nobody can read their status any more: until then a late
     /// poll can be distinguished from one of an id that never was.
     pub(super) fn forget(&mut self, now: EventTime) {
-        while let Some(id) = self.by_age.front() {
-            let old = (self.writes.get(id))
-                .is_none_or(|write| now.since(write.accepted_at) > STATUS_KEPT * 2);
-            if !old {
-                break;
-            }
+        let old = |write: &Write| now.since(write.accepted_at) > STATUS_KEPT * 2;
+        while let Some(id) = self.by_age.front()
+            && self.writes.get(id).is_none_or(old)
+        {
             self.writes.remove(id);
             self.by_age.pop_front();
         }
@@ -238,10 +237,8 @@ impl Journal {
 
     /// Adds a record as the newest.
     pub fn add(&mut self, record: Record) {
-        self.by_uuid.insert(
-            (record.company_id, record.call.uuid.clone()),
-            self.records.len(),
-        );
+        let key = (record.company_id, record.call.uuid.clone());
+        self.by_uuid.insert(key, self.records.len());
         self.records.push(record);
     }
 
@@ -251,10 +248,8 @@ impl Journal {
         if let Some(at) = self.by_uuid.remove(&key) {
             self.last.remove(&key);
             self.records.remove(at);
-            self.by_uuid
-                .values_mut()
-                .filter(|place| **place > at)
-                .for_each(|place| *place -= 1);
+            let later = self.by_uuid.values_mut().filter(|place| **place > at);
+            later.for_each(|place| *place -= 1);
         }
     }
 
@@ -266,29 +261,9 @@ impl Journal {
         }
     }
 
-    /// The write of a requestId.
-    pub fn write(&self, request_id: &str) -> Option<&Write> {
-        self.writes.get(request_id)
-    }
-
-    /// All writes by their requestId.
-    pub const fn writes(&self) -> &BTreeMap<String, Write> {
-        &self.writes
-    }
-
     /// The last write of the same uuid, while it is remembered.
     pub fn earlier(&self, company: i64, call: &Submission) -> Option<&Write> {
         let id = self.last.get(&(company, call.uuid.clone()))?;
         self.writes.get(id)
-    }
-
-    /// The records in the order they were written.
-    pub fn records(&self) -> &[Record] {
-        &self.records
-    }
-
-    /// Number of writes that are not yet due.
-    pub fn pending(&self) -> usize {
-        self.pending.len()
     }
 }

@@ -55,7 +55,8 @@ pub struct Windows {
     #[serde(skip)]
     pub rate: Rate,
     by_token: BTreeMap<TokenKey, Window>,
-    fullest: Fullest,
+    /// The fullest window and span of all tokens so far.
+    pub fullest: Fullest,
 }
 
 /// The place of a counted request in its window.
@@ -89,17 +90,14 @@ impl Windows {
             self.fullest.windows += 1;
         }
         window.counted = window.counted.saturating_add(1);
-        while window
-            .span
-            .front()
-            .is_some_and(|&at| now >= at.plus(length))
-        {
-            window.span.pop_front();
+        let (span, over) = (&mut window.span, |at: &EventTime| now >= at.plus(length));
+        while span.front().is_some_and(over) {
+            span.pop_front();
         }
-        if window.span.len() < SPAN_MAX {
-            window.span.push_back(now);
+        if span.len() < SPAN_MAX {
+            span.push_back(now);
         }
-        let span = u32::try_from(window.span.len()).unwrap_or(u32::MAX);
+        let span = u32::try_from(span.len()).unwrap_or(u32::MAX);
         self.fullest.in_a_window = self.fullest.in_a_window.max(window.counted);
         self.fullest.in_any_span = self.fullest.in_any_span.max(span);
         Counted {
@@ -107,11 +105,6 @@ impl Windows {
             opened: window.opened,
             within: window.counted <= self.rate.requests,
         }
-    }
-
-    /// The fullest window and span of all tokens so far.
-    pub const fn fullest(&self) -> Fullest {
-        self.fullest
     }
 }
 

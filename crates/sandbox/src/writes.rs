@@ -23,12 +23,12 @@ pub(super) struct Asked<'a> {
 
 /// Accepts a write: it will be done after its time, and can be polled for from now on.
 pub(super) fn accept(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     asked: &Asked<'_>,
     content: Content,
 ) -> Result<Success, Refusal> {
-    let Sandbox { settings, dice, .. } = sandbox;
-    let accepted = sandbox.journal.accepted();
+    let Sandbox { settings, dice, .. } = core;
+    let accepted = core.journal.accepted();
     if accepted >= WRITES_MAX {
         return Err(Refusal::Status(500));
     }
@@ -40,12 +40,12 @@ pub(super) fn accept(
     };
     let serial = format!("{}-{}", settings.seed, accepted + 1);
     let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
-    sandbox.journal.accept(Write {
+    core.journal.accept(Write {
         request_id: request_id.clone(),
         company: asked.token.company,
         token: asked.key,
-        accepted_at: sandbox.now,
-        due: sandbox.now.plus(settings.persist_after + jitter + held),
+        accepted_at: core.now,
+        due: core.now.plus(settings.persist_after + jitter + held),
         answered: asked.fault.is_none_or(Action::leaves_answer_whole),
         doomed: asked.fault == Some(Action::Failed),
         content,

@@ -10,70 +10,70 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// The lead as it is; `None` when the company has no such one.
-pub fn find_lead(sandbox: &Sandbox, company: i64, id: i64) -> Option<Lead> {
-    sandbox.leads.get(sandbox.companies.get(&company)?, id)
+pub fn find_lead(core: &Sandbox, company: i64, id: i64) -> Option<Lead> {
+    core.leads.get(core.companies.get(&company)?, id)
 }
 
 /// A lead as it now is; its timestamps are those of the change.
-pub(super) fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
-    let before = find_lead(sandbox, company, lead.id);
+pub(super) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
+    let before = find_lead(core, company, lead.id);
     let id = lead.id;
-    sandbox.leads.put(company, lead.stamped(at));
-    let Some(after) = find_lead(sandbox, company, id) else {
+    core.leads.put(company, lead.stamped(at));
+    let Some(after) = find_lead(core, company, id) else {
         return;
     };
     for event in between(before.as_ref(), &after) {
-        events::happened(sandbox, at, company, event);
+        events::happened(core, at, company, event);
     }
 }
 
 /// A lead is no more, if it was.
-pub(crate) fn delete_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, id: i64) {
-    if let Some(was) = find_lead(sandbox, company, id) {
-        sandbox.leads.remove(company, id);
+pub(crate) fn delete_lead(core: &mut Sandbox, at: EventTime, company: i64, id: i64) {
+    if let Some(was) = find_lead(core, company, id) {
+        core.leads.remove(company, id);
         let event = CrmEvent::of_lead("LEAD_DELETED", was.snapshot());
-        events::happened(sandbox, at, company, event);
+        events::happened(core, at, company, event);
     }
 }
 
 /// The document says of a merge that the survivor stands and the others are missing. Ours:
 /// their contacts and calls go to the survivor, and the fields it has no value in; its own name,
 /// stage, employee and balance stay.
-pub(super) fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
-    let Some(mut survivor) = find_lead(sandbox, company, into) else {
+pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
+    let Some(mut survivor) = find_lead(core, company, into) else {
         return;
     };
     let mut merged = Vec::new();
     for &id in from {
-        let Some(lead) = find_lead(sandbox, company, id).filter(|_| id != into) else {
+        let Some(lead) = find_lead(core, company, id).filter(|_| id != into) else {
             continue;
         };
         survivor.contacts.extend(lead.contacts);
         for (field, values) in lead.fields {
             survivor.fields.entry(field).or_insert(values);
         }
-        sandbox.leads.remove(company, id);
-        sandbox.journal.move_lead(company, id, into);
+        core.leads.remove(company, id);
+        core.journal.move_lead(company, id, into);
         merged.push(id);
     }
-    sandbox.leads.put(company, survivor.stamped(at));
-    if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
+    core.leads.put(company, survivor.stamped(at));
+    if let (Some(survivor), false) = (find_lead(core, company, into), merged.is_empty()) {
         let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
         let event = event.with("mergedLeadIds", json!(merged));
-        events::happened(sandbox, at, company, event);
+        events::happened(core, at, company, event);
     }
 }
 
 /// The fields of a list are written; why not, where there is no such lead.
 pub(crate) fn write_fields(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     at: EventTime,
     company: i64,
     fields: &FieldUpsert,
 ) -> Result<(), &'static str> {
-    let mut lead = find_lead(sandbox, company, fields.lead).ok_or("unknown leadId")?;
+    let mut lead = find_lead(core, company, fields.lead).ok_or("unknown leadId")?;
     upsert(&mut lead.fields, &fields.values);
-    save_lead(sandbox, at, company, lead);
+    save_lead(core, at, company, lead);
     Ok(())
 }
 

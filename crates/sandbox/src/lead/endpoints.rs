@@ -21,13 +21,13 @@ const CREATED: &str = "createdTimestamp";
 const UPDATED: &str = "updatedTimestamp";
 
 /// `POST lead/filter`: a page of the company's leads.
-pub(crate) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let shapes = &sandbox.settings.shapes;
+pub(crate) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let shapes = &core.settings.shapes;
     let names = [REGISTERED, CREATED, UPDATED];
     let query = read_page(&asked.request.body, SIZE_MAX, shapes, &names)?;
-    let company = sandbox.companies.get(&asked.token.company);
+    let company = core.companies.get(&asked.token.company);
     let mut rows: Vec<Cow<'_, Lead>> =
-        company.map_or_else(Vec::new, |company| sandbox.leads.all(company));
+        company.map_or_else(Vec::new, |company| core.leads.all(company));
     rows.retain(|lead| {
         query.holds(REGISTERED, lead.created_timestamp)
             && query.holds(CREATED, lead.created_timestamp)
@@ -55,30 +55,30 @@ fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
 
 /// `GET lead/{id}`. The answer is the same for another company's, a deleted and a never-existing
 /// lead (§7.4).
-pub(crate) fn one(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let lead = act::find_lead(sandbox, asked.token.company, number(asked.id)?);
-    let lead = lead.ok_or(Refusal::Conflict("Lid topilmadi"))?;
+pub(crate) fn one(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let lead = act::find_lead(core, asked.token.company, number(asked.id)?);
+    let lead = lead.ok_or(Refusal::Plain(409, "Lid topilmadi"))?;
     Ok(Success::of(lead.record()))
 }
 
 /// Answers `POST lead/{id}/field/list` (§4.4): 200 with its requestId, done when it is due (§3.2).
 /// An unknown lead shows in the status of the requestId alone.
-pub(crate) fn upsert_fields(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let lead = number(asked.id)?;
-    let settings = &sandbox.settings;
+    let settings = &core.settings;
     let key = &settings.names.list;
     let (values, skipped) = read_list(&asked.request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
         let words = format!("fields {skipped:?} are not LED fields: skipped silently");
-        sandbox.violation(ViolationKind::SkippedField, "§4.4.2", words);
+        core.violation(ViolationKind::SkippedField, "§4.4.2", words);
     }
     let content = Content::Fields(FieldUpsert { lead, values });
-    accept(sandbox, asked, content)
+    accept(core, asked, content)
 }
 
 /// The number in a path; anything else is no id.
 fn number(id: &str) -> Result<i64, Refusal> {
-    id.parse().map_err(|_| Refusal::Business("Id noto‘g‘ri"))
+    id.parse().map_err(|_| Refusal::Plain(400, "Id noto‘g‘ri"))
 }
 
 /// Reads the values to write, and the ids that are skipped because they name a contact field or
@@ -101,7 +101,7 @@ fn read_list(
         let Value::Object(map) = item else {
             return Err(Refusal::Unparsable(format!("{at}: an object expected")));
         };
-        let mut fields = BodyFields::within(map, format!("{at}."));
+        let mut fields = BodyFields::new(map, format!("{at}."));
         let id = fields.integer("id", i64::MAX)?;
         fields.required("id", id);
         // What is passed over in silence is judged by nothing (§4.4.2).

@@ -44,7 +44,14 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
     if act == "oauth/application" {
         return register(core, order);
     }
-    let application = named(core, order.client_id.as_deref())?;
+    // The application meant: by its `clientId`, or the only one.
+    let mut all = core.oauth.applications.values();
+    let application = match &order.client_id {
+        Some(client_id) => core.oauth.client(client_id),
+        None => all.next().filter(|_| all.next().is_none()),
+    };
+    let application = application.cloned();
+    let application = application.ok_or("`clientId`: no such application, or several")?;
     let id = application.id;
     let company = order.company.unwrap_or(core.settings.company.id);
     let there = match act {
@@ -63,33 +70,16 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
         "oauth/approve" => {
             core.ensure_company(company);
             let asked = asked(application, order)?;
-            let grants = asked.scope.clone();
-            let code = consent::approve(core, &asked, company, grants);
+            let code = consent::approve(core, &asked, company, asked.scope.clone());
             return Ok(json!({ "code": code }));
         }
         _ => return Ok(Value::Null),
     };
-    if there {
-        Ok(json!({ "done": act }))
-    } else {
+    let missing = || {
         let client_id = application.client_id;
-        Err(format!(
-            "{client_id} has no connection to company {company}"
-        ))
-    }
-}
-
-/// The application meant: by its `clientId`, or the only one.
-fn named(core: &Sandbox, client_id: Option<&str>) -> Result<Application, String> {
-    let known = match client_id {
-        Some(client_id) => core.oauth.client(client_id),
-        None => {
-            let mut all = core.oauth.applications.values();
-            all.next().filter(|_| all.next().is_none())
-        }
+        format!("{client_id} has no connection to company {company}")
     };
-    let missing = || "`clientId`: no such application, or several".to_owned();
-    known.cloned().ok_or_else(missing)
+    there.then(|| json!({ "done": act })).ok_or_else(missing)
 }
 
 fn asked(application: Application, order: Order) -> Result<ConsentRequest, String> {
@@ -108,19 +98,13 @@ fn asked(application: Application, order: Order) -> Result<ConsentRequest, Strin
 }
 
 fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
-    let known = order
-        .client_id
-        .as_deref()
-        .and_then(|id| core.oauth.client(id))
-        .cloned();
+    let client_id = order.client_id.as_deref();
+    let known = client_id.and_then(|id| core.oauth.client(id)).cloned();
     let new = known.is_none();
     let mut application = known.unwrap_or_else(|| {
-        let minted = || core.mint("svc_app_");
-        let client_id = order.client_id.unwrap_or_else(minted);
-        Application {
-            id: core.oauth.next_application(),
-            ..Application::new(client_id)
-        }
+        let mut fresh = Application::new(order.client_id.unwrap_or_else(|| core.mint("svc_app_")));
+        fresh.id = core.oauth.next_application();
+        fresh
     });
     let minted = || new.then(|| core.mint("svc_sec_"));
     let secret = order.client_secret.or_else(minted);
@@ -153,7 +137,7 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
             "id": own.id, "name": own.name, "clientId": own.client_id,
             "redirectUris": own.redirect_uris, "grants": own.allowed,
             "published": own.published, "suspended": own.suspended, "embedded": own.embedded,
-            "webhook": core.webhooks.config(own.id).is_some(),
+            "webhook": core.webhooks.configs.contains_key(&own.id),
         })
     });
     let connections = core.oauth.connections.values().map(|own| {
@@ -182,6 +166,6 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
     json!({
         "applications": applications.collect::<Vec<_>>(),
         "connections": connections.collect::<Vec<_>>(),
-        "refused": core.oauth.log.lines().collect::<Vec<_>>(),
+        "refused": core.oauth.log.0,
     })
 }

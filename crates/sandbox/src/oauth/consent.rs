@@ -17,114 +17,94 @@ use crate::{
 use url::Url;
 
 /// Answers `GET` and `POST` of the authorization page; a refusal goes into the log.
-pub(crate) fn consent(sandbox: &mut Sandbox, request: &Request) -> Response {
-    sandbox.judge_consent(request);
-    let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(sandbox, &form));
+pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
+    core.judge_consent(request);
+    let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(core, &form));
     let answer = match (request.method.as_str(), asked) {
-        ("GET" | "HEAD", Ok(asked)) => Ok(question(&asked, &may_consent(sandbox))),
-        ("POST", Ok(asked)) => decide_consent(sandbox, &asked, request),
+        ("GET" | "HEAD", Ok(asked)) => Ok(question(core, &asked)),
+        ("POST", Ok(asked)) => decide(core, &asked, &request.body),
         ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
         _ => return no_question(405, "405", "GET or POST"),
     };
     answer.unwrap_or_else(|problem| {
-        sandbox
-            .oauth
-            .log
-            .push(sandbox.now, Endpoint::Consent, &problem);
+        core.oauth.log.push(core.now, Endpoint::Consent, &problem);
         if problem.code != Code::CompanyBlocked {
-            sandbox.violation(ViolationKind::Invalid, "§4.2", problem.to_string());
+            core.violation(ViolationKind::Invalid, "§4.2", problem.to_string());
         }
-        let code = problem.code;
-        no_question(code.status(), code.message(), &problem.words)
+        let (status, message) = problem.code.answer();
+        no_question(status, message, &problem.words)
     })
 }
 
 /// The parameters of the page (6900, 6902, 6904, 6907).
-fn asked(sandbox: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
+fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     if form.one("response_type")? != Some("code") {
         return Err(Code::InvalidRequest.because("response_type is not `code`"));
     }
     let client_id = form.needed("client_id")?;
-    let redirect_uri = form.needed("redirect_uri")?;
-    let application = sandbox.oauth.client(client_id);
-    let application = application.filter(|known| known.published).ok_or_else(|| {
-        Code::ApplicationNotFound.because("no published application has this client_id")
-    })?;
+    let redirect_uri = form.needed("redirect_uri")?.to_owned();
+    let application = core.oauth.client(client_id).filter(|known| known.published);
+    let unknown = "no published application has this client_id";
+    let application = application.ok_or_else(|| Code::ApplicationNotFound.because(unknown))?;
     if application.suspended {
         return Err(Code::InvalidGrant.because("the application is suspended"));
     }
-    if !(application.redirect_uris.iter()).any(|registered| registered == redirect_uri) {
-        return Err(
-            Code::InvalidRedirectUri.because("redirect_uri is not exactly one of the registered")
-        );
+    if !application.redirect_uris.contains(&redirect_uri) {
+        let words = "redirect_uri is not exactly one of the registered";
+        return Err(Code::InvalidRedirectUri.because(words));
     }
     form.one("state")?;
     Ok(ConsentRequest {
         application: application.clone(),
-        redirect_uri: redirect_uri.to_owned(),
+        redirect_uri,
         scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
         // Unchanged, an empty one too.
         state: form.all("state").next().map(str::to_owned),
     })
 }
 
-/// Companies that can approve: id and name.
-fn may_consent(sandbox: &Sandbox) -> Vec<(i64, String)> {
-    let open = sandbox
-        .companies
-        .values()
-        .filter(|company| !company.blocked);
-    open.map(|company| (company.id, company.name.clone()))
-        .collect()
-}
-
-fn decide_consent(
-    sandbox: &mut Sandbox,
-    asked: &ConsentRequest,
-    request: &Request,
-) -> Result<Response, Problem> {
+fn decide(core: &mut Sandbox, asked: &ConsentRequest, body: &[u8]) -> Result<Response, Problem> {
     let wrong = |words: &str| Code::InvalidRequest.because(words);
-    if request.body.len() > BODY_BYTES_MAX {
+    if body.len() > BODY_BYTES_MAX {
         return Err(wrong("the form is too large"));
     }
-    let form = Form::read(&request.body)?;
+    let form = Form::read(body)?;
     match form.one("decision")? {
         Some("approve") => {}
         Some("decline") => return Ok(back(asked, "error", "access_denied")),
         _ => return Err(wrong("decision is neither approve nor decline")),
     }
     let company = match form.one("company")? {
-        None => sandbox.settings.company.id,
+        None => core.settings.company.id,
         Some(id) => id.parse().map_err(|_| wrong("company is not a number"))?,
     };
-    let known = sandbox.companies.get(&company);
-    let known = known.ok_or_else(|| wrong("no such company"))?;
-    if known.blocked {
+    let known = core.companies.get(&company);
+    if known.ok_or_else(|| wrong("no such company"))?.blocked {
         return Err(Code::CompanyBlocked.because("the company is blocked"));
     }
     let grants = ticked(&form, asked)?;
-    let code = approve(sandbox, asked, company, grants);
+    let code = approve(core, asked, company, grants);
     Ok(back(asked, "code", &code))
 }
 
 /// A company approved: the code, which is shown this once.
 pub(super) fn approve(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     asked: &ConsentRequest,
     company: i64,
     grants: Vec<Grant>,
 ) -> String {
-    let code = sandbox.mint("svc_ac_");
+    let code = core.mint("svc_ac_");
     let record = AuthorizationCode {
         application: asked.application.id,
         company,
         redirect_uri: asked.redirect_uri.clone(),
         grants,
-        issued_at: sandbox.now,
+        issued_at: core.now,
         used: None,
     };
-    sandbox.oauth.forget(sandbox.now);
-    sandbox.oauth.codes.insert(TokenKey::of(&code), record);
+    core.oauth.forget(core.now);
+    core.oauth.codes.insert(TokenKey::of(&code), record);
     code
 }
 
@@ -157,12 +137,11 @@ fn ticked(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
     if !picked.iter().all(known) {
         return Err(Code::InvalidScope.because("a grant that was not asked for"));
     }
-    let kept = (asked.scope.iter()).filter(|grant| picked.contains(&grant.as_str()));
-    let kept: Vec<Grant> = kept.cloned().collect();
-    if kept.is_empty() {
+    if picked.is_empty() {
         return Err(Code::InvalidScope.because("approved without a single grant; decline instead"));
     }
-    Ok(kept)
+    let kept = (asked.scope.iter()).filter(|grant| picked.contains(&grant.as_str()));
+    Ok(kept.cloned().collect())
 }
 
 /// The browser returns, with the state as it was given.
@@ -183,9 +162,6 @@ fn back(asked: &ConsentRequest, name: &str, value: &str) -> Response {
     }
 }
 
-/// The content type of a page.
-const HTML: &str = "text/html; charset=utf-8";
-
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
 <meta name=\"referrer\" content=\"no-referrer\">\
@@ -199,21 +175,23 @@ small{color:#555}</style></head><body>\n";
 
 /// A page that leaves at once.
 fn html(status: u16, body: String) -> Response {
-    Response::new(status, HTML, body)
+    Response::new(status, "text/html; charset=utf-8", body)
 }
 
-/// The page that asks a person for consent.
-fn question(asked: &ConsentRequest, companies: &[(i64, String)]) -> Response {
-    let [name, client, to] = [
-        &asked.application.name,
-        &asked.application.client_id,
+/// The page that asks a person for consent, for one of the companies that can approve.
+fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
+    let application = &asked.application;
+    let texts = [
+        &application.name,
+        &application.client_id,
         &asked.redirect_uri,
-    ]
-    .map(|text| escaped(text));
+    ];
+    let [name, client, to] = texts.map(|text| escaped(text));
     let (mut choices, mut grants) = (String::new(), String::new());
-    for (nth, (id, name)) in companies.iter().enumerate() {
+    let open = core.companies.values().filter(|company| !company.blocked);
+    for (nth, company) in open.enumerate() {
         let checked = if nth == 0 { " checked" } else { "" };
-        let name = escaped(name);
+        let (id, name) = (company.id, escaped(&company.name));
         choices += &format!(
             "<label><input type=\"radio\" name=\"company\" value=\"{id}\"{checked}> \
              {name} ({id})</label>\n"
@@ -250,13 +228,7 @@ fn no_question(status: u16, title: &str, words: &str) -> Response {
 
 /// Text that cannot end an element or an attribute.
 fn escaped(text: &str) -> String {
-    let special = [
-        ('&', "&amp;"),
-        ('<', "&lt;"),
-        ('>', "&gt;"),
-        ('"', "&quot;"),
-        ('\'', "&#39;"),
-    ];
-    let safe = |text: String, (letter, name): (char, &str)| text.replace(letter, name);
-    special.into_iter().fold(text.to_owned(), safe)
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let text = text.replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
 }

@@ -5,62 +5,60 @@
 use crate::{
     Action, Application, AuthorizationCode, BODY_BYTES_MAX, CODE_LIFE, CompanyConnection, Endpoint,
     Problem, Refresh, Refusal, Request, Response, Sandbox, Success, TokenKey, Used, ViolationKind,
-    oauth::connection, oauth::connection::pair, oauth::problem::Code, oauth::problem::Form,
-    oauth::state::scope,
+    envelope::METHOD, envelope::TOO_LARGE, oauth::connection, oauth::connection::pair,
+    oauth::problem::Code, oauth::problem::Form, oauth::state::scope,
 };
 use serde_json::{Value, json};
 
 /// Answers the token and the revoke endpoint.
 pub(crate) fn oauth_endpoint(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     endpoint: Endpoint,
     request: &Request,
 ) -> Response {
-    sandbox.judge_oauth(request);
-    let fault = sandbox.faults.pick(endpoint, request);
-    sandbox.under_fault(endpoint, request, fault, |sandbox| {
+    core.judge_oauth(request);
+    let fault = core.faults.pick(endpoint, request);
+    core.under_fault(endpoint, request, fault, |core| {
         if request.method != "POST" {
             let words = format!("{} {}", request.method, request.path);
-            sandbox.violation(ViolationKind::WrongMethod, "§4.1", words);
-            return Refusal::Method.respond();
+            core.violation(ViolationKind::WrongMethod, "§4.1", words);
+            return METHOD.respond();
         }
         if request.body.len() > BODY_BYTES_MAX {
             let words = format!("a body above {BODY_BYTES_MAX} bytes");
-            sandbox.violation(ViolationKind::Invalid, "§4.1", words);
-            return Refusal::TooLarge.respond();
+            core.violation(ViolationKind::Invalid, "§4.1", words);
+            return TOO_LARGE.respond();
         }
-        let answered = fault.is_none_or(Action::leaves_answer_whole);
-        let answer = oauth_answer(sandbox, endpoint, request, answered);
-        answer.unwrap_or_else(|problem| oauth_refusal(sandbox, endpoint, &problem))
+        let (at, answered) = (core.now, fault.is_none_or(Action::leaves_answer_whole));
+        let answer = oauth_answer(core, endpoint, request, Some(Used { at, answered }));
+        answer.unwrap_or_else(|problem| oauth_refusal(core, endpoint, &problem))
     })
 }
 
 fn oauth_answer(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     endpoint: Endpoint,
     request: &Request,
-    answered: bool,
+    used: Option<Used>,
 ) -> Result<Response, Problem> {
     if !request.is_of_type("application/x-www-form-urlencoded") {
         let words = "without Content-Type application/x-www-form-urlencoded";
         let words = format!("{} {words}", request.path);
-        sandbox.violation(ViolationKind::ContentType, "§4.1", words);
+        core.violation(ViolationKind::ContentType, "§4.1", words);
         return Err(Code::InvalidRequest.because("the body is not form-encoded"));
     }
     let form = &Form::read(&request.body)?;
-    let application = &client_of(sandbox, form)?;
-    unblocked(sandbox, application, form)?;
+    let application = &client_of(core, form)?;
+    unblocked(core, application, form)?;
     if endpoint == Endpoint::OauthRevoke {
-        revoke_for(sandbox, application, form)?;
+        revoke_for(core, application, form)?;
         return Ok(Success::default().respond("Success"));
     }
     // The success body of RFC 6749, without an envelope (§4.1.1).
     let unsupported = |words: &str| Err(Code::UnsupportedGrantType.because(words));
-    let at = sandbox.now;
-    let used = Some(Used { at, answered });
     let tokens = match form.one("grant_type")?.unwrap_or_default() {
-        "authorization_code" => exchange_code(sandbox, application, form, used)?,
-        "refresh_token" => exchange_refresh(sandbox, application, form, used)?,
+        "authorization_code" => exchange_code(core, application, form, used)?,
+        "refresh_token" => exchange_refresh(core, application, form, used)?,
         "" => return unsupported("grant_type is missing"),
         _ => return unsupported("grant_type is neither authorization_code nor refresh_token"),
     };
@@ -68,8 +66,8 @@ fn oauth_answer(
 }
 
 /// The envelope with `error` null and `errors` empty; the code stays in the log (§7.6).
-fn oauth_refusal(sandbox: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> Response {
-    sandbox.oauth.log.push(sandbox.now, endpoint, problem);
+fn oauth_refusal(core: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> Response {
+    core.oauth.log.push(core.now, endpoint, problem);
     // What a client cannot know beforehand is no fault of its.
     let unforeseen = [
         Code::InvalidGrant,
@@ -77,57 +75,58 @@ fn oauth_refusal(sandbox: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -
         Code::CompanyBlocked,
     ];
     if !unforeseen.contains(&problem.code) {
-        sandbox.violation(ViolationKind::Invalid, "§7.6", problem.to_string());
+        core.violation(ViolationKind::Invalid, "§7.6", problem.to_string());
     }
-    Refusal::Oauth(problem.code).respond()
+    let (status, message) = problem.code.answer();
+    Refusal::Plain(status, message).respond()
 }
 
 /// The application that the client proves to be (6905); both fields are required, in the body.
-fn client_of(sandbox: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
+fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
     let client_id = form.needed("client_id")?;
     let secret = form.one("client_secret")?.unwrap_or_default();
     let both = TokenKey::of(&format!("{client_id}\n{secret}"));
-    let words = match sandbox.oauth.client(client_id).cloned() {
+    let words = match core.oauth.client(client_id).cloned() {
         Some(known) if known.secret == TokenKey::of(secret) => {
-            sandbox.client.rules.token_works(both);
+            core.client.rules.token_works(both);
             return Ok(known);
         }
         None => "unknown client_id",
         Some(_) if secret.is_empty() => "client_secret is missing",
         Some(_) => "wrong client_secret",
     };
-    sandbox.dead_token(both, "again with client credentials that are none");
+    core.dead_token(both, "again with client credentials that are none");
     Err(Code::InvalidClient.because(words))
 }
 
 /// Refuses requests for a blocked company with 401 here too, whatever they ask (§3.1, 2715);
 /// nothing is used up or revoked by them.
-fn unblocked(sandbox: &mut Sandbox, application: &Application, form: &Form) -> Result<(), Problem> {
+fn unblocked(core: &mut Sandbox, application: &Application, form: &Form) -> Result<(), Problem> {
     let mut blocked = None;
     for name in ["code", "refresh_token", "token"] {
         let value = form.one(name)?;
-        let own = value.filter(|value| is_blocked(sandbox, application.id, TokenKey::of(value)));
+        let own = value.filter(|value| is_blocked(core, application.id, TokenKey::of(value)));
         // Apart from the token's own 401s at the API.
         blocked = own.map(|value| format!("{name}\n{value}")).or(blocked);
     }
     let Some(blocked) = blocked else {
         return Ok(());
     };
-    sandbox.dead_token(TokenKey::of(&blocked), "again for a blocked company");
+    core.dead_token(TokenKey::of(&blocked), "again for a blocked company");
     Err(Code::CompanyBlocked.because("the company is blocked"))
 }
 
 /// Returns `true` for a code or token of the application in a company that is blocked.
-fn is_blocked(sandbox: &Sandbox, application: i64, key: TokenKey) -> bool {
-    let code = sandbox.oauth.codes.get(&key);
+fn is_blocked(core: &Sandbox, application: i64, key: TokenKey) -> bool {
+    let code = core.oauth.codes.get(&key);
     let code = code.map(|own| (Some(own.application), own.company));
-    let refresh = sandbox.oauth.refreshes.get(&key);
+    let refresh = core.oauth.refreshes.get(&key);
     let refresh = refresh.map(|own| (Some(own.application), own.company));
-    let access = sandbox.tokens.get(&key);
-    let access = access.map(|own| (own.application, own.company));
-    let own = code.or(refresh).or(access);
+    let access = core.tokens.get(&key);
+    let own = access.map(|own| (own.application, own.company));
+    let own = code.or(refresh).or(own);
     let own = own.filter(|(of, _)| *of == Some(application));
-    let company = own.and_then(|(_, company)| sandbox.companies.get(&company));
+    let company = own.and_then(|(_, company)| core.companies.get(&company));
     company.is_some_and(|company| company.blocked)
 }
 
@@ -136,21 +135,21 @@ fn refused(words: &str) -> Problem {
 }
 
 fn exchange_code(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     application: &Application,
     form: &Form,
     used: Option<Used>,
 ) -> Result<Value, Problem> {
     let key = TokenKey::of(form.needed("code")?);
     let redirect_uri = form.needed("redirect_uri")?;
-    let code = sandbox.oauth.codes.get(&key).cloned();
+    let code = core.oauth.codes.get(&key);
     let code = code.filter(|code| code.application == application.id);
-    let code = code.ok_or_else(|| refused("unknown code"))?;
+    let code = code.cloned().ok_or_else(|| refused("unknown code"))?;
     if let Some(used) = code.used {
-        judge_reuse(sandbox, ViolationKind::CodeReused, "§5.6.3", used);
+        judge_reuse(core, ViolationKind::CodeReused, "§5.6.3", used);
         return Err(refused("the code was used"));
     }
-    if sandbox.now >= code.issued_at.plus(CODE_LIFE) {
+    if core.now >= code.issued_at.plus(CODE_LIFE) {
         return Err(refused("the code has expired"));
     }
     if code.redirect_uri != redirect_uri {
@@ -159,11 +158,9 @@ fn exchange_code(
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let (connection, secrets) =
-        connection::approved(sandbox, application, code.company, &code.grants);
-    let mut tokens = tokens(sandbox, &connection, None);
-    sandbox
-        .oauth
+    let (connection, secrets) = connection::approved(core, application, code.company, &code.grants);
+    let mut tokens = tokens(core, &connection, None);
+    core.oauth
         .codes
         .insert(key, AuthorizationCode { used, ..code });
     for (name, secret) in secrets {
@@ -173,54 +170,50 @@ fn exchange_code(
 }
 
 fn exchange_refresh(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     application: &Application,
     form: &Form,
     used: Option<Used>,
 ) -> Result<Value, Problem> {
     let key = TokenKey::of(form.needed("refresh_token")?);
-    let own = sandbox.oauth.refreshes.get(&key).cloned();
+    let own = core.oauth.refreshes.get(&key).cloned();
     let own = own.filter(|own| own.application == application.id);
     let own = own.ok_or_else(|| refused("unknown refresh token"))?;
     if let Some(used) = own.used {
-        judge_reuse(sandbox, ViolationKind::RefreshReused, "§5.6.6", used);
+        judge_reuse(core, ViolationKind::RefreshReused, "§5.6.6", used);
         return Err(refused("the refresh token was used"));
     }
     if own.revoked {
         return Err(refused("the refresh token was revoked"));
     }
-    if sandbox.now >= own.expires_at {
+    if core.now >= own.expires_at {
         return Err(refused("the refresh token has expired"));
     }
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let connection = connection::live_connection(sandbox, application.id, own.company);
+    let connection = connection::live_connection(core, application.id, own.company);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
-    sandbox.oauth.refreshes.insert(key, Refresh { used, ..own });
-    Ok(tokens(sandbox, &connection, Some(key)))
+    core.oauth.refreshes.insert(key, Refresh { used, ..own });
+    Ok(tokens(core, &connection, Some(key)))
 }
 
 /// A second use. Whoever never got the answer to the first may not know of it.
-fn judge_reuse(sandbox: &mut Sandbox, kind: ViolationKind, rule: &str, used: Used) {
+fn judge_reuse(core: &mut Sandbox, kind: ViolationKind, rule: &str, used: Used) {
     if used.answered {
-        let after = sandbox.now.since(used.at).as_millis();
+        let after = core.now.since(used.at).as_millis();
         let words = format!("again {after} ms after its use was answered");
-        sandbox.violation(kind, rule, words);
+        core.violation(kind, rule, words);
     }
 }
 
 /// Issues a pair of tokens for a code or a refresh token, as the answer of RFC 6749 (§4.1.1).
-fn tokens(
-    sandbox: &mut Sandbox,
-    connection: &CompanyConnection,
-    parent: Option<TokenKey>,
-) -> Value {
-    let (access, refresh) = pair(sandbox, connection, parent);
+fn tokens(core: &mut Sandbox, connection: &CompanyConnection, parent: Option<TokenKey>) -> Value {
+    let (access, refresh) = pair(core, connection, parent);
     json!({
         "access_token": access,
         "token_type": "Bearer",
-        "expires_in": sandbox.settings.oauth.access_life.as_secs(),
+        "expires_in": core.settings.oauth.access_life.as_secs(),
         "refresh_token": refresh,
         "scope": scope(&connection.grants),
     })
@@ -229,18 +222,18 @@ fn tokens(
 /// Revokes an access token alone, or a refresh token with all that was issued from it; an unknown
 /// one or another application's changes nothing (RFC 7009).
 pub(super) fn revoke_for(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     application: &Application,
     form: &Form,
 ) -> Result<(), Problem> {
     let token = TokenKey::of(form.needed("token")?);
-    let own = sandbox.tokens.get(&token);
+    let own = core.tokens.get(&token);
     if own.is_some_and(|own| own.application == Some(application.id)) {
-        sandbox.revoke_key(token);
+        core.revoke_key(token);
     }
-    let own = sandbox.oauth.refreshes.get(&token);
+    let own = core.oauth.refreshes.get(&token);
     if own.is_some_and(|own| own.application == application.id) {
-        connection::revoke_refresh(sandbox, token);
+        connection::revoke_refresh(core, token);
     }
     Ok(())
 }

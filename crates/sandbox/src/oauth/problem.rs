@@ -13,69 +13,52 @@ const KEPT_MAX: usize = 1_000;
 
 /// A domain code of the OAuth endpoints (§7.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
 pub enum Code {
     /// 2715: the company is blocked; every request of its gives 401 (§3.1).
-    CompanyBlocked,
+    CompanyBlocked = 2715,
     /// 6900: no application has this client_id (authorization page).
-    ApplicationNotFound,
+    ApplicationNotFound = 6900,
     /// 6902: the redirect_uri is not registered.
-    InvalidRedirectUri,
+    InvalidRedirectUri = 6902,
     /// 6904: malformed, empty or outside the allowed grants.
-    InvalidScope,
+    InvalidScope = 6904,
     /// 6905: unknown client_id, wrong or missing client_secret.
-    InvalidClient,
+    InvalidClient = 6905,
     /// 6906: code or refresh token that does not work, or no longer.
-    InvalidGrant,
+    InvalidGrant = 6906,
     /// 6907: something is missing, empty, given twice, or not form-encoded.
-    InvalidRequest,
+    InvalidRequest = 6907,
     /// 6909: neither `authorization_code` nor `refresh_token`.
-    UnsupportedGrantType,
+    UnsupportedGrantType = 6909,
 }
 
 impl Code {
-    /// The number; 401 for bad client credentials or a blocked company (§7.3), 400 for everything
-    /// else (§7.6); the human text of the envelope.
-    const fn facts(self) -> (u16, u16, &'static str) {
+    /// The status of the answer, 401 for bad client credentials or a blocked company (§7.3), 400
+    /// for everything else (§7.6); the human text of the envelope.
+    pub const fn answer(self) -> (u16, &'static str) {
         match self {
             // Alike but for the number: a client cannot tell them apart.
-            Self::CompanyBlocked => (2715, 401, "Ilova ma’lumotlari noto‘g‘ri"),
-            Self::InvalidClient => (6905, 401, "Ilova ma’lumotlari noto‘g‘ri"),
-            Self::ApplicationNotFound => (6900, 400, "Ilova topilmadi"),
-            Self::InvalidRedirectUri => (6902, 400, "redirect_uri ro‘yxatdan o‘tmagan"),
-            Self::InvalidScope => (6904, 400, "Ruxsatlar ro‘yxati noto‘g‘ri"),
-            Self::InvalidGrant => (6906, 400, "Kod yoki token yaroqsiz"),
-            Self::InvalidRequest => (6907, 400, "So‘rov noto‘g‘ri tuzilgan"),
-            Self::UnsupportedGrantType => (6909, 400, "Bu grant_type qo‘llab-quvvatlanmaydi"),
+            Self::CompanyBlocked | Self::InvalidClient => (401, "Ilova ma’lumotlari noto‘g‘ri"),
+            Self::ApplicationNotFound => (400, "Ilova topilmadi"),
+            Self::InvalidRedirectUri => (400, "redirect_uri ro‘yxatdan o‘tmagan"),
+            Self::InvalidScope => (400, "Ruxsatlar ro‘yxati noto‘g‘ri"),
+            Self::InvalidGrant => (400, "Kod yoki token yaroqsiz"),
+            Self::InvalidRequest => (400, "So‘rov noto‘g‘ri tuzilgan"),
+            Self::UnsupportedGrantType => (400, "Bu grant_type qo‘llab-quvvatlanmaydi"),
         }
-    }
-
-    /// The code's number, 2715 or 6900 to 6909.
-    pub const fn number(self) -> u16 {
-        self.facts().0
-    }
-
-    /// The HTTP status of the answer: 401 or 400.
-    pub const fn status(self) -> u16 {
-        self.facts().1
     }
 
     /// A refusal with this code.
     pub fn because(self, words: impl Into<String>) -> Problem {
-        Problem {
-            code: self,
-            words: words.into(),
-        }
-    }
-
-    /// The human text of the envelope.
-    pub const fn message(self) -> &'static str {
-        self.facts().2
+        let words = words.into();
+        Problem { code: self, words }
     }
 }
 
 /// A refusal with what was wrong, in words without any token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {words}", code.number())]
+#[error("{}: {words}", *code as u16)]
 pub struct Problem {
     /// The domain code that the log shows.
     pub code: Code,
@@ -97,9 +80,9 @@ pub struct ProblemLine {
     pub words: String,
 }
 
-/// The last thousand refusals of the OAuth endpoints.
+/// The last thousand refusals of the OAuth endpoints, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Log(VecDeque<ProblemLine>);
+pub struct Log(pub VecDeque<ProblemLine>);
 
 impl Log {
     /// Adds a refusal, in place of the oldest of a full log.
@@ -110,19 +93,9 @@ impl Log {
         self.0.push_back(ProblemLine {
             at,
             endpoint,
-            code: problem.code.number(),
+            code: problem.code as u16,
             words: problem.words.clone(),
         });
-    }
-
-    /// Iterates over the refusals, oldest first.
-    pub fn lines(&self) -> impl Iterator<Item = &ProblemLine> {
-        self.0.iter()
-    }
-
-    /// The codes of the refusals, oldest first.
-    pub fn codes(&self) -> Vec<u16> {
-        self.0.iter().map(|line| line.code).collect()
     }
 }
 
@@ -136,9 +109,8 @@ pub struct Form(Vec<(String, String)>);
 impl fmt::Debug for Form {
     /// Names alone: the values are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(|(name, _)| name))
-            .finish()
+        let names = self.0.iter().map(|(name, _)| name);
+        f.debug_list().entries(names).finish()
     }
 }
 
@@ -148,10 +120,8 @@ impl Form {
     /// # Errors
     /// More than a hundred fields.
     pub fn read(bytes: &[u8]) -> Result<Self, Problem> {
-        let fields: Vec<(String, String)> = form_urlencoded::parse(bytes)
-            .take(FIELDS_MAX + 1)
-            .map(|(name, value)| (name.into_owned(), value.into_owned()))
-            .collect();
+        let fields = form_urlencoded::parse(bytes).into_owned();
+        let fields: Vec<_> = fields.take(FIELDS_MAX + 1).collect();
         if fields.len() > FIELDS_MAX {
             return Err(Code::InvalidRequest.because(format!("more than {FIELDS_MAX} fields")));
         }

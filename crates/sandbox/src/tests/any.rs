@@ -132,6 +132,6 @@ proptest! {
             }
         }
         core.tick(NOW.plus(Duration::from_secs(999)));
-        prop_assert_eq!(core.journal.pending(), 0);
+        prop_assert_eq!(core.journal.pending.len(), 0);
     }
 }

@@ -86,7 +86,8 @@ fn calls_and_leads(core: &mut Sandbox) {
     let mut record = core.records()[0].clone();
     let uuid = record.call.uuid.clone();
     record.call.duration_sec = 7;
-    core.edit_record(after(3), record);
+    core.tick(after(3));
+    core.journal.edit(record);
     core.delete_record(after(3), &uuid);
     core.company(after(3), |company| company.employees.remove(502));
     let fields = json!([{ "id": 11, "value": "x" }]);

@@ -91,7 +91,7 @@ fn the_fullest_window_and_span_are_remembered() {
             windows.count(key, super::after(second));
         }
     }
-    let fullest = windows.fullest();
+    let fullest = windows.fullest;
     assert_eq!(
         (fullest.in_a_window, fullest.in_any_span, fullest.windows),
         (41, 80, 2)

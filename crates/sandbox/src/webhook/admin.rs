@@ -35,8 +35,8 @@ struct Order {
 /// Answers `admin/webhook` and what lies below it; null for no such path.
 pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
-    let application = order.application;
-    let application = application.unwrap_or(core.settings.company.application_id);
+    let first = core.settings.company.application_id;
+    let application = order.application.unwrap_or(first);
     match act {
         "webhook" => return configure(core, application, order),
         "webhook/delete" => {
@@ -44,36 +44,30 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
         }
         "webhook/regenerate" => {
             let key = fresh_key(core);
-            let (id, installation) = installation(core, &order)?;
-            installation.secret = Some(key.clone());
+            installation(core, &order)?.secret = Some(key.clone());
+            let id = order.installation;
             return Ok(json!({ "installation": id, "webhookSecret": key.expose() }));
         }
-        "webhook/revoke" => installation(core, &order)?.1.revoked = true,
+        "webhook/revoke" => installation(core, &order)?.revoked = true,
         _ => return Ok(Value::Null),
     }
     Ok(json!({ "done": act }))
 }
 
-fn installation<'a>(
-    core: &'a mut Sandbox,
-    order: &Order,
-) -> Result<(i64, &'a mut Installation), String> {
+fn installation<'a>(core: &'a mut Sandbox, order: &Order) -> Result<&'a mut Installation, String> {
     let id = needed(order.installation, "installation")?;
     let known = core.webhooks.installations.get_mut(&id);
-    let known = known.ok_or_else(|| format!("no installation {id}"))?;
-    Ok((id, known))
+    known.ok_or_else(|| format!("no installation {id}"))
 }
 
 fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer {
-    let earlier = core.webhooks.config(application).cloned();
-    let earlier = earlier.unwrap_or(Config {
-        enabled: true,
-        ..Config::default()
-    });
+    let earlier = core.webhooks.configs.get(&application).cloned();
+    let enabled = earlier.as_ref().is_none_or(|own| own.enabled);
+    let earlier = earlier.unwrap_or_default();
     let config = Config {
         target_url: order.target_url.unwrap_or(earlier.target_url),
         events: order.events.unwrap_or(earlier.events),
-        enabled: order.enabled.unwrap_or(earlier.enabled),
+        enabled: order.enabled.unwrap_or(enabled),
         secret: earlier.secret,
     };
     let faults = config.faults(core.settings.private_targets);
@@ -95,36 +89,32 @@ fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer 
 /// Sets an application's configuration, also one that §2.7 refuses; an application-level key is
 /// made with the first one (shown then alone), and with `regenerate`.
 pub fn configure_webhook(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     application: i64,
     config: Config,
     regenerate: bool,
 ) -> Option<SigningKey> {
-    let earlier = sandbox.webhooks.config(application);
+    let earlier = core.webhooks.configs.get(&application);
     let kept = earlier.and_then(|config| config.secret.clone());
-    let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(sandbox));
+    let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(core));
     let secret = fresh.clone().or(kept);
-    let configs = &mut sandbox.webhooks.configs;
+    let configs = &mut core.webhooks.configs;
     configs.insert(application, Config { secret, ..config });
     fresh
 }
 
 /// A company consented to an application: its installation has a new key, which the token
 /// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
-pub fn webhook_connected(
-    sandbox: &mut Sandbox,
-    company: i64,
-    application: i64,
-) -> Option<SigningKey> {
-    let configured = sandbox.webhooks.config(application).is_some();
-    let secret = configured.then(|| fresh_key(sandbox));
-    let installation = sandbox.webhooks.installation(company, application);
+pub fn webhook_connected(core: &mut Sandbox, company: i64, application: i64) -> Option<SigningKey> {
+    let configured = core.webhooks.configs.contains_key(&application);
+    let secret = configured.then(|| fresh_key(core));
+    let installation = core.webhooks.installation(company, application);
     installation.secret = secret.clone().or(installation.secret.take());
     secret
 }
 
-fn fresh_key(sandbox: &mut Sandbox) -> SigningKey {
-    SigningKey::new(sandbox.mint_key())
+fn fresh_key(core: &mut Sandbox) -> SigningKey {
+    SigningKey::new(core.mint_key())
 }
 
 /// Everything about webhooks but the keys.

@@ -4,7 +4,7 @@
 use crate::{CrmEvent, webhook::event::GROUPS, webhook::event::NAMES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use url::{Host, Url};
 
 /// Longest `targetUrl`, in UTF-16 units (§2.7, Limits).
@@ -127,10 +127,21 @@ pub fn is_private_name(name: &str) -> bool {
 /// The blocks of §6.9.7, and what else leads to no public host: broadcast, multicast, reserved, and
 /// the same of IPv6, also where it wraps an address of IPv4.
 pub fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_private_v4(address),
-        IpAddr::V6(address) => is_private_v6(address),
-    }
+    let address = match address {
+        IpAddr::V4(address) => return is_private_v4(address),
+        IpAddr::V6(address) => address,
+    };
+    let [a, b, c, .., high, low] = address.segments();
+    let wrapped = |high, low| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    // ::ffff:a.b.c.d and ::a.b.c.d (with ::1 and ::), then NAT64 and 6to4.
+    let inner = address.to_ipv4().or(match (a, b) {
+        (0x64, 0xff9b) => Some(wrapped(high, low)),
+        (0x2002, _) => Some(wrapped(b, c)),
+        _ => None,
+    });
+    let link_or_site_local = a & 0xff80 == 0xfe80;
+    let own = address.is_unique_local() || link_or_site_local || address.is_multicast();
+    inner.map_or(own, is_private_v4)
 }
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
@@ -138,22 +149,4 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     let shared = a == 100 && (64..128).contains(&b);
     let own = address.is_private() || address.is_loopback() || address.is_link_local();
     own || shared || matches!(a, 0 | 224..=255)
-}
-
-fn is_private_v6(address: Ipv6Addr) -> bool {
-    let [a, b, ..] = address.segments();
-    // ::ffff:a.b.c.d and ::a.b.c.d (with ::1 and ::), then NAT64 and 6to4.
-    if let Some(inner) = address.to_ipv4() {
-        return is_private_v4(inner);
-    }
-    let [.., high, low] = address.segments();
-    if (a, b) == (0x64, 0xff9b) {
-        return is_private_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
-    }
-    if a == 0x2002 {
-        let c = address.segments()[2];
-        return is_private_v4(Ipv4Addr::from((u32::from(b) << 16) | u32::from(c)));
-    }
-    let link_or_site_local = a & 0xff80 == 0xfe80;
-    address.is_unique_local() || link_or_site_local || address.is_multicast()
 }

@@ -43,12 +43,10 @@ impl Dispatch {
         let timestamp = sent_at.get().to_string();
         let key = Key::new(&Secret::from(self.key.expose()));
         let signature = key.sign(&timestamp, self.body.as_bytes());
+        let installation = self.id.installation.to_string();
         [
             ("x-webhook-id", self.id.event.to_string()),
-            (
-                "x-webhook-installation-id",
-                self.id.installation.to_string(),
-            ),
+            ("x-webhook-installation-id", installation),
             ("x-webhook-timestamp", timestamp),
             ("x-webhook-signature", signature),
         ]
@@ -56,24 +54,23 @@ impl Dispatch {
 }
 
 /// The deliveries of one cycle, which the caller makes once a second.
-pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
-    sandbox.webhooks.attempts.forget(now);
-    sandbox.webhooks.dead.forget(now);
+pub fn deliveries(core: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
+    core.webhooks.attempts.forget(now);
+    core.webhooks.dead.forget(now);
     let mut leaving = Vec::new();
-    for id in claim(sandbox, now) {
-        let addressed = address(sandbox, id.installation);
-        match (addressed, sandbox.webhooks.rows.get_mut(&id)) {
+    for id in claim(core, now) {
+        let addressed = address(core, id.installation);
+        match (addressed, core.webhooks.rows.get_mut(&id)) {
             (Ok((target, key)), Some(row)) => {
                 row.in_flight = true;
-                let body = row.recorded.body(&sandbox.settings.shapes);
                 leaving.push(Dispatch {
                     id,
                     target,
                     key,
-                    body: body.to_string(),
+                    body: row.recorded.body(&core.settings.shapes).to_string(),
                 });
             }
-            (Err(why), _) => sandbox.webhooks.die(now, id, why),
+            (Err(why), _) => core.webhooks.die(now, id, why),
             (Ok(_), None) => {}
         }
     }
@@ -82,13 +79,13 @@ pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
 
 /// A delivery came to its end.
 pub fn delivered(
-    sandbox: &mut Sandbox,
+    core: &mut Sandbox,
     now: EventTime,
     dispatch: &Dispatch,
     outcome: &AttemptOutcome,
     took: Duration,
 ) {
-    let (id, outbox) = (dispatch.id, &mut sandbox.webhooks);
+    let (id, outbox) = (dispatch.id, &mut core.webhooks);
     let row = outbox.rows.get_mut(&id).filter(|row| row.in_flight);
     let Some(row) = row else { return };
     if *outcome == AttemptOutcome::Private {
@@ -109,8 +106,8 @@ pub fn delivered(
     };
     outbox.attempts.push(now, attempt);
     let verdict = outcome.verdict();
-    let mut dice = dice(sandbox.settings.seed, id, 2);
-    let twice = sandbox.settings.shapes.webhook_twice;
+    let mut dice = dice(core.settings.seed, id, 2);
+    let twice = core.settings.shapes.webhook_twice;
     // It had arrived before: nothing more is owed. Else it goes perhaps once more (§6.1.4).
     if row.arrived || verdict == DeliveryVerdict::Delivered && dice.below(100) >= u64::from(twice) {
         outbox.rows.remove(&id);
@@ -126,10 +123,10 @@ pub fn delivered(
 }
 
 /// The rows that are due, within the limits of a cycle; a tie is broken by age, or by the dice.
-fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
+fn claim(core: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
     let mut under_way: BTreeMap<i64, usize> = BTreeMap::new();
     let mut due = Vec::new();
-    for (id, row) in &sandbox.webhooks.rows {
+    for (id, row) in &core.webhooks.rows {
         if row.in_flight {
             *under_way.entry(row.recorded.company).or_default() += 1;
         } else if row.due <= now {
@@ -151,18 +148,17 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
 
 /// Returns the address of an installation's deliveries and their signing key, at this moment
 /// (§6.9.4, §6.4.4); else the reason for which its rows are dead.
-fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
-    let installations = &sandbox.webhooks.installations;
-    let own = installations.get(&installation);
-    let own = own.filter(|own| !events::is_gone(sandbox, own));
+fn address(core: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
+    let own = core.webhooks.installations.get(&installation);
+    let own = own.filter(|own| !events::is_gone(core, own));
     let own = own.ok_or("installation revoked")?;
-    let config = sandbox.webhooks.config(own.application);
+    let config = core.webhooks.configs.get(&own.application);
     let config = config.ok_or("configuration missing")?;
     if !config.enabled || config.events.is_empty() {
         return Err("configuration disabled");
     }
     let target = Url::parse(&config.target_url).map_err(|_| NOT_HTTPS)?;
-    check_target(&target, sandbox.settings.private_targets)?;
+    check_target(&target, core.settings.private_targets)?;
     let key = own.secret.as_ref().or(config.secret.as_ref());
     Ok((target, key.ok_or("signing secret unresolvable")?.clone()))
 }

@@ -1,49 +1,59 @@
 //! Which installations get an event of what is done in the CRM (§6.1).
 
 use crate::{
-    Contact, CrmEvent, Installation, Lead, OPEN_API, Record, Sandbox,
+    Contact, CrmEvent, Installation, Lead, OPEN_API, Record, Recorded, Sandbox,
     lead::catalogue::employee_name,
 };
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 
 /// Revoked, or its company disconnected the application.
-pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
-    let company = sandbox.companies.get(&own.company);
+pub(crate) fn is_gone(core: &Sandbox, own: &Installation) -> bool {
+    let company = core.companies.get(&own.company);
     let left = company
         .is_none_or(|company| company.application_id == own.application && company.disconnected);
     own.revoked || left
 }
 
 /// Records an event for the installations that are subscribed now (§6.1).
-pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
-    let own = sandbox.webhooks.installations.iter();
+pub(crate) fn happened(core: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
+    let own = core.webhooks.installations.iter();
     let subscribers: Vec<i64> = own
-        .filter(|(_, own)| own.company == company && !is_gone(sandbox, own))
+        .filter(|(_, own)| own.company == company && !is_gone(core, own))
         .filter(|(_, own)| {
-            let config = sandbox.webhooks.config(own.application);
+            let config = core.webhooks.configs.get(&own.application);
             config.is_some_and(|config| config.subscribes(&event))
         })
         .map(|(id, _)| *id)
         .collect();
-    let Sandbox {
-        webhooks, settings, ..
-    } = sandbox;
-    webhooks.happened(at, company, event, &subscribers, settings);
+    let outbox = &mut core.webhooks;
+    if subscribers.is_empty() || outbox.was_sent_before(at, company, &event) {
+        return;
+    }
+    outbox.counts.events += 1;
+    let recorded = Recorded {
+        event_id: outbox.event_id(at, company, &event),
+        at,
+        company,
+        event,
+    };
+    for installation in subscribers {
+        outbox.push(installation, recorded.clone(), &core.settings);
+    }
 }
 
 /// Records the event of a call that was journaled.
-pub(crate) fn journaled(sandbox: &mut Sandbox, record: &Record) {
-    let company = sandbox.companies.get(&record.company_id);
-    let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));
+pub(crate) fn journaled(core: &mut Sandbox, record: &Record) {
+    let company = core.companies.get(&record.company_id);
+    let lead = company.and_then(|own| core.leads.get(own, record.call.lead_id));
     let mut call = completed(record, lead.as_ref());
     if record.provider == OPEN_API {
-        for field in &sandbox.settings.shapes.journal_without {
+        for field in &core.settings.shapes.journal_without {
             call[field] = Value::Null;
         }
     }
     let event = CrmEvent::of_call(call);
-    happened(sandbox, record.registered_at, record.company_id, event);
+    happened(core, record.registered_at, record.company_id, event);
 }
 
 /// The conversation of a journal's record (§6.8); its contact is the lead's with that number.

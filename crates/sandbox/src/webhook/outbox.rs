@@ -81,48 +81,12 @@ pub struct DeliveryCounts {
 }
 
 impl Outbox {
-    /// Returns the configuration of an application.
-    pub fn config(&self, application: i64) -> Option<&Config> {
-        self.configs.get(&application)
-    }
-
     /// The living installation of a company and an application.
     pub fn installed(&self, company: i64, application: i64) -> Option<i64> {
-        let mut own = self.installations.iter().filter(|(_, installation)| {
-            !installation.revoked
-                && (installation.company, installation.application) == (company, application)
-        });
-        own.next().map(|(id, _)| *id)
-    }
-
-    /// The id that the next installation gets.
-    pub fn next_installation(&self) -> i64 {
-        let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
-        FIRST_INSTALLATION.saturating_add(made)
-    }
-
-    /// Records an event for these installations.
-    pub(super) fn happened(
-        &mut self,
-        at: EventTime,
-        company: i64,
-        event: CrmEvent,
-        subscribers: &[i64],
-        settings: &Settings,
-    ) {
-        if subscribers.is_empty() || self.was_sent_before(at, company, &event) {
-            return;
-        }
-        self.counts.events += 1;
-        let recorded = Recorded {
-            event_id: self.event_id(at, company, &event),
-            at,
-            company,
-            event,
-        };
-        for &installation in subscribers {
-            self.push(installation, recorded.clone(), settings);
-        }
+        let pair = (company, application);
+        let living = |own: &Installation| !own.revoked && (own.company, own.application) == pair;
+        let mut all = self.installations.iter();
+        all.find(|(_, own)| living(own)).map(|(id, _)| *id)
     }
 
     /// Makes the installation of a company's connection, once.
@@ -136,8 +100,9 @@ impl Outbox {
 
     /// The living installation of a company and an application, made where there is none.
     pub(crate) fn installation(&mut self, company: i64, application: i64) -> &mut Installation {
-        let id = self.installed(company, application);
-        let id = id.unwrap_or_else(|| self.next_installation());
+        let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
+        let next = FIRST_INSTALLATION.saturating_add(made);
+        let id = self.installed(company, application).unwrap_or(next);
         self.installations.entry(id).or_insert(Installation {
             company,
             application,
@@ -147,23 +112,26 @@ impl Outbox {
     }
 
     /// Returns the id of an event, by its contents alone: the same requests give the same.
-    fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
+    pub(super) fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
         let subject = format!("{company} {}", event.subject);
         let hour_ago = at.minus(Duration::from_secs(3_600));
-        self.alike = self
-            .alike
-            .split_off(&(hour_ago, String::new(), String::new()));
-        let number = (self.alike)
-            .entry((at, event.name.clone(), subject.clone()))
-            .and_modify(|number| *number += 1)
-            .or_insert(1);
+        let oldest = (hour_ago, String::new(), String::new());
+        self.alike = self.alike.split_off(&oldest);
+        let key = (at, event.name.clone(), subject.clone());
+        let number = self.alike.entry(key).or_default();
+        *number += 1;
         let name = format!("{} {} {subject} {number}", at.micros(), event.name);
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
     }
 
     /// Returns `true` where this conversation had an event within 24 hours (§6.8); if not, it has
     /// from now on.
-    fn was_sent_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
+    pub(super) fn was_sent_before(
+        &mut self,
+        at: EventTime,
+        company: i64,
+        event: &CrmEvent,
+    ) -> bool {
         let Some(id) = event.call_id() else {
             return false;
         };
@@ -178,23 +146,24 @@ impl Outbox {
         before
     }
 
-    fn push(&mut self, installation: i64, recorded: Recorded, settings: &Settings) {
+    pub(super) fn push(&mut self, installation: i64, recorded: Recorded, settings: &Settings) {
         if self.rows.len() >= ROWS_MAX {
             self.counts.overflowed += 1;
             return;
         }
         self.counts.deliveries += 1;
+        let event = recorded.event_id;
         let id = DeliveryId {
-            event: recorded.event_id,
+            event,
             installation,
         };
         let shapes = &settings.shapes;
         let late = u64::try_from(shapes.webhook_late.as_micros()).unwrap_or(0);
         let late = dice(settings.seed, id, 0).below(late.saturating_add(1));
-        let due = recorded.at.plus(Duration::from_micros(late));
+
         let row = DeliveryRow {
+            due: recorded.at.plus(Duration::from_micros(late)),
             recorded,
-            due,
             tie: match shapes.webhook_shuffled {
                 true => dice(settings.seed, id, 1).roll(),
                 false => self.counts.deliveries,
@@ -310,13 +279,7 @@ impl<T> Kept<T> {
 
     /// Drops entries older than seven days.
     pub fn forget(&mut self, now: EventTime) {
-        while self
-            .0
-            .front()
-            .is_some_and(|(at, _)| now.since(*at) > KEPT_FOR)
-        {
-            self.0.pop_front();
-        }
+        self.0.retain(|(at, _)| now.since(*at) <= KEPT_FOR);
     }
 
     /// Iterates over the entries, oldest first.

@@ -196,7 +196,7 @@ pub(super) fn alive(core: &mut Sandbox, now: EventTime, token: &str) -> u16 {
 
 /// The codes of the log, which no body carries.
 pub(super) fn codes(core: &Sandbox) -> Vec<u16> {
-    core.oauth.log.codes()
+    core.oauth.log.0.iter().map(|line| line.code).collect()
 }
 
 /// Is it a refusal as §7.6 has them: the envelope with `error` null and `errors` empty?
