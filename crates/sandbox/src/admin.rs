@@ -134,9 +134,8 @@ fn change_leads(core: &mut Sandbox, order: &Order) {
 /// Moves the clock ahead; it never goes back, for what happened cannot be ahead of now.
 fn set_clock(core: &mut Sandbox, ahead: u64) -> AdminAnswer {
     let before = core.ahead.as_secs();
-    let further = ahead.checked_sub(before);
-    let further =
-        further.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
+    let back = || format!("`aheadSec`: {before} or more, it cannot go back");
+    let further = ahead.checked_sub(before).ok_or_else(back)?;
     let now = core.now.plus(Duration::from_secs(further));
     core.ahead = Duration::from_secs(ahead);
     core.tick(now);
@@ -155,14 +154,10 @@ fn issue(core: &mut Sandbox, order: Order) -> AdminAnswer {
 
 fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     let words = String::from_utf8_lossy(&request.body);
-    match faults::parse(&words) {
-        Ok((rules, shapes)) => {
-            core.set_faults(rules);
-            core.settings.shapes = shapes;
-            Ok(json!({ "done": "faults" }))
-        }
-        Err(wrong) => Err(wrong.join("\n")),
-    }
+    let (rules, shapes) = faults::parse(&words).map_err(|wrong| wrong.join("\n"))?;
+    core.set_faults(rules);
+    core.settings.shapes = shapes;
+    Ok(json!({ "done": "faults" }))
 }
 
 /// The records as the filter shows them, with values that only the sandbox shows.
@@ -196,16 +191,15 @@ fn writes_json(core: &Sandbox) -> Value {
 }
 
 fn requests_json(core: &Sandbox) -> Value {
-    let answers: Vec<Value> = (core.counts().iter())
-        .map(|((endpoint, status), count)| {
-            json!({ "endpoint": endpoint.word(), "status": status, "count": count })
-        })
-        .collect();
+    let answers = core.counts().iter().map(|((endpoint, status), count)| {
+        json!({ "endpoint": endpoint.word(), "status": status, "count": count })
+    });
+    let rate = core.client.windows.rate;
     json!({
-        "answers": answers,
+        "answers": answers.collect::<Value>(),
         "fullest": core.fullest(),
-        "limit": core.client.windows.rate.requests,
-        "windowSec": core.client.windows.rate.window.as_secs_f64(),
+        "limit": rate.requests,
+        "windowSec": rate.window.as_secs_f64(),
         "breaches": core.violations().counts(),
         "records": core.records().len(),
         "pending": core.journal.pending.len(),

@@ -127,8 +127,8 @@ impl ClientRules {
     /// Ends the refusals for missing grants, which have changed: what was denied may be asked
     /// again.
     pub fn grants_changed(&mut self) {
-        self.refused
-            .retain(|what, _| !matches!(what, Refused::Grant(..)));
+        let refused = &mut self.refused;
+        refused.retain(|what, _| !matches!(what, Refused::Grant(..)));
     }
 
     /// Ends the refusals of the OAuth endpoints for an application that changed.

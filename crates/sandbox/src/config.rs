@@ -63,10 +63,7 @@ impl Default for OauthSettings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let grants = [CALL_SAVE, CALL_READ]
-            .into_iter()
-            .filter_map(Grant::parse)
-            .collect();
+        let grants = [CALL_SAVE, CALL_READ].into_iter().filter_map(Grant::parse);
         let ids = |text| IdSet::parse(text).unwrap_or_default();
         Self {
             rate: Rate::default(),
@@ -80,7 +77,7 @@ impl Default for Settings {
                 name: "Sandbox company".to_owned(),
                 application_id: 1,
                 application_name: "callbridge".to_owned(),
-                grants,
+                grants: grants.collect(),
                 leads: ids(DEFAULT_LEADS),
                 employees: ids(DEFAULT_EMPLOYEES),
                 blocked: false,

@@ -13,7 +13,7 @@ use std::time::Duration;
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x27d4_e0b1_9c35_4f68_8a1e_64f0_b3c9_517d);
 
 /// The CRM of the document. Its JSON is the state file, which outlives a restart.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sandbox {
     #[serde(skip)]
     /// The settings in force, which may be changed while it runs; the rate and the company are not
@@ -60,26 +60,10 @@ pub(super) struct ClientWatch {
 impl Sandbox {
     /// One company without a token: every request gives 401 until one is issued.
     pub fn new(settings: Settings) -> Self {
+        let mut core = Self::default();
         let company = settings.company.clone();
-        Self {
-            companies: BTreeMap::from([(company.id, company)]),
-            tokens: BTreeMap::new(),
-            journal: Journal::default(),
-            webhooks: Outbox::default(),
-            leads: Leads::default(),
-            faults: Faults::new(Vec::new(), settings.seed),
-            dice: Dice::new(settings.seed),
-            now: EventTime::default(),
-            flags: None,
-            oauth: OAuthState::default(),
-            client: ClientWatch {
-                windows: Windows::new(settings.rate),
-                ..ClientWatch::default()
-            },
-            minted: 0,
-            ahead: Duration::ZERO,
-            settings,
-        }
+        core.companies.insert(company.id, company);
+        core.under(settings)
     }
 
     /// Restores the state that an earlier run left, under the settings of this one.
@@ -87,12 +71,15 @@ impl Sandbox {
     /// # Errors
     /// The text is no state.
     pub fn restore(state: &[u8], settings: Settings) -> Result<Self, serde_json::Error> {
-        let mut core: Self = serde_json::from_slice(state)?;
-        core.faults = Faults::new(Vec::new(), settings.seed);
-        core.dice = Dice::new(settings.seed);
-        core.client.windows.rate = settings.rate;
-        core.settings = settings;
-        Ok(core)
+        serde_json::from_slice(state).map(|core: Self| core.under(settings))
+    }
+
+    fn under(mut self, settings: Settings) -> Self {
+        self.faults = Faults::new(Vec::new(), settings.seed);
+        self.dice = Dice::new(settings.seed);
+        self.client.windows.rate = settings.rate;
+        self.settings = settings;
+        self
     }
 
     /// The sandbox's moment at this time of the machine's clock.

@@ -315,8 +315,8 @@ impl Success {
 
 /// The JSON of a body, or why there is none.
 pub fn json_value(body: &[u8]) -> Result<Value, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::Unparsable(format!("JSON parse error: {error}")))
+    let wrong = |error| Refusal::Unparsable(format!("JSON parse error: {error}"));
+    serde_json::from_slice(body).map_err(wrong)
 }
 
 /// The JSON object of a body, or why there is none.

@@ -110,9 +110,8 @@ impl Rule {
 /// Every line that cannot be read.
 pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
     let (mut rules, mut shapes, mut wrong) = (Vec::new(), Shapes::default(), Vec::new());
-    let lines = text
-        .lines()
-        .map(|line| line.split_once('#').map_or(line, |(kept, _)| kept));
+    let lines = text.lines();
+    let lines = lines.map(|line| line.split('#').next().unwrap_or_default());
     for line in lines.flat_map(|line| line.split(';')).map(str::trim) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let read = match words.as_slice() {
@@ -124,46 +123,30 @@ pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
             wrong.push(format!("fault `{line}`: {words}"));
         }
     }
-    if wrong.is_empty() {
-        Ok((rules, shapes))
-    } else {
-        Err(wrong)
-    }
+    wrong.is_empty().then_some((rules, shapes)).ok_or(wrong)
 }
 
 fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (first, mut rest) = words.split_first().ok_or("nothing in it")?;
-    let endpoint = match *first {
+    let unknown = || format!("`{first}` is none of any, {}", Endpoint::words());
+    // The action comes last.
+    let mut rule = Rule::always(Endpoint::Unknown, Action::Lost);
+    rule.endpoint = match *first {
         "any" => None,
-        word => Some(
-            Endpoint::from_word(word)
-                .ok_or_else(|| format!("`{word}` is none of any, {}", Endpoint::words()))?,
-        ),
+        word => Some(Endpoint::from_word(word).ok_or_else(unknown)?),
     };
-    let (mut with, mut after, mut times, mut chance_ppm) = (None, 0, None, 1_000_000);
-    while let [
-        key @ ("with" | "after" | "times" | "chance"),
-        value,
-        more @ ..,
-    ] = rest
-    {
+    while let [key, value, more @ ..] = rest {
         match *key {
-            "with" => with = Some((*value).to_owned()),
-            "after" => after = number(value)?,
-            "times" => times = Some(number(value)?),
-            _ => chance_ppm = percent(value)?,
+            "with" => rule.with = Some((*value).to_owned()),
+            "after" => rule.after = number(value)?,
+            "times" => rule.times = Some(number(value)?),
+            "chance" => rule.chance_ppm = percent(value)?,
+            _ => break,
         }
         rest = more;
     }
-    let action = parse_action(rest)?;
-    Ok(Rule {
-        endpoint,
-        with,
-        after,
-        times,
-        chance_ppm,
-        action,
-    })
+    rule.action = parse_action(rest)?;
+    Ok(rule)
 }
 
 fn parse_action(words: &[&str]) -> Result<Action, String> {
@@ -186,26 +169,19 @@ fn parse_action(words: &[&str]) -> Result<Action, String> {
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not a number"))
+    (text.parse()).map_err(|_| format!("`{text}` is not a number"))
 }
 
 fn status_number(text: &str) -> Result<u16, String> {
-    let status = text
-        .parse()
-        .ok()
-        .filter(|status| (300..=599).contains(status));
+    let status = (text.parse().ok()).filter(|status| (300..=599).contains(status));
     status.ok_or_else(|| format!("`{text}` is not a status from 300 to 599"))
 }
 
 fn percent(text: &str) -> Result<u32, String> {
-    let value = text
-        .strip_suffix('%')
-        .and_then(|digits| digits.parse::<f64>().ok());
-    match value {
-        Some(value) if (0.0..=100.0).contains(&value) => Ok((value * 10_000.0).round() as u32),
-        _ => Err(format!("`{text}` is not a percentage such as 5%")),
-    }
+    let value = (text.strip_suffix('%')).and_then(|digits| digits.parse::<f64>().ok());
+    let value = value.filter(|value| (0.0..=100.0).contains(value));
+    let ppm = value.map(|value| (value * 10_000.0).round() as u32);
+    ppm.ok_or_else(|| format!("`{text}` is not a percentage such as 5%"))
 }
 
 /// Dice that fall alike for the same seed (splitmix64).
@@ -272,11 +248,8 @@ impl Faults {
             }
             *seen += 1;
             let due = *seen > rule.after && rule.times.is_none_or(|times| *fired < times);
-            let hit = due
-                && struck.is_none()
-                && (rule.chance_ppm >= 1_000_000
-                    || self.dice.below(1_000_000) < u64::from(rule.chance_ppm));
-            if hit {
+            let (always, chance) = (rule.chance_ppm >= 1_000_000, u64::from(rule.chance_ppm));
+            if due && struck.is_none() && (always || self.dice.below(1_000_000) < chance) {
                 *fired += 1;
                 struck = Some(rule.action);
             }
@@ -305,26 +278,18 @@ pub(super) fn instead(action: Action) -> Option<Response> {
         Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => moved(status),
         Action::Status(403) => Refusal::Denied.respond(),
         Action::Status(status) => Refusal::Status(status).respond(),
-        Action::Gateway(status) => gateway(status),
+        Action::Gateway(status) => {
+            let page = format!("<html><body><h1>{status}</h1><hr>nginx</body></html>\n");
+            Response::new(status, "text/html", page)
+        }
         Action::Redirect => moved(302),
         Action::Cut => Response {
             delivery: Delivery::Lost,
             ..empty(500)
         },
-        Action::AcceptFalse => {
-            let body = serde_json::json!({
-                "data": null, "message": "Qabul qilinmadi", "error": null,
-                "accept": false, "errors": [], "requestId": null,
-            });
-            Response::json(200, &body)
-        }
+        Action::AcceptFalse => Refusal::Plain(200, "Qabul qilinmadi").respond(),
         _ => return None,
     })
-}
-
-fn gateway(status: u16) -> Response {
-    let page = format!("<html><body><h1>{status}</h1><hr>nginx</body></html>\n");
-    Response::new(status, "text/html", page)
 }
 
 /// Applies a fault to the answer of a request whose effect is done.

@@ -1,7 +1,7 @@
 //! The flags of the `sandbox` command, and what they become.
 
 use crate::{
-    ACCESS_SECONDS, Application, Catalogue, Config, DEFAULT_CONTACT, DEFAULT_EMPLOYEES,
+    ACCESS_SECONDS, Application, CALL_SAVE, Catalogue, Config, DEFAULT_CONTACT, DEFAULT_EMPLOYEES,
     DEFAULT_LEADS, DEFAULT_LED, Error, FIRST_APPLICATION, FieldNames, Grant, IdSet, Lead,
     PAT_SECONDS_MAX, REFRESH_LIFE, Settings, TokenKey, faults, lead::record::parse_list,
     oauth::state::redirect_uri, server, window::parse_duration, window::parse_rate,
@@ -140,12 +140,11 @@ impl Options {
     pub fn check(self) -> Result<Config, Error> {
         let mut wrong = Vec::new();
         let mut config = Config::default();
-        match self.listen.parse::<SocketAddr>() {
-            Ok(addr) => config.listen = addr,
-            Err(_) => {
-                let words = "is not an address and port such as 127.0.0.1:8480";
-                wrong.push(format!("--listen: `{}` {words}", self.listen));
-            }
+        if let Ok(addr) = self.listen.parse() {
+            config.listen = addr;
+        } else {
+            let words = "is not an address and port such as 127.0.0.1:8480";
+            wrong.push(format!("--listen: `{}` {words}", self.listen));
         }
         config.settings = self.settings(&mut wrong);
         self.application.check(&mut config, &mut wrong);
@@ -155,13 +154,8 @@ impl Options {
         if let Some(given) = &self.faults {
             let text = checked(&mut wrong, "faults", faults_text(given));
             match faults::parse(&text) {
-                Ok((rules, shapes)) => {
-                    config.rules = rules;
-                    config.settings.shapes = shapes;
-                }
-                Err(lines) => {
-                    wrong.extend(lines.iter().map(|line| format!("--faults: {line}")));
-                }
+                Ok(read) => (config.rules, config.settings.shapes) = read,
+                Err(lines) => wrong.extend(lines.iter().map(|line| format!("--faults: {line}"))),
             }
         }
         if !wrong.is_empty() {
@@ -185,8 +179,8 @@ impl Options {
 
     fn settings(&self, wrong: &mut Vec<String>) -> Settings {
         let ids = |text: &str| {
-            IdSet::parse(text)
-                .map_err(|part| format!("`{part}` is neither an id nor a range such as 4005-4010"))
+            let words = "is neither an id nor a range such as 4005-4010";
+            IdSet::parse(text).map_err(|part| format!("`{part}` {words}"))
         };
         let mut settings = Settings::default();
         match lead_file(&self.leads) {
@@ -266,14 +260,11 @@ fn grants(text: &str) -> Result<Vec<Grant>, String> {
         return Ok(Vec::new());
     }
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let grant = Grant::parse(part);
-            grant.ok_or_else(|| {
-                format!("`{part}` is not a grant such as PERMISSION_OPEN_API_CALL:SAVE")
-            })
-        })
-        .collect()
+    let grants = parts.map(|part| {
+        let words = || format!("`{part}` is not a grant such as {CALL_SAVE}");
+        Grant::parse(part).ok_or_else(words)
+    });
+    grants.collect()
 }
 
 /// The text of a file of this name; else, when it has a blank in it, the text itself.
@@ -333,13 +324,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     };
     let _ = out.flush();
     shutdown.await;
-    let (records, breaches, fullest) = server.admin(|core, _| {
-        (
-            core.records().len(),
-            core.violations().counts().clone(),
-            core.fullest(),
-        )
-    });
+    let records = server.admin(|core, _| core.records().len());
+    let fullest = server.admin(|core, _| core.fullest());
+    let breaches = server.admin(|core, _| core.violations().counts().clone());
     server.stop().await?;
     let _ = writeln!(out, "records: {records}");
     let _ = writeln!(out, "fullest window: {}", fullest.in_a_window);
@@ -401,11 +388,8 @@ impl ApplicationOptions {
         let oauth = &mut config.settings.oauth;
         let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
         oauth.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
-        oauth.refresh_life = checked(
-            wrong,
-            "refresh-life",
-            life(&self.refresh_life, REFRESH_LIFE),
-        );
+        let refresh_life = life(&self.refresh_life, REFRESH_LIFE);
+        oauth.refresh_life = checked(wrong, "refresh-life", refresh_life);
         if let Some(addr) = &self.auth_listen {
             let addr = addr.parse::<SocketAddr>();
             let addr = addr.map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());

@@ -13,7 +13,7 @@ use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
 use callbridge_model::{Code, ExposeSecret};
 use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -106,15 +106,20 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
             (vec![(api, Role::Api), (own, Role::Auth)], auth)
         }
     };
-    let shared = SharedSandbox::new(core, state, clock);
+    let held = Arc::new(Mutex::new((core, state)));
+    let shared = SharedSandbox { held, clock };
     let stop = watch::Sender::new(false);
-    let serving = |(listener, role)| {
-        let serving = serve(listener, shared.clone(), role, stop.subscribe());
-        tokio::spawn(serving)
-    };
-    let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
     let dispatching = post::dispatch(shared.clone(), Arc::new(poster), stop.subscribe());
-    tasks.push(tokio::spawn(dispatching));
+    let mut tasks = vec![tokio::spawn(dispatching)];
+    for (listener, role) in listeners {
+        let (shared, closing) = (shared.clone(), stop.subscribe());
+        let shell = Shell {
+            shared,
+            role,
+            closing,
+        };
+        tasks.push(tokio::spawn(serve(listener, shell)));
+    }
     Ok(Server {
         addr,
         auth,
@@ -137,10 +142,7 @@ async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
 /// Restores the core from its state file, under the flags of this start.
 fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>), Error> {
     let (mut state, mut core) = match &config.state {
-        Some(path) => {
-            let (state, core) = StateFile::open(path, config.settings)?;
-            (Some(state), core)
-        }
+        Some(path) => StateFile::open(path, config.settings)?,
         None => (None, Sandbox::new(config.settings)),
     };
     core.set_faults(config.rules);
@@ -172,17 +174,8 @@ struct Shell {
 
 /// Serves a sandbox, or the part of it that an address has (§5.6.9), until the order to stop; then
 /// open connections have two seconds.
-async fn serve(
-    listener: TcpListener,
-    shared: SharedSandbox,
-    role: Role,
-    mut closing: watch::Receiver<bool>,
-) {
-    let shell = Shell {
-        shared: shared.clone(),
-        role,
-        closing: closing.clone(),
-    };
+async fn serve(listener: TcpListener, shell: Shell) {
+    let (shared, mut closing) = (shell.shared.clone(), shell.closing.clone());
     let open = Open {
         name: "--listen",
         listener,
@@ -205,38 +198,33 @@ impl AnswerHttp for Shell {
         let request = read_request(request, self.role).await;
         let response = self.shared.handle(&request);
         match response.delivery {
-            Delivery::Now => whole(response),
+            Delivery::Now => whole(&response),
             Delivery::Lost => cut(),
             Delivery::After(time) => {
                 let mut closing = self.closing.clone();
                 tokio::select! {
-                    () = tokio::time::sleep(time) => whole(response),
+                    () = tokio::time::sleep(time) => whole(&response),
                     _ = closing.wait_for(|closing| *closing) => cut(),
                 }
             }
-            Delivery::Slow(time) => dripping(response, time),
+            Delivery::Slow(time) => dripping(&response, time),
         }
     }
 }
 
 async fn read_request(request: hyper::Request<Incoming>, role: Role) -> Request {
     let (head, body) = request.into_parts();
-    let headers = (head.headers.iter())
-        .map(|(name, value)| {
-            let value = String::from_utf8_lossy(value.as_bytes());
-            (name.as_str().to_owned(), value.into_owned())
-        })
-        .collect();
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = head.headers.iter();
+    let headers = headers.map(|(name, value)| (name.to_string(), text(value)));
     // A body above the limit reaches the core as one byte above it, which it answers with 413.
-    let body = match body::read(body, BODY_BYTES_MAX).await {
-        Ok(bytes) => bytes.to_vec(),
-        Err(_) => vec![0; BODY_BYTES_MAX + 1],
-    };
+    let body = body::read(body, BODY_BYTES_MAX).await;
+    let body = body.map_or_else(|_| vec![0; BODY_BYTES_MAX + 1], |bytes| bytes.to_vec());
     Request {
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
-        headers,
+        headers: headers.collect(),
         body,
         role,
     }
@@ -249,25 +237,21 @@ fn cut() -> HttpResponse<Body> {
     HttpResponse::new(body::in_pieces(futures_util::stream::once(failed)))
 }
 
-fn whole(response: Response) -> HttpResponse<Body> {
-    let body = body::whole(response.body.clone());
-    with_body(&response, body)
+fn whole(response: &Response) -> HttpResponse<Body> {
+    with_body(response, body::whole(response.body.clone()))
 }
 
-fn dripping(response: Response, time: Duration) -> HttpResponse<Body> {
+fn dripping(response: &Response, time: Duration) -> HttpResponse<Body> {
     let size = response.body.len().div_ceil(SLOW_PIECES).max(1);
-    let pieces: Vec<Bytes> = response
-        .body
-        .chunks(size)
-        .map(Bytes::copy_from_slice)
-        .collect();
+    let pieces = response.body.chunks(size).map(Bytes::copy_from_slice);
+    let pieces: Vec<Bytes> = pieces.collect();
     let pause = time / u32::try_from(pieces.len().max(1)).unwrap_or(1);
     let drip = futures_util::stream::unfold(pieces.into_iter(), move |mut rest| async move {
         let piece = rest.next()?;
         tokio::time::sleep(pause).await;
         Some((Ok::<_, std::convert::Infallible>(piece), rest))
     });
-    with_body(&response, body::in_pieces(drip))
+    with_body(response, body::in_pieces(drip))
 }
 
 fn with_body(response: &Response, content: Body) -> HttpResponse<Body> {
@@ -277,11 +261,8 @@ fn with_body(response: &Response, content: Body) -> HttpResponse<Body> {
     let headers = answer.headers_mut();
     // Tokens and pages with people in them are kept nowhere on the way (RFC 6749 §5.1).
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let location = response
-        .location
-        .as_deref()
-        .and_then(|to| HeaderValue::from_str(to).ok());
-    if let Some(location) = location {
+    let location = response.location.as_deref();
+    if let Some(location) = location.and_then(|to| HeaderValue::from_str(to).ok()) {
         headers.insert(header::LOCATION, location);
     }
     answer

@@ -2,7 +2,7 @@
 //! object. The file is held with flock and replaced as a whole, with mode 0600 and synced, after
 //! every request that can have changed something. It holds tokens by their fingerprints alone.
 
-use crate::{Dispatch, Error, Refusal, Request, Response, Sandbox, Settings, webhook::dispatch};
+use crate::{Error, Refusal, Request, Response, Sandbox, Settings};
 use callbridge_call::EventTime;
 use callbridge_model::Code;
 use rustix::fs::{FlockOperation, flock};
@@ -21,11 +21,8 @@ pub type SandboxClock = Arc<dyn Fn() -> EventTime + Send + Sync>;
 pub fn steady_clock() -> SandboxClock {
     let start = callbridge_model::clock::now();
     Arc::new(move || {
-        start.wall.plus(
-            callbridge_model::clock::now()
-                .boot
-                .saturating_sub(start.boot),
-        )
+        let now = callbridge_model::clock::now();
+        start.wall.plus(now.boot.saturating_sub(start.boot))
     })
 }
 
@@ -33,22 +30,19 @@ pub fn steady_clock() -> SandboxClock {
 #[derive(Clone)]
 pub struct SharedSandbox {
     /// The core, and its state file if it has one.
-    held: Arc<Mutex<(Sandbox, Option<StateFile>)>>,
-    clock: SandboxClock,
+    pub(super) held: Arc<Mutex<(Sandbox, Option<StateFile>)>>,
+    /// The machine's moment, whatever the core's clock was set to.
+    pub(super) clock: SandboxClock,
 }
 
 impl SharedSandbox {
-    /// A core, with its state file if it has one.
-    pub(super) fn new(core: Sandbox, state: Option<StateFile>, clock: SandboxClock) -> Self {
-        Self {
-            held: Arc::new(Mutex::new((core, state))),
-            clock,
-        }
-    }
-
     /// Runs a function on the core at the clock's moment; `false` when the state that it `changes`
     /// could not be kept.
-    fn act<R>(&self, changes: bool, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> (R, bool) {
+    pub(super) fn act<R>(
+        &self,
+        changes: bool,
+        act: impl FnOnce(&mut Sandbox, EventTime) -> R,
+    ) -> (R, bool) {
         // A panic under the lock leaves the core as it was after its last change.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (core, state) = &mut *held;
@@ -67,16 +61,6 @@ impl SharedSandbox {
     /// Runs a function on the core at the clock's moment, after writes that are due by then.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.act(true, act).0
-    }
-
-    /// Claims the deliveries of this cycle; the state is not kept for it.
-    pub(super) fn deliveries(&self) -> Vec<Dispatch> {
-        self.act(false, dispatch::deliveries).0
-    }
-
-    /// The machine's moment, whatever the core's clock was set to.
-    pub(super) fn machine_time(&self) -> EventTime {
-        (self.clock)()
     }
 
     /// Answers a request. What a GET counts in a window is kept with the next change, or at the
@@ -105,7 +89,7 @@ impl StateFile {
     ///
     /// # Errors
     /// The file cannot be opened, is held by another process, or is damaged: it is left as it is.
-    pub fn open(path: &Path, settings: Settings) -> Result<(Self, Sandbox), Error> {
+    pub fn open(path: &Path, settings: Settings) -> Result<(Option<Self>, Sandbox), Error> {
         let failed = |error| failed(path, &error);
         let mut held = options().truncate(false).open(path).map_err(failed)?;
         if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -130,7 +114,7 @@ impl StateFile {
             Error::new(Code::Configuration, words)
         })?;
         let path = path.to_owned();
-        Ok((Self { path, held }, core))
+        Ok((Some(Self { path, held }), core))
     }
 
     /// Replaces the file by the core's state.

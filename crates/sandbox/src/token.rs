@@ -120,16 +120,12 @@ impl Token {
 
     /// The `message` of every successful answer (§5.5).
     pub fn message(&self, now: EventTime) -> String {
-        let Some(at) = self.expires_at else {
-            return "Success".to_owned();
-        };
-        if at.get() - now.floor_seconds().get() > 7 * DAY_SECONDS {
-            return "Success".to_owned();
-        }
-        match self.days_left(now).unwrap_or(0) {
-            ..=0 => "Token expires today. Please renew it.".to_owned(),
-            1 => "Token will expire in 1 day. Please renew it.".to_owned(),
-            days => format!("Token will expire in {days} days. Please renew it."),
+        let soon = |at: &EpochSeconds| at.get() - now.floor_seconds().get() <= 7 * DAY_SECONDS;
+        match self.expires_at.filter(soon).and(self.days_left(now)) {
+            None => "Success".to_owned(),
+            Some(..=0) => "Token expires today. Please renew it.".to_owned(),
+            Some(1) => "Token will expire in 1 day. Please renew it.".to_owned(),
+            Some(days) => format!("Token will expire in {days} days. Please renew it."),
         }
     }
 }
@@ -148,11 +144,8 @@ impl IdSet {
     /// The part that is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
-        for part in text
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-        {
+        let parts = text.split(',').map(str::trim);
+        for part in parts.filter(|part| !part.is_empty()) {
             let (low, high) = part.split_once('-').unwrap_or((part, part));
             match (low.trim().parse::<i64>(), high.trim().parse::<i64>()) {
                 (Ok(low), Ok(high)) if 0 < low && low <= high => set.ranges.push((low, high)),
@@ -164,11 +157,8 @@ impl IdSet {
 
     /// Returns `true` where the id lies in a range and was not removed.
     pub fn contains(&self, id: i64) -> bool {
-        let within = self
-            .ranges
-            .iter()
-            .any(|&(low, high)| (low..=high).contains(&id));
-        within && !self.removed.contains(&id)
+        let mut ranges = self.ranges.iter();
+        ranges.any(|&(low, high)| (low..=high).contains(&id)) && !self.removed.contains(&id)
     }
 
     /// Adds an id; one that was removed is in the set again.

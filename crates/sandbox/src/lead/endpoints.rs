@@ -117,11 +117,8 @@ fn read_list(
             (None, _) => skipped.extend(id),
         }
     }
-    if errors.is_empty() {
-        Ok((values, skipped))
-    } else {
-        Err(Refusal::Invalid(errors))
-    }
+    let read = errors.is_empty().then_some((values, skipped));
+    read.ok_or(Refusal::Invalid(errors))
 }
 
 /// The items of the list, bare or under the key, and what stands before them in the name of a

@@ -179,9 +179,8 @@ pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
 /// # Errors
 /// The first line that cannot be read, in words.
 pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
-    let mut reader = csv::ReaderBuilder::new()
-        .flexible(true)
-        .from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.flexible(true).from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| error.to_string())?.clone();
     let column = |name: &str| headers.iter().position(|header| header.trim() == name);
     let id_at = column("leadId").ok_or("the header names no column leadId")?;
@@ -198,9 +197,8 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
         };
         let (phone, name) = (cell(phone_at), cell(name_at));
         if !phone.is_empty() && !is_phone(phone) {
-            return Err(format!(
-                "line {line}: `{phone}` is not a number such as +998901112233"
-            ));
+            let words = "is not a number such as +998901112233";
+            return Err(format!("line {line}: `{phone}` {words}"));
         }
         let status = id_in(cell(stage_at), "statusId", line)?;
         let known = stage(status);
@@ -217,8 +215,9 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
         }
         lead.responsible_id = responsible.or(lead.responsible_id);
         if lead.contacts.is_empty() && !(phone.is_empty() && name.is_empty()) {
+            let name = lead.name.clone();
             lead.contacts.push(Contact {
-                name: lead.name.clone(),
+                name,
                 ..Contact::default()
             });
         }

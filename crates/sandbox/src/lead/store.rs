@@ -81,9 +81,8 @@ impl Leads {
     /// An id that no lead has or had; `None` when there is none left.
     pub fn free_id(&self, companies: &BTreeMap<i64, Company>) -> Option<i64> {
         let known = self.known.keys().chain(&self.gone).map(|(_, id)| *id);
-        let listed = companies
-            .values()
-            .filter_map(|company| company.leads.highest());
+        let ranges = companies.values().flat_map(|company| &company.leads.ranges);
+        let listed = ranges.map(|&(_, high)| high);
         let highest = known.chain(listed).max().unwrap_or(0).max(NEW_ABOVE);
         highest.checked_add(1)
     }
@@ -115,14 +114,7 @@ impl Leads {
 impl IdSet {
     /// The ids in the order they were given; each once for each range it stands in.
     pub fn ids(&self) -> impl Iterator<Item = i64> {
-        let ranges = self.ranges.iter();
-        ranges
-            .flat_map(|&(low, high)| low..=high)
-            .filter(|&id| self.contains(id))
-    }
-
-    /// The highest id; `None` of the empty set.
-    pub fn highest(&self) -> Option<i64> {
-        self.ranges.iter().map(|&(_, high)| high).max()
+        let ids = self.ranges.iter().flat_map(|&(low, high)| low..=high);
+        ids.filter(|&id| self.contains(id))
     }
 }

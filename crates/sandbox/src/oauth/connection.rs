@@ -60,7 +60,7 @@ pub fn set_connection_grants(
 /// Revokes every refresh token of a connection, with the access tokens issued from them.
 pub fn revoke_refresh_tokens(core: &mut Sandbox, application: i64, company: i64) {
     let own = core.oauth.refreshes(application, company);
-    let keys: Vec<TokenKey> = own.map(|(key, _)| key).collect();
+    let keys: Vec<TokenKey> = own.map(|(key, _)| *key).collect();
     keys.into_iter().for_each(|key| revoke_refresh(core, key));
 }
 
@@ -199,8 +199,8 @@ pub(crate) fn connection_of<'a>(
 
 /// May the connection of this token do that (§5.4)?
 pub(crate) fn granted(core: &Sandbox, token: &Token, grant: &str) -> bool {
-    connection_of(core, token)
-        .is_some_and(|(_, grants)| grants.iter().any(|own| own.as_str() == grant))
+    let connection = connection_of(core, token);
+    connection.is_some_and(|(_, grants)| grants.iter().any(|own| own.as_str() == grant))
 }
 
 /// The company is there and not blocked, and its connection is not ended (§3.1).

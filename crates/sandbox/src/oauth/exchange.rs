@@ -160,9 +160,8 @@ fn exchange_code(
     }
     let (connection, secrets) = connection::approved(core, application, code.company, &code.grants);
     let mut tokens = tokens(core, &connection, None);
-    core.oauth
-        .codes
-        .insert(key, AuthorizationCode { used, ..code });
+    let codes = &mut core.oauth.codes;
+    codes.insert(key, AuthorizationCode { used, ..code });
     for (name, secret) in secrets {
         tokens[name] = json!(secret);
     }

@@ -93,10 +93,8 @@ pub fn redirect_uri(text: &str) -> Result<String, String> {
         Some(Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
         None => false,
     };
-    if url.fragment().is_some() {
-        return wrong("a fragment");
-    }
     match url.scheme() {
+        _ if url.fragment().is_some() => wrong("a fragment"),
         "https" => Ok(text.to_owned()),
         "http" if loopback => Ok(text.to_owned()),
         _ => wrong("neither https:// nor http:// on loopback"),
@@ -179,9 +177,8 @@ pub struct OAuthState {
 impl OAuthState {
     /// An application by its `client_id`.
     pub fn client(&self, client_id: &str) -> Option<&Application> {
-        self.applications
-            .values()
-            .find(|application| application.client_id == client_id)
+        let mut all = self.applications.values();
+        all.find(|application| application.client_id == client_id)
     }
 
     /// The refresh tokens of a connection.
@@ -189,11 +186,9 @@ impl OAuthState {
         &self,
         application: i64,
         company: i64,
-    ) -> impl Iterator<Item = (TokenKey, &Refresh)> {
-        self.refreshes
-            .iter()
-            .filter(move |(_, own)| (own.application, own.company) == (application, company))
-            .map(|(key, own)| (*key, own))
+    ) -> impl Iterator<Item = (&TokenKey, &Refresh)> {
+        let pair = (application, company);
+        (self.refreshes.iter()).filter(move |(_, own)| (own.application, own.company) == pair)
     }
 
     /// A free id for an application; those of companies' own lie below.
@@ -223,9 +218,10 @@ impl OAuthState {
 
     /// Forgets codes and refresh tokens after `KEPT_AFTER`, long since none of them works.
     pub(super) fn forget(&mut self, at: EventTime) {
-        self.codes
-            .retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));
-        self.refreshes
-            .retain(|_, own| at < own.expires_at.plus(KEPT_AFTER));
+        let Self {
+            codes, refreshes, ..
+        } = self;
+        codes.retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));
+        refreshes.retain(|_, own| at < own.expires_at.plus(KEPT_AFTER));
     }
 }

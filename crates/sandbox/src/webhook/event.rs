@@ -45,9 +45,8 @@ impl CrmEvent {
         Self {
             name: name.to_owned(),
             subject: lead["id"].to_string(),
-            blocks: Map::new(),
+            blocks: Map::from_iter([("lead".to_owned(), lead)]),
         }
-        .with("lead", lead)
     }
 
     /// A conversation is finished and journaled (§6.8).
@@ -55,9 +54,8 @@ impl CrmEvent {
         Self {
             name: CALL_COMPLETED.to_owned(),
             subject: call["callId"].as_str().unwrap_or_default().to_owned(),
-            blocks: Map::new(),
+            blocks: Map::from_iter([("call".to_owned(), call)]),
         }
-        .with("call", call)
     }
 
     /// Adds a block of the body under its name.

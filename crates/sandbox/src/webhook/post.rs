@@ -10,6 +10,7 @@ use crate::{
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -40,20 +41,20 @@ pub(crate) async fn dispatch(
             _ = cycle.tick() => {}
         }
         while under_way.try_join_next().is_some() {}
-        for dispatch in shared.deliveries() {
+        // The state is not kept for what is claimed.
+        for dispatch in shared.act(false, dispatch::deliveries).0 {
             let (shared, poster) = (shared.clone(), Arc::clone(&poster));
-            under_way.spawn(async move { deliver(&shared, &poster, &dispatch).await });
+            under_way.spawn(async move {
+                let begun = tokio::time::Instant::now();
+                // The machine's own moment: a clock moved by hand must not make every signature
+                // stale.
+                let outcome = poster.post(&dispatch, (shared.clock)()).await;
+                let took = begun.elapsed();
+                shared.admin(|core, now| dispatch::delivered(core, now, &dispatch, &outcome, took));
+            });
         }
     }
     under_way.shutdown().await;
-}
-
-async fn deliver(shared: &SharedSandbox, poster: &DeliveryClient, dispatch: &Dispatch) {
-    let begun = tokio::time::Instant::now();
-    // The machine's own moment: a clock moved by hand must not make every signature stale.
-    let outcome = poster.post(dispatch, shared.machine_time()).await;
-    let took = begun.elapsed();
-    shared.admin(|core, now| dispatch::delivered(core, now, dispatch, &outcome, took));
 }
 
 /// Makes attempts; the client is built with the first.
@@ -82,9 +83,8 @@ impl DeliveryClient {
             Ok(http) => http,
             Err(words) => return AttemptOutcome::Broken(words.clone()),
         };
-        let mut request = http
-            .post(dispatch.target.clone())
-            .header(CONTENT_TYPE, "application/json");
+        let request = http.post(dispatch.target.clone());
+        let mut request = request.header(CONTENT_TYPE, "application/json");
         for (name, value) in dispatch.headers(now.floor_seconds()) {
             request = request.header(name, value);
         }
@@ -104,20 +104,16 @@ impl DeliveryClient {
             .pool_max_idle_per_host(0)
             .connect_timeout(CONNECT)
             .timeout(RESPOND)
-            .dns_resolver(Arc::new(Resolver {
-                private_targets: self.private_targets,
-            }))
+            .dns_resolver(Arc::new(Resolver(self.private_targets)))
             .user_agent(concat!("callbridge-sandbox/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = &self.ca_file {
-            let failed = |why: String| format!("--webhook-ca-file {}: {why}", path.display());
-            let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-            let roots = reqwest::Certificate::from_pem_bundle(&pem)
-                .map_err(|error| failed(error.to_string()))?;
-            builder = builder.tls_certs_only(roots);
+            let failed = |why: &dyn Display| format!("--webhook-ca-file {}: {why}", path.display());
+            let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+            let roots = reqwest::Certificate::from_pem_bundle(&pem);
+            builder = builder.tls_certs_only(roots.map_err(|error| failed(&error))?);
         }
-        builder
-            .build()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))
+        let built = builder.build();
+        built.map_err(|error| format!("TLS cannot be set up: {error}"))
     }
 }
 
@@ -138,11 +134,10 @@ fn outcome(error: reqwest::Error) -> AttemptOutcome {
     AttemptOutcome::Broken(words)
 }
 
-/// Asks the system for addresses, and gives none out when one of them is private.
+/// Asks the system for addresses, and gives none out when one of them is private, unless `true`
+/// says that names may lead there.
 #[derive(Debug)]
-struct Resolver {
-    private_targets: bool,
-}
+struct Resolver(bool);
 
 /// A name leads to a private address.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -151,7 +146,7 @@ struct PrivateAddress;
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let private_targets = self.private_targets;
+        let private_targets = self.0;
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let found: Vec<SocketAddr> = found.collect();
