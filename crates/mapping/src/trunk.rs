@@ -70,11 +70,7 @@ impl Trunks {
                 }
             }
         }
-        if faults.is_empty() {
-            Ok(Self(trunks))
-        } else {
-            Err(faults)
-        }
+        faults.is_empty().then_some(Self(trunks)).ok_or(faults)
     }
 
     /// Endpoints by which the assembler of a PBX finds the trunk of a channel.
@@ -92,9 +88,8 @@ impl Trunks {
 
     /// The trunk of this name on this PBX.
     pub fn find(&self, pbx: &str, name: &str) -> Option<&Trunk> {
-        self.0
-            .iter()
-            .find(|trunk| trunk.serves(pbx) && trunk.name == name)
+        let mut all = self.0.iter();
+        all.find(|trunk| trunk.serves(pbx) && trunk.name == name)
     }
 
     /// The trunks of a PBX.
@@ -122,13 +117,8 @@ impl Trunks {
 impl Trunk {
     /// `pbx=NAME` is the PBX of that id, or the `server_name` below another one's.
     fn serves(&self, pbx: &str) -> bool {
-        let Some(own) = self.pbx.as_deref() else {
-            return true;
-        };
-        pbx == own
-            || pbx
-                .rsplit_once('/')
-                .is_some_and(|(_, server)| server == own)
+        let server = pbx.rsplit_once('/').map(|(_, server)| server);
+        (self.pbx.as_deref()).is_none_or(|own| pbx == own || server == Some(own))
     }
 
     /// Channels named like this are its own.
@@ -198,9 +188,8 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     if name.is_empty() || (endpoint.is_empty() && !of_messages) {
         faults.push("begins with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
     } else if !is_name(name) {
-        faults.push(format!(
-            "`{name}` is not a name: letters, digits, `-`, `_` and `.`, at most 64"
-        ));
+        let words = "is not a name: letters, digits, `-`, `_` and `.`, at most 64";
+        faults.push(format!("`{name}` {words}"));
     } else if let Err(fault) = endpoint.split('|').try_for_each(endpoint_form)
         && !of_messages
     {
@@ -222,15 +211,9 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
             continue;
         }
         given.push(key.to_owned());
-        if let Err(fault) = set(&mut trunk, key, value.trim()) {
-            faults.push(fault);
-        }
+        faults.extend(set(&mut trunk, key, value.trim()).err());
     }
-    if faults.is_empty() {
-        Ok(trunk)
-    } else {
-        Err(faults)
-    }
+    faults.is_empty().then_some(trunk).ok_or(faults)
 }
 
 fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
@@ -257,14 +240,9 @@ fn pieces(text: &str) -> Vec<String> {
         let begins = piece.split_once('=').is_some_and(|(key, _)| {
             !key.trim().is_empty() && key.trim().bytes().all(|b| b.is_ascii_lowercase())
         });
-        match pieces
-            .last_mut()
-            .filter(|last| !begins && (last.starts_with("lead=") || last.starts_with("employees=")))
-        {
-            Some(last) => {
-                last.push(',');
-                last.push_str(piece);
-            }
+        let holds = |last: &str| last.starts_with("lead=") || last.starts_with("employees=");
+        match pieces.last_mut().filter(|last| !begins && holds(last)) {
+            Some(last) => *last += &format!(",{piece}"),
             None => pieces.push(piece.trim().to_owned()),
         }
     }

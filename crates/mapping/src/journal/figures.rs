@@ -37,11 +37,8 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     }
     let ahead = start.since(now);
     (ahead > AHEAD_MAX).then(|| {
-        format!(
-            "the call began at {}, {} s ahead of this machine's clock",
-            at(),
-            ahead.as_secs()
-        )
+        let (at, ahead) = (at(), ahead.as_secs());
+        format!("the call began at {at}, {ahead} s ahead of this machine's clock")
     })
 }
 
@@ -69,23 +66,17 @@ impl Figures {
         let duration_sec = half_up(length).max(1);
         let talked = if call.answered { half_up(call.talk) } else { 0 };
         let wrong_start = wrong_start(call.started, now);
-        let start = if wrong_start.is_some() {
-            now.minus(length)
-        } else {
-            call.started
-        };
-        let mut remarks = Vec::new();
-        let mut talk_excess = None;
+        let arrived = wrong_start.as_ref().map(|_| now.minus(length));
+        let (mut remarks, mut talk_excess) = (Vec::new(), None);
         if talked > duration_sec + ROUNDING_SEC {
             let (talk, length) = (call.talk.as_secs_f64(), length.as_secs_f64());
             talk_excess = Some(format!("{talk:.3} s of talk in a call of {length:.3} s"));
         } else if talked > duration_sec {
-            remarks.push(format!(
-                "talk of {talked} s clamped to the duration, {duration_sec} s"
-            ));
+            let clamped = format!("talk of {talked} s clamped to the duration, {duration_sec} s");
+            remarks.push(clamped);
         }
         Self {
-            started_at: start.floor_seconds(),
+            started_at: arrived.unwrap_or(call.started).floor_seconds(),
             duration_sec,
             talk_time_sec: talked.min(duration_sec),
             wrong_start,

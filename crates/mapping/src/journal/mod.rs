@@ -74,6 +74,7 @@ pub fn judge(
     let phone = phone_of(call, trunk).or_else(|| shown_to_a_lead(call, trunk, people));
     let mut remarks = call.remarks.clone();
     remarks.extend(figures.remarks.iter().cloned());
+    let in_order = call.employees_in_order.iter().map(ToString::to_string);
     let mut record = CallRecord {
         uuid: Some(figures::uuid(pbx, &call.linkedid)),
         linkedid: call.linkedid.as_str().to_owned(),
@@ -85,16 +86,9 @@ pub fn judge(
         trunk: call.trunk.clone(),
         client_phone: phone,
         did: call.did.clone(),
-        employee: call
-            .employee
-            .as_ref()
-            .map(|extension| extension.as_str().to_owned()),
+        employee: call.employee.as_ref().map(ToString::to_string),
         employee_id: None,
-        employees_in_order: call
-            .employees_in_order
-            .iter()
-            .map(|e| e.as_str().to_owned())
-            .collect(),
+        employees_in_order: in_order.collect(),
         started_at: figures.started_at,
         duration_sec: figures.duration_sec,
         talk_time_sec: figures.talk_time_sec,
@@ -241,15 +235,10 @@ fn who(
     let employee_id =
         said.or_else(|| extension.and_then(|extension| people.employee_of(extension, trunk)));
     let unknown = extension.filter(|_| employee_id.is_none());
+    let name = &trunk.name;
     let no_employee = unknown.map(|extension| match trunk.employees {
-        Some(_) => format!(
-            "extension {extension} is not among the employees of {}",
-            trunk.name
-        ),
-        None => format!(
-            "extension {extension}: trunk {} has no employees",
-            trunk.name
-        ),
+        Some(_) => format!("extension {extension} is not among the employees of {name}"),
+        None => format!("extension {extension}: trunk {name} has no employees"),
     });
     // Whoever the call is forwarded to finds its lead: no rule here does.
     let left_to_others = rules.forwards && trunk.leads.is_empty();
@@ -305,10 +294,7 @@ impl RetryValues {
             EmployeeChoice::None => "no employee".to_owned(),
         });
         let answered = self.said.and_then(|said| said.answered);
-        let answered = answered.map(|answered| match answered {
-            true => "answered".to_owned(),
-            false => "not answered".to_owned(),
-        });
+        let answered = answered.map(|it| if it { "answered" } else { "not answered" }.to_owned());
         let talk = self.said.and_then(|said| said.talk_sec);
         let talk = talk.map(|talk| format!("{talk} s of talk"));
         let with = [lead, employee, answered, talk].into_iter().flatten();
@@ -335,10 +321,7 @@ pub fn remap(
 ) -> Judged {
     let trunk = match call.given {
         Some(_) => words::trunk_of(call, &old.pbx, rules),
-        None => {
-            let name = old.trunk.as_deref();
-            name.and_then(|name| rules.trunks.find(&old.pbx, name))
-        }
+        None => (old.trunk.as_deref()).and_then(|name| rules.trunks.find(&old.pbx, name)),
     };
     let mut record = old.clone();
     let mut known = call.clone();

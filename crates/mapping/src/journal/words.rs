@@ -10,18 +10,13 @@ use callbridge_model::{CallRecord, Reason};
 /// The trunk whose rules hold for a call. A message may name none, and one may come from a PBX of
 /// which no flag names a trunk: the rules without a trunk hold for these.
 pub(super) fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
-    let without = || {
-        rules
-            .without_trunk
-            .as_ref()
-            .filter(|_| call.given.is_some())
-    };
+    let without = (rules.without_trunk.as_ref()).filter(|_| call.given.is_some());
     let Some(name) = call.trunk.as_deref() else {
-        return without();
+        return without;
     };
-    let found = rules.trunks.find(pbx, name);
     let has_none = || rules.trunks.of_pbx(pbx).next().is_none();
-    found.or_else(|| without().filter(|_| has_none()))
+    let found = rules.trunks.find(pbx, name);
+    found.or_else(|| without.filter(|_| has_none()))
 }
 
 /// A message's figures that cannot be, each named by its field.
@@ -66,10 +61,9 @@ pub(super) fn without_lead(
     }
     let wrong = match (&call.number, trunk.country) {
         (None, _) => "phone: it is null".to_owned(),
-        (Some(_), Some(country)) => format!(
-            "phone: it is not a number of {country} or of the \
-                                             world"
-        ),
+        (Some(_), Some(country)) => {
+            format!("phone: it is not a number of {country} or of the world")
+        }
         (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
     };
     format!("{wrong}; it may be like +998901110001, or a leadId is given with it. {why}")

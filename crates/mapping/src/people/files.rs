@@ -42,7 +42,7 @@ pub enum Error {
     #[error("{0}: {1}")]
     Header(PathBuf, WrongHeader),
     /// The file has rows, and none of them is good.
-    #[error("{0}: no row of it can be used; {first}", first = first(.1))]
+    #[error("{0}: no row of it can be used; {first}", first = .1.first(ToString::to_string))]
     Useless(PathBuf, ListReport),
 }
 
@@ -59,20 +59,12 @@ impl Error {
     pub fn masked(&self) -> String {
         match self {
             Self::Useless(file, about) => {
-                let first = about.named.first().map(BadRow::masked).unwrap_or_default();
+                let first = about.first(BadRow::masked);
                 format!("{}: no row of it can be used; {first}", file.display())
             }
             error => error.to_string(),
         }
     }
-}
-
-fn first(about: &ListReport) -> String {
-    about
-        .named
-        .first()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }
 
 /// A list that was read anew, or could not be.
@@ -101,7 +93,7 @@ impl News {
 }
 
 /// Kinds of lists, by their rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ListKind {
     /// Rows of phones and leads.
@@ -126,51 +118,23 @@ pub struct ListChange {
     pub phones: Vec<Phone>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum List {
-    Leads(LeadFile),
-    Employees(PathBuf),
-}
-
-impl List {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Leads((path, _)) | Self::Employees(path) => path,
-        }
-    }
-
-    const fn kind(&self) -> ListKind {
-        match self {
-            Self::Leads(_) => ListKind::Leads,
-            Self::Employees(_) => ListKind::Employees,
-        }
-    }
-
-    const fn country(&self) -> Option<Country> {
-        match self {
-            Self::Leads((_, country)) => *country,
-            Self::Employees(_) => None,
-        }
-    }
-
-    fn is_in_force(&self, people: &People) -> bool {
-        match self {
-            Self::Leads(key) => people.leads.contains_key(key),
-            Self::Employees(path) => people.employees.contains_key(path),
-        }
-    }
-}
+/// A list's kind and file; without a country for employees.
+type List = (ListKind, LeadFile);
 
 /// State of a file when it was last read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Seen {
+    #[default]
     Never,
     Missing,
-    Version { version: FileVersion, settled: bool },
+    Version {
+        version: FileVersion,
+        settled: bool,
+    },
 }
 
 /// State of a list's file, by which the next check decides whether to read it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     seen: Seen,
     /// A newer version that is not read yet, and at how many looks the file was another.
@@ -178,31 +142,23 @@ struct FileState {
 }
 
 impl FileState {
-    const UNREAD: Self = Self {
-        seen: Seen::Never,
-        newer: None,
-    };
-
     /// Returns `true` when the file was the same at the last check, or has changed for too many
     /// checks.
     fn rests(&mut self, version: FileVersion) -> bool {
         if matches!(self.seen, Seen::Version { version: old, .. } if old == version) {
             return true;
         }
-        match self.newer {
-            Some((newer, _)) if newer == version => true,
-            Some((_, LOOKS_MAX..)) => true,
-            newer => {
-                let looks = newer.map_or(1, |(_, looks)| looks + 1);
-                self.newer = Some((version, looks));
-                false
-            }
+        let (newer, looks) = self.newer.unzip();
+        let rests = newer == Some(version) || looks >= Some(LOOKS_MAX);
+        if !rests {
+            self.newer = Some((version, looks.map_or(1, |looks| looks + 1)));
         }
+        rests
     }
 }
 
 /// The lists in force, and the files they come from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watched {
     people: People,
     known: BTreeMap<List, FileState>,
@@ -211,24 +167,20 @@ pub struct Watched {
 impl Watched {
     /// The lists that any of these trunks names; nothing is read yet.
     pub fn of<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
-        let mut known = BTreeMap::new();
+        let mut watched = Self::default();
         for trunk in trunks {
             for rule in &trunk.leads {
                 if let LeadRule::Csv(file) = rule {
-                    known.insert(
-                        List::Leads((file.clone(), trunk.country)),
-                        FileState::UNREAD,
-                    );
+                    let list = (ListKind::Leads, (file.clone(), trunk.country));
+                    watched.known.insert(list, FileState::default());
                 }
             }
             if let Some(EmployeeRule::File(file)) = &trunk.employees {
-                known.insert(List::Employees(file.clone()), FileState::UNREAD);
+                let list = (ListKind::Employees, (file.clone(), None));
+                watched.known.insert(list, FileState::default());
             }
         }
-        Self {
-            people: People::default(),
-            known,
-        }
+        watched
     }
 
     /// Reads all lists, and gives what is to be said of them.
@@ -247,10 +199,7 @@ impl Watched {
                 Err(error) => faults.push(error),
             }
         }
-        match faults.is_empty() {
-            true => Ok((watched, news)),
-            false => Err(faults),
-        }
+        faults.is_empty().then_some((watched, news)).ok_or(faults)
     }
 
     /// The same with this directory of leads beside them.
@@ -268,32 +217,27 @@ impl Watched {
     /// Reads the lists whose files are others than last time, and at rest. Blocks on the disk.
     pub fn reload(&mut self, now: EventTime) -> Vec<News> {
         let mut news = Vec::new();
-        for (list, known) in &mut self.known {
-            let in_force = list.is_in_force(&self.people);
-            let before = known.seen;
-            let (version, result) = match read(list.path(), known, in_force, now) {
-                Read::Same => continue,
-                Read::Bytes(version, bytes) => (version, take(&mut self.people, list, &bytes)),
-                Read::Failed(version, error) => (version, Err(error)),
+        for ((kind, file), known) in &mut self.known {
+            let in_force = match kind {
+                ListKind::Leads => self.people.leads.contains_key(file),
+                ListKind::Employees => self.people.employees.contains_key(&file.0),
             };
+            let Some((seen, bytes)) = read(&file.0, known, in_force, now) else {
+                continue;
+            };
+            let result = bytes.and_then(|bytes| take(&mut self.people, *kind, file, &bytes));
             // Read once more for its youth alone, and the same: no news.
-            let again = matches!((before, version), (
+            let again = matches!((known.seen, seen), (
                 Seen::Version { version: a, settled: false },
                 Seen::Version { version: b, .. },
             ) if a == b);
-            *known = FileState {
-                seen: version,
-                newer: None,
-            };
-            let same = match &result {
-                Ok(change) => change.phones.is_empty(),
-                Err(_) => true,
-            };
-            if !(again && same) {
+            (known.seen, known.newer) = (seen, None);
+            let change = result.as_ref().ok();
+            if !again || change.is_some_and(|change| !change.phones.is_empty()) {
                 news.push(News {
-                    file: list.path().to_owned(),
-                    kind: list.kind(),
-                    country: list.country(),
+                    file: file.0.clone(),
+                    kind: *kind,
+                    country: file.1,
                     result,
                 });
             }
@@ -303,83 +247,71 @@ impl Watched {
 }
 
 /// Puts the good rows of a list in force; a list of bad rows alone leaves the old one there.
-fn take(people: &mut People, list: &List, bytes: &[u8]) -> Result<ListChange, Error> {
-    let path = || list.path().to_owned();
-    let wrong = |header| Error::Header(path(), header);
-    match list {
-        List::Leads(key) => {
-            let (newer, about) = LeadList::read(bytes, key.1).map_err(wrong)?;
-            if about.is_useless() {
-                return Err(Error::Useless(path(), about));
-            }
-            let older = people.leads.entry(key.clone()).or_default();
-            let phones = older.changed(&newer);
+fn take(
+    people: &mut People,
+    kind: ListKind,
+    file: &LeadFile,
+    bytes: &[u8],
+) -> Result<ListChange, Error> {
+    let (path, mut phones) = (&file.0, Vec::new());
+    let wrong = |header| Error::Header(path.clone(), header);
+    let useful = |about: ListReport| match about.is_useless() {
+        true => Err(Error::Useless(path.clone(), about)),
+        false => Ok(about),
+    };
+    let about = match kind {
+        ListKind::Leads => {
+            let (newer, about) = LeadList::read(bytes, file.1).map_err(wrong)?;
+            let about = useful(about)?;
+            let older = people.leads.entry(file.clone()).or_default();
+            phones = older.changed(&newer);
             *older = newer;
-            Ok(ListChange { about, phones })
+            about
         }
-        List::Employees(file) => {
+        ListKind::Employees => {
             let (newer, about) = list::employees(bytes).map_err(wrong)?;
-            if about.is_useless() {
-                return Err(Error::Useless(path(), about));
-            }
-            people.employees.insert(file.clone(), newer);
-            Ok(ListChange {
-                about,
-                phones: Vec::new(),
-            })
+            let about = useful(about)?;
+            people.employees.insert(path.clone(), newer);
+            about
         }
-    }
+    };
+    Ok(ListChange { about, phones })
 }
 
-enum Read {
-    Same,
-    Bytes(Seen, Vec<u8>),
-    Failed(Seen, Error),
-}
-
-fn read(path: &Path, known: &mut FileState, in_force: bool, now: EventTime) -> Read {
-    let seen = known.seen;
-    let opened = plain_file::open_named(path)
-        .and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
+/// What is seen of a file now, and its bytes; `None` when it is as it was, or not at rest.
+fn read(
+    path: &Path,
+    known: &mut FileState,
+    in_force: bool,
+    now: EventTime,
+) -> Option<(Seen, Result<Vec<u8>, Error>)> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
+        _ => Error::Unreadable(path.to_owned(), error),
+    };
+    let opened = plain_file::open_named(path);
+    let opened = opened.and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
     let (version, file) = match opened {
         Ok(opened) => opened,
-        Err(_) if seen == Seen::Missing => return Read::Same,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Read::Failed(Seen::Missing, Error::Missing(path.to_owned()));
-        }
-        Err(error) => {
-            return Read::Failed(Seen::Missing, Error::Unreadable(path.to_owned(), error));
-        }
+        Err(_) if known.seen == Seen::Missing => return None,
+        Err(error) => return Some((Seen::Missing, Err(failed(error)))),
     };
-    if matches!(seen, Seen::Version { version: old, settled: true } if old == version) {
-        return Read::Same;
+    let same =
+        matches!(known.seen, Seen::Version { version: old, settled: true } if old == version);
+    if same || in_force && !known.rests(version) {
+        return None;
     }
-    if in_force && !known.rests(version) {
-        return Read::Same;
-    }
-    let written = version.written();
-    let mut seen = Seen::Version {
-        version,
-        settled: now.since(written) > YOUNG,
+    let mut settled = now.since(version.written()) > YOUNG;
+    let bytes = if version.bytes() > FILE_BYTES_MAX {
+        Err(Error::TooLarge(path.to_owned()))
+    } else {
+        let (mut bytes, mut limited) = (Vec::new(), file.take(FILE_BYTES_MAX));
+        let read = limited.read_to_end(&mut bytes).map_err(failed);
+        // Written to meanwhile: what was read may be torn, so it is read once more.
+        let after = limited.into_inner().metadata();
+        let after = after.map(|about| FileVersion::of(&about)).ok();
+        settled &= read.is_err() || after == Some(version);
+        read.map(|_| bytes)
     };
-    if version.bytes() > FILE_BYTES_MAX {
-        return Read::Failed(seen, Error::TooLarge(path.to_owned()));
-    }
-    let mut bytes = Vec::new();
-    let mut limited = file.take(FILE_BYTES_MAX);
-    if let Err(error) = limited.read_to_end(&mut bytes) {
-        return Read::Failed(seen, Error::Unreadable(path.to_owned(), error));
-    }
-    // Written to meanwhile: what was read may be torn, so it is read once more.
-    let after = limited
-        .into_inner()
-        .metadata()
-        .map(|about| FileVersion::of(&about));
-    if after.ok() != Some(version) {
-        seen = Seen::Version {
-            version,
-            settled: false,
-        };
-    }
-    Read::Bytes(seen, bytes)
+    Some((Seen::Version { version, settled }, bytes))
 }

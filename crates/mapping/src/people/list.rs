@@ -6,7 +6,7 @@
 //! 901110002,4002          102,502
 //! ```
 
-use super::rows::{BadRow, ListReport, WrongHeader, each_row, refused, shortened};
+use super::rows::{ListReport, WrongHeader, each_row, refused, shortened};
 use callbridge_call::Extension;
 use callbridge_model::number::e164;
 use callbridge_model::{Country, EmployeeId, LeadId, Phone};
@@ -68,12 +68,11 @@ impl LeadList {
     /// When the header does not name the columns.
     pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, ListReport), WrongHeader> {
         let (mut rows, mut about) = (Vec::new(), ListReport::default());
-        each_row(bytes, LEADS, &mut about, |_, phone, lead| {
-            let digits =
-                key(phone, country).ok_or_else(|| refused(phone, no_number(phone, country)))?;
-            let lead = LeadId::parse(lead)
-                .ok_or_else(|| refused(lead, "is not a lead id, which has digits alone"))?;
-            rows.push((digits, lead));
+        each_row(bytes, LEADS, &mut about, |line, phone, lead| {
+            let no_phone = || refused(line, phone, no_number(phone, country));
+            let no_lead = || refused(line, lead, "is not a lead id, which has digits alone");
+            let digits = key(phone, country).ok_or_else(no_phone)?;
+            rows.push((digits, LeadId::parse(lead).ok_or_else(no_lead)?));
             Ok(())
         })?;
         rows.sort_unstable();
@@ -82,45 +81,33 @@ impl LeadList {
         rows.shrink_to_fit();
         about.repeated = given - rows.len();
         about.rows = rows.len();
-        let list = Self { rows };
-        list.note_doubtful(bytes, country, &mut about)?;
-        Ok((list, about))
-    }
-
-    /// Numbers with two leads stay in the list, and are named: it guesses at neither.
-    fn note_doubtful(
-        &self,
-        bytes: &[u8],
-        country: Option<Country>,
-        about: &mut ListReport,
-    ) -> Result<(), WrongHeader> {
-        let pairs = self.rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        // Numbers with two leads stay in the list, and are named: it guesses at neither.
+        let pairs = rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         let mut first: BTreeMap<u64, Option<(LeadId, u64)>> =
             pairs.map(|pair| (pair[0].0, None)).collect();
-        if first.is_empty() {
-            return Ok(());
+        if !first.is_empty() {
+            each_row(
+                bytes,
+                LEADS,
+                &mut ListReport::default(),
+                |line, phone, lead| {
+                    let seen = key(phone, country).and_then(|digits| first.get_mut(&digits));
+                    if let (Some(seen), Some(lead)) = (seen, LeadId::parse(lead))
+                        && let (other, before) = *seen.get_or_insert((lead, line))
+                        && other != lead
+                    {
+                        let words = format!(
+                            "has two leads, {other} (line {before}) and {lead}: its calls become \
+                         letters `ambiguous_lead`"
+                        );
+                        about.note(refused(line, phone, words));
+                    }
+                    Ok(())
+                },
+            )?;
+            about.named.sort_by_key(|row| row.line);
         }
-        let mut found = Vec::new();
-        let mut rows = ListReport::default();
-        each_row(bytes, LEADS, &mut rows, |line, phone, lead| {
-            let seen = key(phone, country).and_then(|digits| first.get_mut(&digits));
-            let (Some(seen), Some(lead)) = (seen, LeadId::parse(lead)) else {
-                return Ok(());
-            };
-            let (other, before) = *seen.get_or_insert((lead, line));
-            if other != lead {
-                let words = format!(
-                    "has two leads, {other} (line {before}) and {lead}: its calls become letters \
-                     `ambiguous_lead`"
-                );
-                let cell = shortened(phone);
-                found.push(BadRow { line, cell, words });
-            }
-            Ok(())
-        })?;
-        found.into_iter().for_each(|row| about.note(row));
-        about.named.sort_by_key(|row| row.line);
-        Ok(())
+        Ok((Self { rows }, about))
     }
 
     /// The leads of a phone: of more than one nobody says which it is.
@@ -132,39 +119,17 @@ impl LeadList {
         of_phone.map(|(_, lead)| *lead)
     }
 
-    /// Rows, equal ones counted once.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Returns `true` when the list has no good row.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The phones of which `newer` says something else than this list.
     pub fn changed(&self, newer: &Self) -> Vec<Phone> {
-        let mut digits: Vec<u64> = Vec::new();
-        let (mut old, mut new) = (self.rows.iter().peekable(), newer.rows.iter().peekable());
-        loop {
-            let differs = match (old.peek(), new.peek()) {
-                (None, None) => break,
-                (Some(a), Some(b)) if a == b => {
-                    old.next();
-                    new.next();
-                    continue;
-                }
-                (Some(a), Some(b)) if a < b => old.next(),
-                (Some(_), None) => old.next(),
-                (_, Some(_)) => new.next(),
-            };
-            digits.extend(differs.map(|(key, _)| *key));
-        }
+        let old = (self.rows.iter()).filter(|row| newer.rows.binary_search(row).is_err());
+        let new = (newer.rows.iter()).filter(|row| self.rows.binary_search(row).is_err());
+        let mut digits: Vec<u64> = old.chain(new).map(|(key, _)| *key).collect();
+        digits.sort_unstable();
         digits.dedup();
-        digits
+        let phones = digits
             .iter()
-            .filter_map(|key| Phone::from_e164(&format!("+{key}")))
-            .collect()
+            .map(|key| Phone::from_e164(&format!("+{key}")));
+        phones.flatten().collect()
     }
 }
 
@@ -178,26 +143,18 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     let (mut rows, mut twice, mut repeated) = (Vec::new(), BTreeSet::new(), 0);
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
         if let Some((_, alone)) = extension.rsplit_once('/') {
-            let words = format!(
-                "is a channel: the extension alone is wanted, `{}`",
-                shortened(alone)
-            );
-            return Err(refused(extension, words));
+            let alone = shortened(alone);
+            let words = format!("is a channel: the extension alone is wanted, `{alone}`");
+            return Err(refused(line, extension, words));
         }
-        let id = EmployeeId::parse(id).ok_or_else(|| {
-            refused(
-                id,
-                "is not an employee id: digits \
-                                                             alone",
-            )
-        })?;
+        let no_id = || refused(line, id, "is not an employee id: digits alone");
+        let id = EmployeeId::parse(id).ok_or_else(no_id)?;
         let own = Extension::new(extension);
         let (other, before) = *lines.entry(own.clone()).or_insert((id, line));
         if other != id {
             twice.insert(own);
-            let words =
-                format!("has two employees, {other} (line {before}) and {id}: neither is sent");
-            return Err(refused(extension, words));
+            let two = format!("has two employees, {other} (line {before}) and {id}");
+            return Err(refused(line, extension, format!("{two}: neither is sent")));
         }
         repeated += usize::from(before != line);
         rows.push((own, id));
@@ -216,10 +173,9 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
         return "holds several numbers: give each a row of its own, with the same lead".to_owned();
     }
     match country {
-        Some(country) => format!(
-            "is not a telephone number of {country} or with its country's \
-                                  code"
-        ),
+        Some(country) => {
+            format!("is not a telephone number of {country} or with its country's code")
+        }
         None => "is not a telephone number with a plus (no --country says whose it is)".to_owned(),
     }
 }
@@ -239,14 +195,9 @@ fn numbers_in(cell: &str) -> usize {
 /// None of several numbers in one cell is taken.
 fn key(text: &str, country: Option<Country>) -> Option<u64> {
     const DIGITS_MIN: usize = 8;
-    let as_it_is = Phone::from_e164(text)
-        .filter(|phone| phone.as_str().len() > DIGITS_MIN && !text.starts_with("+0"));
-    let alone = || {
-        (numbers_in(text) <= 1)
-            .then(|| e164(text, country))
-            .flatten()
-    };
-    as_number(&as_it_is.or_else(alone)?)
+    let long = |phone: &Phone| phone.as_str().len() > DIGITS_MIN && !text.starts_with("+0");
+    let alone = || e164(text, country).filter(|_| numbers_in(text) <= 1);
+    as_number(&Phone::from_e164(text).filter(long).or_else(alone)?)
 }
 
 fn as_number(phone: &Phone) -> Option<u64> {
@@ -351,7 +302,7 @@ mod tests {
             "901110001 or 901110002",
         ] {
             let (list, about) = read(&format!("phone,leadId\n{cell},1\n901110009,9\n"));
-            assert_eq!((list.len(), about.bad), (1, 1), "{cell}: {about:?}");
+            assert_eq!((list.rows.len(), about.bad), (1, 1), "{cell}: {about:?}");
             let said = bad(&about);
             assert!(said.contains("holds several numbers"), "{cell}: {said}");
             assert!(said.starts_with("line 2: "), "{cell}: {said}");
@@ -386,7 +337,7 @@ mod tests {
         assert_eq!(about.remarks(), " (separated by `;`)");
         // The header says how to read; rows written otherwise are named.
         let (list, about) = read("phone,leadId\n901110001;1\n901110002,2\n");
-        assert_eq!((list.len(), about.bad), (1, 1));
+        assert_eq!((list.rows.len(), about.bad), (1, 1));
     }
 
     #[test]
@@ -410,7 +361,7 @@ mod tests {
             "\u{feff}leadId,phone\r\n",
         ] {
             let (list, about) = read(text);
-            assert!(list.is_empty() && about.is_empty(), "{text}");
+            assert!(list.rows.is_empty() && about.is_empty(), "{text}");
         }
     }
 

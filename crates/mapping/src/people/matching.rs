@@ -38,11 +38,8 @@ pub fn meant(extension: &str) -> Option<String> {
 pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
-        let entries = people
-            .employees_at(trunk)
-            .into_iter()
-            .flat_map(|it| it.iter());
-        listed.extend(entries.map(|(extension, _)| extension));
+        let list = people.employees_at(trunk);
+        listed.extend(list.into_iter().flat_map(|it| it.keys()));
     }
     let (mut hit, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
     let (mut calls, mut matched) = (0, 0);
@@ -60,19 +57,17 @@ pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employe
             *last = met.started.max(*last);
         }
     }
-    let unmatched = listed.difference(&hit);
-    let unmatched: Vec<String> = unmatched.map(ToString::to_string).collect();
+    let unmatched: Vec<String> = listed.difference(&hit).map(ToString::to_string).collect();
     let doubtful = unmatched.iter().filter_map(|extension| {
         let (extension, meant) = (extension.clone(), meant(extension)?);
         Some(Doubtful { extension, meant })
     });
-    let unlisted = unlisted
-        .into_iter()
-        .map(|(extension, (calls, last_at))| Unlisted {
-            extension: extension.to_string(),
-            calls,
-            last_at,
-        });
+    let unlisted = unlisted.into_iter();
+    let unlisted = unlisted.map(|(extension, (calls, last_at))| Unlisted {
+        extension: extension.to_string(),
+        calls,
+        last_at,
+    });
     Employees {
         calls,
         matched,

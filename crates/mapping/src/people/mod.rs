@@ -80,23 +80,23 @@ impl People {
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let by_number = trunk.leads.iter().position(LeadRule::is_by_number);
         let (said, rest) = trunk.leads.split_at(by_number.unwrap_or(trunk.leads.len()));
-        let ask = |rule| self.ask(rule, call, phone, trunk);
+        let ask = |rule: &LeadRule| match rule {
+            LeadRule::Variable(name) => variable(name, call),
+            LeadRule::UserField(pattern) => user_field(pattern, call),
+            LeadRule::Csv(file) => self.listed(file, phone, trunk),
+            LeadRule::Directory => self.learned(phone),
+        };
+        let is_none = |answer: &LeadAnswer| matches!(answer, LeadAnswer::None(_));
         // The dialplan itself names a lead, by any rule of the trunk that reads it there.
         let mut of_call = trunk.leads.iter().filter(|rule| !rule.is_by_number());
-        let given = match of_call.any(|rule| !matches!(ask(rule), LeadAnswer::None(_))) {
-            true => None,
-            false => self.given(phone),
-        };
-        let (unread, given): (Vec<_>, Vec<_>) = given
-            .into_iter()
-            .partition(|it| matches!(it, LeadAnswer::None(_)));
+        let named = of_call.any(|rule| !is_none(&ask(rule)));
+        let given = if named { None } else { self.given(phone) };
+        let (unread, given): (Vec<_>, Vec<_>) = given.into_iter().partition(is_none);
         let answers = said.iter().map(ask).chain(given);
-        first_of(answers.chain(rest.iter().map(ask)).chain(unread), || {
-            format!(
-                "trunk {} has no lead rule: set `lead=` or --lead",
-                trunk.name
-            )
-        })
+        let answers = answers.chain(rest.iter().map(ask)).chain(unread);
+        let name = &trunk.name;
+        let unasked = format!("trunk {name} has no lead rule: set `lead=` or --lead");
+        first_of(answers, unasked)
     }
 
     /// The lead of a number alone, as `lead check` and a release from parking ask for it: rules
@@ -107,13 +107,12 @@ impl People {
             LeadRule::Csv(file) => Some(self.listed(file, Some(phone), trunk)),
             LeadRule::Directory => Some(self.learned(Some(phone))),
         });
-        first_of(self.given(Some(phone)).into_iter().chain(listed), || {
-            format!(
-                "trunk {} has no rule `csv:` or `directory`: its leads come with the call, not by \
-                 number",
-                trunk.name
-            )
-        })
+        let unasked = format!(
+            "trunk {} has no rule `csv:` or `directory`: its leads come with the call, not by \
+             number",
+            trunk.name
+        );
+        first_of(self.given(Some(phone)).into_iter().chain(listed), unasked)
     }
 
     /// The employee at an extension.
@@ -144,21 +143,6 @@ impl People {
         of_pbx.any(|trunk| self.employee_of(extension, trunk).is_some())
     }
 
-    fn ask(
-        &self,
-        rule: &LeadRule,
-        call: &FinishedCall,
-        phone: Option<&Phone>,
-        trunk: &Trunk,
-    ) -> LeadAnswer {
-        match rule {
-            LeadRule::Variable(name) => variable(name, call),
-            LeadRule::UserField(pattern) => user_field(pattern, call),
-            LeadRule::Csv(file) => self.listed(file, phone, trunk),
-            LeadRule::Directory => self.learned(phone),
-        }
-    }
-
     /// Looks up the lead that a person has given the number; `None` where nobody has, and for a
     /// hidden caller, who is nobody's key.
     fn given(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
@@ -180,10 +164,8 @@ impl People {
             let words = "no directory of leads is open here: it is kept in the folder of --state";
             return LeadAnswer::None(words.to_owned());
         };
-        match directory.lead_of(phone) {
-            Ok(answer) => answer,
-            Err(why) => LeadAnswer::None(format!("the directory cannot be read: {why}")),
-        }
+        let unread = |why| LeadAnswer::None(format!("the directory cannot be read: {why}"));
+        directory.lead_of(phone).unwrap_or_else(unread)
     }
 
     fn listed(&self, file: &Path, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
@@ -208,10 +190,7 @@ impl People {
 }
 
 /// The first of these that knows a lead; else why none of them does, or that nobody was asked.
-fn first_of(
-    answers: impl Iterator<Item = LeadAnswer>,
-    unasked: impl FnOnce() -> String,
-) -> LeadAnswer {
+fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadAnswer {
     let mut misses = Vec::new();
     for answer in answers {
         match answer {
@@ -220,7 +199,7 @@ fn first_of(
         }
     }
     if misses.is_empty() {
-        misses.push(unasked());
+        misses.push(unasked);
     }
     LeadAnswer::None(misses.join("; "))
 }
@@ -242,8 +221,7 @@ fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
 
 /// The one lead that these texts give; what is no lead id gives none.
 fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
-    let mut leads = BTreeSet::new();
-    let mut junk = None;
+    let (mut leads, mut junk) = (BTreeSet::new(), None);
     for text in texts {
         match LeadId::parse(text) {
             Some(lead) => {

@@ -66,9 +66,10 @@ fn masked(cell: &str) -> String {
     let mut left = digits;
     let hide = |c: char| {
         left -= usize::from(c.is_ascii_digit());
-        match c.is_ascii_digit() && left >= 4 {
-            true => '·',
-            false => c,
+        if c.is_ascii_digit() && left >= 4 {
+            '·'
+        } else {
+            c
         }
     };
     cell.chars().map(hide).collect()
@@ -105,6 +106,11 @@ impl ListReport {
         self.bad - self.named.len()
     }
 
+    /// The first bad row as it is shown; empty without any.
+    pub(super) fn first(&self, shown: fn(&BadRow) -> String) -> String {
+        self.named.first().map(shown).unwrap_or_default()
+    }
+
     pub(super) fn note(&mut self, row: BadRow) {
         self.bad += 1;
         if self.named.len() < NAMED_MAX {
@@ -127,18 +133,10 @@ impl ListReport {
     }
 }
 
-/// The fault of one row: the cell, and what is wrong with it.
-pub(super) struct RowFault {
-    cell: String,
-    words: String,
-}
-
-/// Fault of a row with a cell that cannot be used.
-pub(super) fn refused(cell: &str, words: impl Into<String>) -> RowFault {
-    RowFault {
-        cell: shortened(cell),
-        words: words.into(),
-    }
+/// A row with a cell that cannot be used.
+pub(super) fn refused(line: u64, cell: &str, words: impl Into<String>) -> BadRow {
+    let (cell, words) = (shortened(cell), words.into());
+    BadRow { line, cell, words }
 }
 
 /// Both cells of each row as they stand, and what the file holds besides.
@@ -162,26 +160,21 @@ pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],
     about: &mut ListReport,
-    mut take: impl FnMut(u64, &str, &str) -> Result<(), RowFault>,
+    mut take: impl FnMut(u64, &str, &str) -> Result<(), BadRow>,
 ) -> Result<(), WrongHeader> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let first_line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     let separator = separator(first_line);
     about.separator = (separator != b',').then_some(char::from(separator));
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(separator)
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .from_reader(bytes);
+    let mut reader = csv::ReaderBuilder::new();
+    reader.delimiter(separator).trim(csv::Trim::All);
+    let mut reader = reader.flexible(true).from_reader(bytes);
     let header = || WrongHeader {
         wants: columns.join(","),
         says: shortened(String::from_utf8_lossy(first_line).trim()),
     };
     let names = reader.headers().map_err(|_| header())?.clone();
-    let place = |column: &str| {
-        let mut names = names.iter();
-        names.position(|name| name.eq_ignore_ascii_case(column))
-    };
+    let place = |column: &str| (names.iter()).position(|name| name.eq_ignore_ascii_case(column));
     let (Some(a), Some(b)) = (place(columns[0]), place(columns[1])) else {
         return Err(header());
     };
@@ -194,11 +187,9 @@ pub(super) fn each_row(
                 let line = row.position().map_or(before, |at| line_of(bytes, at));
                 let cell = |at: usize, name: &str| {
                     let text = row.get(at).filter(|text| !text.is_empty());
-                    text.ok_or_else(|| refused("", format!("the {name} is missing")))
+                    text.ok_or_else(|| refused(line, "", format!("the {name} is missing")))
                 };
-                let taken =
-                    cell(a, columns[0]).and_then(|first| take(line, first, cell(b, columns[1])?));
-                taken.map_err(|refused| (line, refused))
+                cell(a, columns[0]).and_then(|first| take(line, first, cell(b, columns[1])?))
             }
             Err(error) => {
                 let line = error.position().map_or(before, csv::Position::line);
@@ -206,11 +197,11 @@ pub(super) fn each_row(
                     csv::ErrorKind::Utf8 { .. } => "is not UTF-8".to_owned(),
                     _ => error.to_string(),
                 };
-                Err((line, refused("", words)))
+                Err(refused(line, "", words))
             }
         };
-        if let Err((line, RowFault { cell, words })) = read {
-            about.note(BadRow { line, cell, words });
+        if let Err(row) = read {
+            about.note(row);
         }
     }
 }
@@ -224,12 +215,9 @@ fn separator(header: &[u8]) -> u8 {
 
 /// The line a row begins in: the reader's own count stops before empty lines.
 fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
-    let from = usize::try_from(at.byte())
-        .unwrap_or(bytes.len())
-        .min(bytes.len());
-    let breaks = bytes[from..]
-        .iter()
-        .take_while(|b| matches!(b, b'\r' | b'\n'));
+    let from = usize::try_from(at.byte()).unwrap_or(bytes.len());
+    let rest = bytes.get(from..).unwrap_or_default().iter();
+    let breaks = rest.take_while(|b| matches!(b, b'\r' | b'\n'));
     at.line() + breaks.filter(|b| **b == b'\n').count() as u64
 }
 

@@ -51,18 +51,11 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
     let mut pieces: Vec<String> = Vec::new();
     for piece in text.split(';') {
-        let begins = ["var:", "userfield:", "csv:"]
-            .iter()
-            .any(|kind| piece.starts_with(kind))
-            || piece.trim() == "directory";
-        match pieces
-            .last_mut()
-            .filter(|last| !begins && last.starts_with("userfield:"))
-        {
-            Some(pattern) => {
-                pattern.push(';');
-                pattern.push_str(piece);
-            }
+        let mut kinds = ["var:", "userfield:", "csv:"].iter();
+        let begins = kinds.any(|kind| piece.starts_with(kind)) || piece.trim() == "directory";
+        let last = pieces.last_mut();
+        match last.filter(|last| !begins && last.starts_with("userfield:")) {
+            Some(pattern) => *pattern += &format!(";{piece}"),
             None => pieces.push(piece.to_owned()),
         }
     }
@@ -91,17 +84,13 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
 
 fn pattern(text: &str) -> Result<Regex, String> {
     let mut builder = regex::RegexBuilder::new(text);
-    let pattern = builder
-        .size_limit(PATTERN_BYTES_MAX)
-        .build()
-        .map_err(|error| {
-            let words = error.to_string();
-            let last = words.lines().last().unwrap_or_default();
-            format!(
-                "`userfield:{text}` is not a pattern: {}",
-                last.trim_start_matches("error: ")
-            )
-        })?;
+    let pattern = builder.size_limit(PATTERN_BYTES_MAX).build();
+    let pattern = pattern.map_err(|error| {
+        let words = error.to_string();
+        let last = words.lines().last().unwrap_or_default();
+        let why = last.trim_start_matches("error: ");
+        format!("`userfield:{text}` is not a pattern: {why}")
+    })?;
     if pattern.captures_len() < 2 {
         return Err(format!(
             "`userfield:{text}` has no group: put the lead's digits in one, as in `lead=(\\d+)`"
@@ -129,30 +118,20 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
         return Ok(EmployeeRule::File(PathBuf::from(text)));
     }
     let (mut known, mut rows) = (BTreeMap::new(), Vec::new());
-    for pair in text
-        .split(';')
-        .map(str::trim)
-        .filter(|pair| !pair.is_empty())
-    {
-        let parts = pair
-            .split_once(':')
-            .map(|(e, id)| (e.trim(), EmployeeId::parse(id)));
-        let (extension, id) = match parts {
-            Some((extension, Some(id))) if !extension.is_empty() => (extension, id),
-            _ => {
-                return Err(format!(
-                    "`{pair}` is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)"
-                ));
-            }
+    let pairs = text.split(';').map(str::trim);
+    for pair in pairs.filter(|pair| !pair.is_empty()) {
+        let (extension, id) = pair.split_once(':').unwrap_or_default();
+        let Some(id) = EmployeeId::parse(id).filter(|_| !extension.trim().is_empty()) else {
+            let words = "is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)";
+            return Err(format!("`{pair}` {words}"));
         };
-        match known.insert(extension, id) {
-            Some(other) if other != id => {
-                return Err(format!(
-                    "extension {extension} has two employees, {other} and {id}"
-                ));
-            }
-            _ => rows.push((Extension::new(extension), id)),
+        let extension = extension.trim();
+        if let Some(other) = known.insert(extension, id).filter(|other| *other != id) {
+            return Err(format!(
+                "extension {extension} has two employees, {other} and {id}"
+            ));
         }
+        rows.push((Extension::new(extension), id));
     }
     Ok(EmployeeRule::List(rows.into_iter().collect()))
 }
