@@ -215,7 +215,8 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
         .block_on(TcpListener::bind("127.0.0.1:0"))
         .expect("a port");
     let addr = listener.local_addr().expect("an address");
-    let serving = runtime.spawn(http::serve(listener, None, receiver(&spool), pending()));
+    let (receiver, places) = (receiver(&spool), http::CONNECTIONS_MAX);
+    let serving = runtime.spawn(http::serve(listener, None, receiver, places, pending()));
     let names = ["bench-server", "spool"];
     let (began, before) = (Instant::now(), cpu(&names));
     send(addr, requests);

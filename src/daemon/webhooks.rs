@@ -106,7 +106,7 @@ pub(crate) async fn start(
     tasks.start_until_stop(secrets.keep().map(Ok));
     let stop = tasks.stop();
     tasks.start(async move {
-        let serving = http::serve(listener, current, receiver, stop);
+        let serving = http::serve(listener, current, receiver, http::CONNECTIONS_MAX, stop);
         match publisher {
             Some(publisher) => publisher.run(serving).await,
             None => serving.await,

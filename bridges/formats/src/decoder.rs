@@ -21,9 +21,8 @@ impl Decoder {
     /// A decoder at the beginning of a source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
         if let Some(format) = format.of_asterisk() {
-            return Self(Reader::Asterisk(Box::new(AsteriskDecoder::new(
-                format, settings,
-            ))));
+            let decoder = AsteriskDecoder::new(format, settings);
+            return Self(Reader::Asterisk(Box::new(decoder)));
         }
         if format.carries_whole_calls() {
             return Self(Reader::Calls);

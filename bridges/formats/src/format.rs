@@ -105,10 +105,7 @@ impl Format {
     /// Returns `true` when the format can carry channel variables, so that a `var:` lead rule can
     /// be met.
     pub const fn has_variables(self) -> bool {
-        !matches!(
-            self,
-            Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv
-        )
+        !self.is_cel() && !matches!(self, Self::CdrAmqp | Self::CdrCsv)
     }
 
     /// Rows of channel event logging: the PBX writes each of its calls, heard or not.

@@ -133,7 +133,13 @@ impl FormatSplitter {
     fn new(framing: Framing) -> Self {
         match framing {
             Framing::EmptyLine | Framing::Line | Framing::CsvRecord => {
-                Self::Text(Box::new(Splitter::new(framing)))
+                Self::Text(Box::new(Splitter {
+                    framing,
+                    crlf: memmem::Finder::new(b"\n\r\n"),
+                    bare: memmem::Finder::new(b"\n\n"),
+                    searched: 0,
+                    dropped: 0,
+                }))
             }
             Framing::Event => Self::Events(callbridge_freeswitch::Splitter::default()),
         }
@@ -154,7 +160,9 @@ impl FormatSplitter {
 #[derive(Clone, Debug)]
 struct Splitter {
     framing: Framing,
-    ends: EmptyLines,
+    /// Searches for empty lines, made once.
+    crlf: memmem::Finder<'static>,
+    bare: memmem::Finder<'static>,
     /// Bytes at hand that were searched in vain already.
     searched: usize,
     /// Bytes thrown away of a message that is too long.
@@ -162,48 +170,29 @@ struct Splitter {
 }
 
 impl Splitter {
-    fn new(framing: Framing) -> Self {
-        Self {
-            framing,
-            ends: EmptyLines::new(),
-            searched: 0,
-            dropped: 0,
-        }
-    }
-
     /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
     /// `at_end`: nothing will follow.
     #[inline]
     fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
-        let from = if self.dropped == 0 {
-            self.lead(bytes)
-        } else {
-            0
+        let from = match self.dropped {
+            0 => self.lead(bytes),
+            _ => 0,
         };
         let body = &bytes[from..];
         let searched = self.searched.saturating_sub(from);
         let end = match self.framing {
-            Framing::EmptyLine => self.ends.find(body, searched, self.dropped > 0, at_end),
+            Framing::EmptyLine => self.empty_line(body, searched, at_end),
             Framing::Line | Framing::Event => line(body, searched, at_end),
             Framing::CsvRecord => record(body, searched, self.dropped > 0, at_end),
         };
-        match end {
-            Some((to, next)) => {
-                self.searched = 0;
-                self.found(from, to, next)
-            }
-            None => self.not_found(from, body.len()),
-        }
-    }
-
-    fn found(&mut self, from: usize, to: usize, next: usize) -> FrameStep {
-        let used = from + next;
+        let Some((to, next)) = end else {
+            return self.not_found(from, body.len());
+        };
+        self.searched = 0;
+        let (used, end) = (from + next, from + to);
         if self.dropped == 0 && to <= MESSAGE_BYTES_MAX {
-            return FrameStep::Message {
-                from,
-                to: from + to,
-                used,
-            };
+            let to = end;
+            return FrameStep::Message { from, to, used };
         }
         let bytes = std::mem::take(&mut self.dropped) + to as u64;
         FrameStep::TooLong { bytes, used }
@@ -226,49 +215,20 @@ impl Splitter {
     /// Counts the bytes of empty lines before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
-        match bytes.first() {
-            Some(b'\r' | b'\n') => {
-                let lead = bytes
-                    .iter()
-                    .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-                    .count();
-                self.searched = 0;
-                lead
-            }
-            _ => 0,
+        let ends = bytes.iter();
+        let ends = ends.take_while(|byte| matches!(byte, b'\r' | b'\n'));
+        let lead = ends.count();
+        if lead > 0 {
+            self.searched = 0;
         }
-    }
-}
-
-/// The longest end of a message, but for its last byte.
-const TAIL: usize = 3;
-
-/// Searches for empty lines, made once.
-#[derive(Clone, Debug)]
-struct EmptyLines {
-    crlf: memmem::Finder<'static>,
-    bare: memmem::Finder<'static>,
-}
-
-impl EmptyLines {
-    fn new() -> Self {
-        Self {
-            crlf: memmem::Finder::new(b"\n\r\n"),
-            bare: memmem::Finder::new(b"\n\n"),
-        }
+        lead
     }
 
     /// A message ends at an empty line; one whose first line holds no colon is that line alone:
     /// a banner, which no empty line follows.
     #[inline]
-    fn find(
-        &self,
-        body: &[u8],
-        searched: usize,
-        dropping: bool,
-        at_end: bool,
-    ) -> Option<MessageEnd> {
-        if !dropping
+    fn empty_line(&self, body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
+        if self.dropped == 0
             && let Some(end) = memchr2(b':', b'\n', body)
             && body[end] == b'\n'
         {
@@ -287,6 +247,9 @@ impl EmptyLines {
     }
 }
 
+/// The longest end of a message, but for its last byte.
+const TAIL: usize = 3;
+
 fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
     match memchr(b'\n', &body[searched..]) {
         Some(at) => Some((before_cr(body, searched + at), searched + at + 1)),
@@ -302,11 +265,7 @@ fn rest(body: &[u8], at_end: bool) -> Option<MessageEnd> {
 /// `end`, or one less where a carriage return stands before it.
 #[inline]
 fn before_cr(body: &[u8], end: usize) -> usize {
-    if end > 0 && body[end - 1] == b'\r' {
-        end - 1
-    } else {
-        end
-    }
+    end - usize::from(end > 0 && body[end - 1] == b'\r')
 }
 
 /// Ends a field: which of them a file uses shows only when its records are read.

@@ -44,9 +44,7 @@ impl Likeness {
     /// here.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
-        let counted = Format::ALL
-            .iter()
-            .map(|&format| (events(format, bytes), format));
+        let counted = (Format::ALL.iter()).map(|&format| (events(format, bytes), format));
         // Of two that read as much, the later is the stricter one.
         let (count, format) = counted.max_by_key(|&(count, _)| count)?;
         if count == 0 {
@@ -72,24 +70,20 @@ impl Likeness {
 /// Counts the messages that decode to an event or a call.
 fn events(format: Format, bytes: &[u8]) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
-    Frames::new(format, bytes)
-        .filter(|frame| match frame {
-            Frame::Message(message) => {
-                let decoded = decoder.decode(message);
-                matches!(decoded, Decoded::Event { .. } | Decoded::Call(Ok(_)))
-            }
-            Frame::TooLong { .. } => false,
-        })
-        .count()
+    let frames = Frames::new(format, bytes).filter(|frame| match frame {
+        Frame::Message(message) => {
+            let decoded = decoder.decode(message);
+            matches!(decoded, Decoded::Event { .. } | Decoded::Call(Ok(_)))
+        }
+        Frame::TooLong { .. } => false,
+    });
+    frames.count()
 }
 
 /// Names the version of AMI, by its banner or else by its events.
 fn ami(bytes: &[u8]) -> String {
-    let banner = bytes
-        .split(|&byte| byte == b'\n')
-        .take(BANNER_LINES)
-        .find(|line| is_banner(line));
-    let version = banner.and_then(|line| {
+    let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
+    let version = lines.find(|line| is_banner(line)).and_then(|line| {
         let line = std::str::from_utf8(line.trim_ascii_end()).ok()?;
         line.rsplit_once('/').map(|(_, version)| version)
     });
@@ -111,9 +105,7 @@ fn ami(bytes: &[u8]) -> String {
 
 /// The release that speaks this AMI. From 14 on each release has a number of its own.
 fn asterisk(version: &str) -> Option<String> {
-    let mut numbers = version
-        .split('.')
-        .map_while(|number| number.parse::<u32>().ok());
+    let mut numbers = (version.split('.')).map_while(|number| number.parse::<u32>().ok());
     let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
     Some(match (major, minor) {
         (1, 0) => "1.4".to_owned(),
@@ -131,14 +123,12 @@ fn asterisk(version: &str) -> Option<String> {
 /// call in them.
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
     let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
-    // Most of its events tell of no call.
-    if has(b"Event-Name") && has(b"FreeSWITCH-") {
-        return Some(Likeness {
-            format: Some(Format::Freeswitch),
-            what: "events of FreeSWITCH, none of which is read here".to_owned(),
-        });
-    }
-    let what = if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
+    let mut format = None;
+    let what = if has(b"Event-Name") && has(b"FreeSWITCH-") {
+        // Most of its events tell of no call.
+        format = Some(Format::Freeswitch);
+        "events of FreeSWITCH, none of which is read here"
+    } else if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
         "what FreeSWITCH sends, with no event that is read here"
     } else if has(b"\"StasisStart\"") || has(b"\"ChannelCreated\"") || has(b"\"ChannelDestroyed\"")
     {
@@ -149,7 +139,7 @@ fn foreign(bytes: &[u8]) -> Option<Likeness> {
         return None;
     };
     let what = what.to_owned();
-    Some(Likeness { format: None, what })
+    Some(Likeness { format, what })
 }
 
 /// Outcome of reading bytes in the format that they are said to be in.
@@ -227,18 +217,16 @@ struct AnsweredChannels {
 
 impl AnsweredChannels {
     fn on_event(&mut self, event: &PbxEvent<'_>) {
-        let PbxEvent::Channel(event) = event else {
-            return;
-        };
-        if event.origin != Origin::Cel {
-            return;
-        }
-        self.bridges |= event.kind.is_of_bridge();
-        let up = ChannelState::Up;
-        if !self.bridges && event.kind == (Kind::State { state: up }) {
-            let linkedid = event.channel.linkedid.clone().into_owned();
-            let both = self.answered.entry(linkedid).or_default();
-            both.insert(event.channel.uniqueid.clone().into_owned());
+        if let PbxEvent::Channel(event) = event
+            && event.origin == Origin::Cel
+        {
+            self.bridges |= event.kind.is_of_bridge();
+            let up = ChannelState::Up;
+            if !self.bridges && event.kind == (Kind::State { state: up }) {
+                let linkedid = event.channel.linkedid.clone().into_owned();
+                let both = self.answered.entry(linkedid).or_default();
+                both.insert(event.channel.uniqueid.clone().into_owned());
+            }
         }
     }
 

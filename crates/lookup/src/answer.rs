@@ -69,18 +69,13 @@ impl Question {
 
     /// The trunk that is meant: the first of that name, or the only one where none is named.
     fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
-        let mut named = trunks.iter().filter(|trunk| match self.trunk.as_str() {
-            "" => true,
-            name => trunk.name == name,
-        });
-        let of_pbx = |trunk: &&Trunk| {
-            let own = trunk.pbx.as_deref();
-            self.pbx.is_empty() || own.is_none_or(|own| own == self.pbx)
-        };
-        match self.trunk.is_empty() {
-            true => named.next().filter(|_| named.next().is_none()),
-            false => named.find(of_pbx),
+        let mut all = trunks.iter();
+        if self.trunk.is_empty() {
+            return all.next().filter(|_| all.next().is_none());
         }
+        let of_pbx = |own: &str| self.pbx.is_empty() || own == self.pbx;
+        let mut named = all.filter(|trunk| trunk.name == self.trunk);
+        named.find(|trunk| trunk.pbx.as_deref().is_none_or(of_pbx))
     }
 }
 
@@ -174,10 +169,7 @@ impl Answer {
         let Some(trunk) = question.trunk(trunks) else {
             return Self::no(Why::NoTrunk);
         };
-        let raw = RawNumber {
-            text: question.phone.clone(),
-            from_dial_string: false,
-        };
+        let raw = RawNumber::new(&question.phone, false);
         let Some(phone) = normalise(&raw, trunk.country, trunk.strip.as_deref()) else {
             return Self::no(Why::NoNumber);
         };
@@ -238,10 +230,11 @@ impl Answer {
             ("stage", text(&self.stage)),
             ("why", text(&self.why)),
         ];
-        let pair = |(name, value): &(&str, String)| {
-            format!("{name}={}", utf8_percent_encode(value, ENCODED))
-        };
-        fields.iter().map(pair).collect::<Vec<_>>().join("&")
+        let encoded = |value| utf8_percent_encode(value, ENCODED);
+        let pairs = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encoded(value)));
+        pairs.collect::<Vec<_>>().join("&")
     }
 }
 
@@ -250,12 +243,8 @@ fn text(value: &Option<impl ToString>) -> String {
 }
 
 /// The extension of an employee on a trunk, where it is one that a dialplan may dial.
-pub fn extension<'a>(
-    employee: EmployeeId,
-    people: &'a People,
-    trunk: &'a Trunk,
-) -> Option<&'a str> {
-    let extension = people.extension_of(employee, trunk)?;
+pub fn extension<'a>(id: EmployeeId, people: &'a People, trunk: &'a Trunk) -> Option<&'a str> {
+    let extension = people.extension_of(id, trunk)?;
     harmless::extension(extension.as_str())
 }
 

@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, Question, Why};
 use callbridge_model::number;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
@@ -38,7 +38,7 @@ impl Desk {
     /// # Errors
     /// The system gives no thread.
     pub async fn open(look_up: LookUp, within: Duration) -> io::Result<Self> {
-        let (asked, questions) = sync_channel(WAITING_MAX);
+        let (asked, questions) = sync_channel::<Asked>(WAITING_MAX);
         let (ready, is_ready) = oneshot::channel();
         let work = thread::Builder::new().name("lookup".to_owned());
         work.spawn(move || {
@@ -46,7 +46,12 @@ impl Desk {
             // caller waits.
             number::e164("+998901110001", None);
             ready.send(()).ok();
-            answer_all(&questions, &look_up);
+            while let Ok((question, answer)) = questions.recv() {
+                // Whoever waits no more is not looked up for: those behind it have their time left.
+                if !answer.is_closed() {
+                    answer.send(look_up(&question)).ok();
+                }
+            }
         })?;
         is_ready.await.ok();
         Ok(Self { asked, within })
@@ -55,24 +60,12 @@ impl Desk {
     /// The answer, or `no` where the queue is full or the time is over.
     pub async fn ask(&self, question: Question) -> Answer {
         let (answer, answered) = oneshot::channel();
-        match self.asked.try_send((question, answer)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                return Answer::no(Why::Full);
-            }
+        if self.asked.try_send((question, answer)).is_err() {
+            return Answer::no(Why::Full);
         }
         match timeout(self.within, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Answer::no(Why::Late),
-        }
-    }
-}
-
-fn answer_all(questions: &Receiver<Asked>, look_up: &LookUp) {
-    while let Ok((question, answer)) = questions.recv() {
-        // Whoever waits no more is not looked up for: those behind it have their time left.
-        if !answer.is_closed() {
-            answer.send(look_up(&question)).ok();
         }
     }
 }

@@ -17,16 +17,11 @@ impl Network {
     /// In words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a network, as 192.168.1.0/24");
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
+        let parts = text.split_once('/');
+        let (address, bits) = parts.map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let most = if address.is_ipv4() { 32 } else { 64 };
-        let bits = match bits {
-            Some(bits) => bits.parse().map_err(|_| wrong())?,
-            None => most,
-        };
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
         match bits {
             // Past the first half of an address its owner chooses the rest as he likes.
             65..=128 if address.is_ipv6() => {
@@ -53,10 +48,8 @@ impl Network {
     }
 }
 
-fn joined([a, b, c, d]: [u16; 4]) -> u64 {
-    [a, b, c, d]
-        .iter()
-        .fold(0, |all, part| (all << 16) | u64::from(*part))
+fn joined(parts: [u16; 4]) -> u64 {
+    (parts.iter()).fold(0, |all, part| (all << 16) | u64::from(*part))
 }
 
 #[cfg(test)]

@@ -44,20 +44,9 @@ pub fn limits(connections: usize) -> Limits {
     }
 }
 
-/// Serves `--webhook-listen` until `stop`, with [`CONNECTIONS_MAX`] connections at a time, or as
-/// many as the limit on open files leaves room for.
+/// Serves `--webhook-listen` until `stop`, with so many connections at a time, or as many as the
+/// limit on open files leaves room for; at work with [`CONNECTIONS_MAX`].
 pub async fn serve(
-    listener: TcpListener,
-    tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    receiver: Arc<Receiver>,
-    stop: impl Future<Output = ()>,
-) {
-    let connections = descriptors::share(CONNECTIONS_MAX);
-    serve_some(listener, tls, receiver, connections, stop).await;
-}
-
-/// The same with so many connections at a time.
-pub async fn serve_some(
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     receiver: Arc<Receiver>,
@@ -68,7 +57,7 @@ pub async fn serve_some(
         name: "--webhook-listen",
         listener,
         tls,
-        limits: limits(connections),
+        limits: limits(descriptors::share(connections)),
     };
     let budget = ByteBudget::new(BUDGET_BYTES);
     let gate = Gate { receiver, budget };
@@ -83,7 +72,10 @@ struct Gate {
 
 impl AnswerHttp for Gate {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        let turn_away = |status: u16, word| self.turn_away(status, word);
+        let turn_away = |status: u16, word| {
+            self.receiver.turned_away(word, status, "");
+            response(status, word)
+        };
         if request.uri().path().trim_end_matches('/') != PATH {
             return turn_away(404, "no_such_path");
         }
@@ -119,13 +111,6 @@ impl AnswerHttp for Gate {
 
     fn no_tls(&self, why: &'static str) {
         self.receiver.turned_away("no_tls", 0, why);
-    }
-}
-
-impl Gate {
-    fn turn_away(&self, status: u16, word: &'static str) -> Response<Body> {
-        self.receiver.turned_away(word, status, "");
-        response(status, word)
     }
 }
 

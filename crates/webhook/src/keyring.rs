@@ -40,13 +40,11 @@ impl Connection {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), secret.expose_secret().as_bytes());
         let print = hash.simple().to_string()[16..].to_owned();
         let bound = bound.and_then(|bound| bound.split_once(' '));
-        let installation = bound
-            .filter(|(known, _)| *known == print)
-            .map(|(_, installation)| installation.to_owned());
+        let bound = bound.filter(|(known, _)| *known == print);
         Self {
             key: Key::new(secret),
             print,
-            installation,
+            installation: bound.map(|(_, installation)| installation.to_owned()),
         }
     }
 
@@ -81,19 +79,17 @@ impl Keyring {
         let connection = self.connection.as_ref().filter(|_| own.is_none());
         let known = connection.and_then(|it| it.installation.as_ref());
         let is_bound = known == Some(&headers.installation);
-        let whose_connection = if is_bound {
-            Whose::Connection
-        } else {
-            Whose::Unbound
+        let whose_connection = match is_bound {
+            true => Whose::Connection,
+            false => Whose::Unbound,
         };
         let own = own.into_iter().flatten();
         let own = own.map(|key| (Whose::Installation, key));
         let connection = connection.map(|it| (whose_connection, &it.key));
         let application = self.application.iter().map(|key| (Whose::Application, key));
         let tried = own.chain(connection).chain(application);
-        let tried: Vec<_> = tried
-            .map(|(whose, key)| (whose, key.begin(&headers.timestamp)))
-            .collect();
+        let tried = tried.map(|(whose, key)| (whose, key.begin(&headers.timestamp)));
+        let tried: Vec<_> = tried.collect();
         let bound_otherwise = known.is_some() && !is_bound;
         let doubted = |whose| bound_otherwise && whose == Whose::Unbound;
         let meant = tried.iter().any(|(whose, _)| !doubted(*whose));
@@ -127,14 +123,9 @@ impl Proof {
     /// Owner of the secret that made the signature. `None` when there is none to try; `Some(None)`
     /// when it was none of those.
     pub fn whose(self) -> Option<Option<Whose>> {
-        let Self {
-            tried,
-            meant,
-            signature,
-        } = self;
-        let mut tried = tried.into_iter();
-        let whose = tried.find_map(|(whose, signing)| signing.makes(&signature).then_some(whose));
-        (whose.is_some() || meant).then_some(whose)
+        let mut tried = self.tried.into_iter();
+        let whose = tried.find_map(|(of, it)| it.makes(&self.signature).then_some(of));
+        (whose.is_some() || self.meant).then_some(whose)
     }
 }
 

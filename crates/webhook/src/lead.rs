@@ -45,13 +45,12 @@ fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
 fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
-    of_contact
-        .map(|change| {
-            let contact = id_in(&change["contactId"]).and_then(ContactId::new);
-            let (from, to) = (change["from"].as_str(), change["to"].as_str());
-            ContactPhones::of_change(contact, from, to, country)
-        })
-        .collect()
+    let contacts = of_contact.map(|change| {
+        let contact = id_in(&change["contactId"]).and_then(ContactId::new);
+        let (from, to) = (change["from"].as_str(), change["to"].as_str());
+        ContactPhones::of_change(contact, from, to, country)
+    });
+    contacts.collect()
 }
 
 /// Reads a lead's id from a number or digits; `None` for anything else.

@@ -150,9 +150,7 @@ impl Receiver {
         let op = Op::Delivery(Box::new(delivery.clone()));
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(done)) => match done.into_iter().next_back() {
-                Some(Done::Delivered(delivered)) => {
-                    (log_and_answer(delivery, &delivered), is_new(&delivered))
-                }
+                Some(Done::Delivered(it)) => (log_and_answer(delivery, &it), is_new(&it)),
                 // A delivery is answered as one.
                 Some(_) | None => again("disk"),
             },
@@ -177,15 +175,13 @@ impl Receiver {
     /// Puts it into the stream for every machine, unless it was taken from there already.
     async fn pass_on(
         &self,
-        stream: &EventStream,
+        to: &EventStream,
         delivery: Delivery,
         now: EventTime,
     ) -> (Answer, bool) {
         let delivery = delivery.without_signature();
-        let asked = delivery.clone();
-        let looked = self
-            .spool
-            .read(move |store| tables::deliveries::foreknown(store, &asked));
+        let (spool, asked) = (&self.spool, delivery.clone());
+        let looked = spool.read(move |store| tables::deliveries::foreknown(store, &asked));
         // What cannot be looked up may stand in the stream twice, which says the same.
         let looked = timeout(COMMIT_WITHIN, looked).await;
         let known = looked.ok().and_then(Result::ok);
@@ -196,16 +192,14 @@ impl Receiver {
             Some((_, true)) => return (log_and_answer(&delivery, &Delivered::Repeat), false),
             Some((Fit::Unbound | Fit::Same, false)) | None => {}
         }
-        let word = match stream.publish(&delivery).await {
-            Ok(()) => "published",
-            Err(reason) => {
-                let word = "unpublished";
-                if let Some(times) = self.tally.due(word, now) {
-                    warn!(%reason, times, "an event does not get into the stream; it comes again");
-                }
-                return (Answer { status: 503, word }, false);
+        if let Err(reason) = to.publish(&delivery).await {
+            let word = "unpublished";
+            if let Some(times) = self.tally.due(word, now) {
+                warn!(%reason, times, "an event does not get into the stream; it comes again");
             }
-        };
+            return (Answer { status: 503, word }, false);
+        }
+        let word = "published";
         debug!(event = %delivery.event, result = word, "a webhook");
         let is_ours = known.is_some_and(|(fit, _)| fit == Fit::Same);
         (Answer { status: 200, word }, is_ours)

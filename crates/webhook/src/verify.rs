@@ -72,8 +72,7 @@ pub fn judge_proved(
     proof: Proof,
     bench: VerifyContext,
 ) -> Result<Verified, Refusal> {
-    let whose = proof.whose().ok_or(Refusal::NoSecret)?;
-    let whose = whose.ok_or(Refusal::Forged)?;
+    let whose = (proof.whose().ok_or(Refusal::NoSecret)?).ok_or(Refusal::Forged)?;
     if bench.now < bench.right_from {
         return Err(Refusal::Clock);
     }

@@ -81,7 +81,7 @@ impl Place {
         let addr = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { drop(stopped.await) };
-        let task = tokio::spawn(http::serve_some(listener, tls, receiver, PLACES, stopped));
+        let task = tokio::spawn(http::serve(listener, tls, receiver, PLACES, stopped));
         Self {
             addr,
             spool,

@@ -183,10 +183,8 @@ pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {
 }
 
 fn such_a_name(text: &str, is_one: bool) -> Result<String, Wrong> {
-    match is_one {
-        true => Ok(text.to_owned()),
-        false => Err("it is not such a name".to_owned()),
-    }
+    let name = is_one.then(|| text.to_owned());
+    name.ok_or_else(|| "it is not such a name".to_owned())
 }
 
 pub(crate) fn id(value: &Value) -> Result<String, Wrong> {
@@ -225,11 +223,11 @@ fn list(
     if all.len() > count_max {
         return Err(format!("it is a list of {}", all.len()));
     }
-    let mut found = Vec::with_capacity(all.len());
-    for (at, value) in all.iter().enumerate() {
-        found.push(one(value).map_err(|wrong| format!("of number {}: {wrong}", at + 1))?);
-    }
-    Ok(found)
+    let read = all.iter().zip(1..).map(|(value, number)| {
+        let place = |wrong| format!("of number {number}: {wrong}");
+        one(value).map_err(place)
+    });
+    read.collect()
 }
 
 /// The number as it is written. Whether it is one of the trunk's country is seen later.
@@ -257,10 +255,8 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
 /// last digits alone.
 pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
-    match is_did(text) {
-        true => Ok(text.to_owned()),
-        false => Err("it is no such number".to_owned()),
-    }
+    let did = is_did(text).then(|| text.to_owned());
+    did.ok_or_else(|| "it is no such number".to_owned())
 }
 
 pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
@@ -334,12 +330,9 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
             Value::Array(_) => user_fields(value),
             one => long_text(one).map(|it| vec![it]),
         };
-        let values = values.map_err(place)?;
+        let (name, values) = (name.clone(), values.map_err(place)?);
         if !values.is_empty() {
-            found.push(Variable {
-                name: name.clone(),
-                values,
-            });
+            found.push(Variable { name, values });
         }
     }
     Ok(found)

@@ -41,12 +41,9 @@ impl Outcomes {
                  {{\"journaled\":[\"UUID\",…],\"discarded\":[\"UUID\",…]}}"
             )
         })?;
-        match read.calls() {
-            0..=CALLS_MAX => Ok(read),
-            calls => Err(format!(
-                "outcomes: the message has {calls} calls; it may have {CALLS_MAX}"
-            )),
-        }
+        let calls = read.calls();
+        let words = || format!("outcomes: the message has {calls} calls; it may have {CALLS_MAX}");
+        (calls <= CALLS_MAX).then_some(read).ok_or_else(words)
     }
 
     /// The message, as one line.

@@ -24,19 +24,16 @@ pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, Wr
     if let Some(words) = content_type.and_then(fault) {
         return Err(unnamed(words));
     }
-    let fields = fields(bytes).map_err(|broken| unnamed(broken_words(&broken)))?;
+    let fields = fields(bytes).map_err(|broken| unnamed(broken.to_string()))?;
     let mut reading = MessageReading {
         fields: &fields,
         faults: Vec::new(),
     };
     reading.version();
-    if !reading.faults.is_empty() {
-        return Err(reading.refuse());
-    }
-    match reading.call() {
-        Some(reported) if reading.faults.is_empty() => Ok(reported),
-        Some(_) | None => Err(reading.refuse()),
-    }
+    let readable = reading.faults.is_empty();
+    let call = readable.then(|| reading.call()).flatten();
+    let call = call.filter(|_| reading.faults.is_empty());
+    call.ok_or_else(|| reading.refuse())
 }
 
 fn unnamed(words: String) -> WrongCall {
@@ -44,22 +41,6 @@ fn unnamed(words: String) -> WrongCall {
         pbx: None,
         id: None,
         words,
-    }
-}
-
-fn broken_words(broken: &BytesFault) -> String {
-    match broken {
-        BytesFault::NotAnObject => {
-            "the message is not a JSON object; it may be {\"pbx\":…, \"id\":…, \
-                                \"direction\":…, \"startedAt\":…, \"durationSec\":…, \
-                                \"answered\":…}"
-                .to_owned()
-        }
-        BytesFault::NotJson => {
-            "the message is not JSON; it may be one JSON object in UTF-8".to_owned()
-        }
-        BytesFault::At(field) => field::words(*field, "what follows it is not JSON"),
-        BytesFault::Twice(field) => field::words(*field, "it is in the message twice"),
     }
 }
 
@@ -212,15 +193,22 @@ const INCOMPLETE: &str = "incomplete: the message says that facts of the call ar
 type FieldValues = BTreeMap<MessageField, Value>;
 
 /// A fault of the bytes, before any field's value is read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum BytesFault {
     /// The bytes are no JSON object.
+    #[error(
+        "the message is not a JSON object; it may be {{\"pbx\":…, \"id\":…, \"direction\":…, \
+         \"startedAt\":…, \"durationSec\":…, \"answered\":…}}"
+    )]
     NotAnObject,
     /// The bytes are no JSON, for something in or after this field.
+    #[error("{}", field::words(*.0, "what follows it is not JSON"))]
     At(MessageField),
     /// The bytes are no JSON, and no field is known to stand before the fault.
+    #[error("the message is not JSON; it may be one JSON object in UTF-8")]
     NotJson,
     /// A field stands in it twice, and nobody can know which one counts.
+    #[error("{}", field::words(*.0, "it is in the message twice"))]
     Twice(MessageField),
 }
 
@@ -260,8 +248,7 @@ impl<'de> Visitor<'de> for &mut Object {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            let value = map.next_value::<Value>()?;
-            if self.fields.insert(field, value).is_some() {
+            if self.fields.insert(field, map.next_value()?).is_some() {
                 self.twice.get_or_insert(field);
             }
         }

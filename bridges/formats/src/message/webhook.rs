@@ -135,11 +135,10 @@ impl WebhookMessage {
     /// # Errors
     /// What is wrong with it, and what it may be.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
-        if bytes.len() > BYTES_MAX {
-            let length = bytes.len();
-            return Err(format!(
-                "webhook: the message has {length} bytes; it may have {BYTES_MAX}"
-            ));
+        let length = bytes.len();
+        if length > BYTES_MAX {
+            let words = format!("webhook: the message has {length} bytes; it may have {BYTES_MAX}");
+            return Err(words);
         }
         let read: Self = serde_json::from_slice(bytes).map_err(|error| {
             format!(
@@ -165,28 +164,23 @@ impl WebhookMessage {
             ("installation", &self.installation),
             ("company", &self.company),
         ];
-        for (field, id) in ids {
-            if id.is_empty() || id.chars().count() > ID_CHARS_MAX {
-                return Some(format!(
-                    "{field}: it is empty or too long; it may have 1 to {ID_CHARS_MAX} characters"
-                ));
-            }
+        let wrong = |id: &str| id.is_empty() || id.chars().count() > ID_CHARS_MAX;
+        if let Some((field, _)) = ids.into_iter().find(|(_, id)| wrong(id)) {
+            let may = format!("it may have 1 to {ID_CHARS_MAX} characters");
+            return Some(format!("{field}: it is empty or too long; {may}"));
         }
         let digits = self.proof.bytes().all(|it| it.is_ascii_hexdigit());
         if self.proof.len() != PROOF_DIGITS || !digits {
-            return Some(format!(
-                "proof: it is not a digest; it may be {PROOF_DIGITS} hexadecimal digits"
-            ));
+            let may = format!("it may be {PROOF_DIGITS} hexadecimal digits");
+            return Some(format!("proof: it is not a digest; {may}"));
         }
         if self.call.is_some() == self.lead.is_some() {
-            return Some(
-                "call: an event is of a call or of a lead; it may be one of `call` and `lead`"
-                    .to_owned(),
-            );
+            let may = "it may be one of `call` and `lead`";
+            return Some(format!("call: an event is of a call or of a lead; {may}"));
         }
         let call_leads = self.call.as_ref().map_or(0, |call| call.leads.len());
-        too_many("call.leads", call_leads, ENTRIES_MAX)
-            .or_else(|| self.lead.as_ref().and_then(LeadMessage::fault))
+        let of_lead = || self.lead.as_ref().and_then(LeadMessage::fault);
+        too_many("call.leads", call_leads, ENTRIES_MAX).or_else(of_lead)
     }
 }
 
