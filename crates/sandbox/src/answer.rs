@@ -8,8 +8,9 @@
 use crate::{
     Action, Asked, BODY_BYTES_MAX, Endpoint, Grant, Refusal, Refused, Request, Response, Role,
     Sandbox, Success, TOKEN_HEADER, Token, TokenKey, ViolationKind, admin, endpoints,
-    envelope::METHOD, envelope::NO_ADDRESS, envelope::TOO_LARGE, envelope::reduced,
-    lead::endpoints as leads, oauth::connection, oauth::consent, oauth::exchange, routes::route,
+    envelope::MEDIA_TYPE, envelope::METHOD, envelope::NO_ADDRESS, envelope::TOO_LARGE,
+    envelope::reduced, lead::endpoints as leads, oauth::connection, oauth::consent,
+    oauth::exchange, routes::route,
 };
 use callbridge_call::EventTime;
 
@@ -29,7 +30,7 @@ impl Sandbox {
         let response = match endpoint {
             _ if elsewhere => self.wrong_host(request),
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
-                exchange::oauth_endpoint(self, endpoint, request)
+                exchange::answer(self, endpoint, request)
             }
             Endpoint::Consent => consent::consent(self, request),
             _ => self.open_api(endpoint, id, request),
@@ -61,10 +62,8 @@ impl Sandbox {
             self.violation(ViolationKind::FreshBudget, "Limits", words);
         }
         if !counted.within {
-            let words = format!(
-                "request {} of the window that opened at {}",
-                counted.number, counted.opened
-            );
+            let (number, opened) = (counted.number, counted.opened);
+            let words = format!("request {number} of the window that opened at {opened}");
             self.violation(ViolationKind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
@@ -155,10 +154,7 @@ impl Sandbox {
             return Err(METHOD);
         }
         if method == "POST" && !request.is_of_type("application/json") {
-            return Err(Refusal::Plain(
-                415,
-                "Content-Type application/json bo‘lishi kerak",
-            ));
+            return Err(MEDIA_TYPE);
         }
         if request.body.len() > BODY_BYTES_MAX {
             return Err(TOO_LARGE);

@@ -48,10 +48,8 @@ impl BodyFields {
     }
 
     pub(super) fn refuse(&mut self, field: &str, reason: RefusalReason) {
-        self.errors.push(FieldError {
-            field: format!("{}{field}", self.prefix),
-            reason,
-        });
+        let field = format!("{}{field}", self.prefix);
+        self.errors.push(FieldError { field, reason });
     }
 
     /// Takes a field of this type; null and absent are the same. Anything else is the parser's
@@ -160,10 +158,8 @@ impl Query {
             Paging::Beside => (rows, Some((current, total))),
             Paging::Inside => {
                 let key = &*shapes.rows_key;
-                (
-                    json!({ key: rows, "currentPage": current, "totalPages": total }),
-                    None,
-                )
+                let page = json!({ key: rows, "currentPage": current, "totalPages": total });
+                (page, None)
             }
         };
         Success {

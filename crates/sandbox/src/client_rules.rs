@@ -40,7 +40,25 @@ pub enum Refused {
     /// An endpoint that the token has no grant for (403).
     Grant(TokenKey, Endpoint),
     /// A missing record (409), by the request that asked for it.
-    Record(Uuid),
+    Record(RequestKey),
+}
+
+/// A request as it is recognised when it comes again: its endpoint, whether it is a POST, and the
+/// hash of its method, path and body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey(Endpoint, bool, Uuid);
+
+impl RequestKey {
+    /// Returns the key of a request to this endpoint.
+    pub fn of(endpoint: Endpoint, request: &Request) -> Self {
+        let (method, path) = (&request.method, &request.path);
+        let place = Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
+        Self(
+            endpoint,
+            method == "POST",
+            Uuid::new_v5(&place, &request.body),
+        )
+    }
 }
 
 /// Answers of one endpoint so far.
@@ -74,8 +92,8 @@ pub struct ClientRules {
     /// pause.
     refused: BTreeMap<Refused, (EventTime, EventTime)>,
     /// Requests refused with 400 or 409.
-    bodies: BTreeSet<(Endpoint, Uuid)>,
-    failed: BTreeMap<(Endpoint, Uuid), Failed>,
+    bodies: BTreeSet<RequestKey>,
+    failed: BTreeMap<RequestKey, Failed>,
     history: BTreeMap<Endpoint, EndpointHistory>,
     /// Counted requests of each connection (company, public application) within a window's length,
     /// by whatever token.
@@ -133,26 +151,23 @@ impl ClientRules {
 
     /// Ends the refusals of the OAuth endpoints for an application that changed.
     pub fn application_changed(&mut self) {
-        self.bodies.retain(|(endpoint, _)| !endpoint.is_oauth());
+        self.bodies.retain(|key| !key.0.is_oauth());
     }
 
     /// Returns the violations of a request that repeats one that was refused, or that failed with a
     /// 5xx.
     pub fn repeated(
         &self,
-        endpoint: Endpoint,
-        request: &Request,
+        key: RequestKey,
         now: EventTime,
     ) -> [Option<(ViolationKind, String)>; 2] {
-        if request.method != "POST" {
-            return [None, None];
-        }
-        let key = (endpoint, fingerprint(request));
+        let RequestKey(endpoint, posted, _) = key;
         let refused = self.bodies.contains(&key).then(|| {
             let words = "the same body again after 400 or 409".to_owned();
             (ViolationKind::RepeatAfter400, words)
         });
-        let before = self.failed.get(&key).filter(|_| endpoint.is_write());
+        let before = self.failed.get(&key);
+        let before = before.filter(|_| posted && endpoint.is_write());
         let failed = before.and_then(|before| {
             let since = now.since(before.last);
             if before.answered && since < SOON {
@@ -172,18 +187,11 @@ impl ClientRules {
     }
 
     /// Notes how a request was answered. `own`: no fault made the answer.
-    pub fn answered(
-        &mut self,
-        endpoint: Endpoint,
-        request: &Request,
-        now: EventTime,
-        response: &Response,
-        own: bool,
-    ) {
-        let key = (endpoint, fingerprint(request));
+    pub fn answered(&mut self, key: RequestKey, now: EventTime, response: &Response, own: bool) {
+        let RequestKey(endpoint, posted, _) = key;
         let at_once = response.delivery == Delivery::Now;
         // A gateway's refusal says nothing of the request.
-        let refused = matches!(response.status, 400 | 409) && request.method == "POST";
+        let refused = matches!(response.status, 400 | 409) && posted;
         if refused && at_once && response.is_json() {
             if self.bodies.len() >= REMEMBERED_MAX {
                 self.bodies.pop_first();
@@ -214,13 +222,4 @@ impl ClientRules {
         };
         self.failed.insert(key, failed);
     }
-}
-
-/// Returns the hash of method, path and body by which a repeated request is recognised.
-pub fn fingerprint(request: &Request) -> Uuid {
-    let Request {
-        method, path, body, ..
-    } = request;
-    let place = Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
-    Uuid::new_v5(&place, body)
 }

@@ -246,6 +246,9 @@ pub(crate) const NO_ADDRESS: Refusal = Refusal::Plain(404, "Manzil topilmadi");
 pub(crate) const METHOD: Refusal = Refusal::Plain(405, "Bu usul qo‘llab-quvvatlanmaydi");
 /// The body exceeds [`BODY_BYTES_MAX`].
 pub(crate) const TOO_LARGE: Refusal = Refusal::Plain(413, "So‘rov tanasi juda katta");
+/// The body has another content type.
+pub(crate) const MEDIA_TYPE: Refusal =
+    Refusal::Plain(415, "Content-Type application/json bo‘lishi kerak");
 
 impl Refusal {
     /// The answer in the full envelope. Messages are human text in Uzbek, not to be branched on.

@@ -213,7 +213,8 @@ impl Dice {
 /// The rules with how often each was met.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    rules: Vec<(Rule, u64, u64)>,
+    /// Each rule with the number of requests that it matched, and of those it struck.
+    pub(crate) rules: Vec<(Rule, u64, u64)>,
     dice: Dice,
 }
 
@@ -221,20 +222,8 @@ impl Faults {
     /// Rules in the order they are asked; the first that strikes is the one.
     pub fn new(rules: Vec<Rule>, seed: u64) -> Self {
         let rules = rules.into_iter().map(|rule| (rule, 0, 0)).collect();
-        Self {
-            rules,
-            dice: Dice::new(seed ^ 0xfa17),
-        }
-    }
-
-    /// Adds a rule after the others.
-    pub fn add(&mut self, rule: Rule) {
-        self.rules.push((rule, 0, 0));
-    }
-
-    /// Removes all rules, with their counts.
-    pub fn clear(&mut self) {
-        self.rules.clear();
+        let dice = Dice::new(seed ^ 0xfa17);
+        Self { rules, dice }
     }
 
     /// The fault that strikes the next request of an endpoint.
@@ -255,11 +244,6 @@ impl Faults {
             }
         }
         struck
-    }
-
-    /// Number of requests that each rule struck, in the order of the rules.
-    pub fn fired(&self) -> Vec<u64> {
-        self.rules.iter().map(|(_, _, fired)| *fired).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::{
     Action, Delivery, Endpoint, Refused, Request, Response, Sandbox, TOKEN_HEADER, TokenKey,
-    ViolationKind, client_rules::fingerprint, faults::after_effect, faults::instead,
+    ViolationKind, client_rules::RequestKey, faults::after_effect, faults::instead,
 };
 
 /// The beginning of a secret, its kind in words, and a mark that the API takes it in the header of
@@ -28,7 +28,12 @@ impl Sandbox {
         fault: Option<Action>,
         answer: impl FnOnce(&mut Self) -> Response,
     ) -> Response {
-        self.judge_repeat(endpoint, request);
+        let key = RequestKey::of(endpoint, request);
+        // A request that was refused, or failed with a 5xx, comes again (§7.7).
+        let repeated = self.client.rules.repeated(key, self.now);
+        for (kind, words) in repeated.into_iter().flatten() {
+            self.violation(kind, "§7.7", words);
+        }
         let mut response = match fault.and_then(instead) {
             Some(response) => response,
             None => answer(self),
@@ -36,31 +41,15 @@ impl Sandbox {
         if let Some(action) = fault {
             after_effect(&mut response, action);
         }
-        self.note_answer(endpoint, request, &response, fault.is_none());
-        response
-    }
-
-    /// Notes the answer to a request, which limits its repeats (§7.7). `own`: no fault made the
-    /// answer.
-    fn note_answer(
-        &mut self,
-        endpoint: Endpoint,
-        request: &Request,
-        response: &Response,
-        own: bool,
-    ) {
-        let rules = &mut self.client.rules;
-        rules.answered(endpoint, request, self.now, response, own);
+        let (rules, own) = (&mut self.client.rules, fault.is_none());
+        rules.answered(key, self.now, &response, own);
         let missing = own && response.status == 409 && response.delivery == Delivery::Now;
         if missing && request.method == "GET" {
             // A missing record is not to be asked for again at once (§7.4).
-            let what = Refused::Record(fingerprint(request));
-            self.refused(
-                what,
-                ViolationKind::RepeatAfter400,
-                "a missing record again",
-            );
+            let words = "a missing record again";
+            self.refused(Refused::Record(key), ViolationKind::RepeatAfter400, words);
         }
+        response
     }
 
     /// A 401 to a token or to client credentials.
@@ -72,14 +61,6 @@ impl Sandbox {
     pub(super) fn refused(&mut self, what: Refused, kind: ViolationKind, words: &str) {
         if let Some(after) = self.client.rules.refused_again(what, self.now) {
             let words = format!("{words} after {} ms", after.as_millis());
-            self.violation(kind, "§7.7", words);
-        }
-    }
-
-    /// A request that was refused, or failed with a 5xx, comes again (§7.7).
-    fn judge_repeat(&mut self, endpoint: Endpoint, request: &Request) {
-        let found = self.client.rules.repeated(endpoint, request, self.now);
-        for (kind, words) in found.into_iter().flatten() {
             self.violation(kind, "§7.7", words);
         }
     }
@@ -146,8 +127,6 @@ impl Sandbox {
 
 fn found(text: &str) -> Option<&'static Secret> {
     // A quick no for nearly every body.
-    if !text.contains("svc") {
-        return None;
-    }
-    KNOWN.iter().find(|(begins, ..)| text.contains(begins))
+    let mut known = KNOWN.iter().filter(|_| text.contains("svc"));
+    known.find(|(begins, ..)| text.contains(begins))
 }

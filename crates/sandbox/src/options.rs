@@ -119,9 +119,48 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub webhook_ca_file: Option<PathBuf>,
 
-    /// Flags of the one application that `callbridge connect` can be tried with.
-    #[command(flatten)]
-    pub application: ApplicationOptions,
+    // The flags of the one application that `callbridge connect` can be tried with.
+    /// Registers an application for `connect`, with this client id (svc_app_…)
+    ///
+    /// Its consent page is /consent. Needs --client-secret-file and --redirect-uri.
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+
+    /// File with the application's client secret; made with a new one if missing
+    #[arg(long, value_name = "FILE")]
+    pub client_secret_file: Option<PathBuf>,
+
+    /// Where the browser may return to after consent; may be repeated
+    #[arg(long, value_name = "URI")]
+    pub redirect_uri: Vec<String>,
+
+    /// The most that the application may ask for, as PERMISSION:SCOPE with commas between
+    #[arg(
+        long,
+        value_name = "GRANTS",
+        default_value = "PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ,\
+                         PERMISSION_OPEN_API_LEAD:READ,PERMISSION_OPEN_API_LEAD:SAVE"
+    )]
+    pub application_grants: String,
+
+    /// The application has an embedded page: the first exchange gives an embedded_secret
+    #[arg(long)]
+    pub application_embedded: bool,
+
+    /// How long an access token lives, from 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    pub access_life: String,
+
+    /// How long a refresh token lives, up to 30d
+    #[arg(long, value_name = "TIME", default_value = "30d")]
+    pub refresh_life: String,
+
+    /// Serve the token and the revoke endpoint here, and here alone
+    ///
+    /// As the real service does: each endpoint is 404 at the other address, and counted. Without
+    /// this flag --listen serves all of them.
+    #[arg(long, value_name = "ADDR")]
+    pub auth_listen: Option<String>,
 }
 
 /// Takes a value, or notes the fault of its flag.
@@ -147,7 +186,7 @@ impl Options {
             wrong.push(format!("--listen: `{}` {words}", self.listen));
         }
         config.settings = self.settings(&mut wrong);
-        self.application.check(&mut config, &mut wrong);
+        self.check_oauth(&mut config, &mut wrong);
         let now = callbridge_model::clock::now().wall;
         let life = checked(&mut wrong, "expires-in", expiry(&self.expires_in));
         config.expires_at = life.map(|time| now.plus(time).floor_seconds());
@@ -162,8 +201,7 @@ impl Options {
             return Err(Error::new(Code::Usage, wrong.join("\n")));
         }
         let application = config.settings.oauth.application.as_mut();
-        if let (Some(application), Some(path)) = (application, &self.application.client_secret_file)
-        {
+        if let (Some(application), Some(path)) = (application, &self.client_secret_file) {
             let names = ["client secret file", "client-secret-file"];
             let secret = kept_secret(path, "svc_sec_", names)?;
             application.secret = TokenKey::of(secret.expose_secret());
@@ -213,178 +251,9 @@ impl Options {
         settings.names = checked(wrong, "field", names(&self.field));
         settings
     }
-}
 
-/// Reads the lifetime of a new PAT (§5.3.2); `None` for `never`: it has no expiry date (§2.2).
-fn expiry(text: &str) -> Result<Option<Duration>, String> {
-    if text == "never" {
-        return Ok(None);
-    }
-    let time = parse_duration(text)?;
-    if time > Duration::from_secs(PAT_SECONDS_MAX.unsigned_abs()) {
-        return Err("a PAT lives at most 365 days".to_owned());
-    }
-    Ok(Some(time))
-}
-
-fn names(fields: &[String]) -> Result<FieldNames, String> {
-    let mut names = FieldNames::default();
-    for field in fields {
-        match field.split_once('=') {
-            Some(("talk", name)) if !name.is_empty() => names.talk = name.to_owned(),
-            Some(("phone", name)) if !name.is_empty() => names.phone = Some(name.to_owned()),
-            Some(("extension", name)) if !name.is_empty() => names.extension = name.to_owned(),
-            Some(("list", name)) if !name.is_empty() => names.list = name.to_owned(),
-            _ => {
-                return Err(format!(
-                    "`{field}` is none of talk=NAME, phone=NAME, extension=NAME, list=NAME"
-                ));
-            }
-        }
-    }
-    Ok(names)
-}
-
-/// The leads of a file; `None` when no file of this name is there, and it may be ids.
-fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
-    let text = match std::fs::read_to_string(given) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => return Some(Err(format!("`{given}`: {error}"))),
-    };
-    Some(parse_list(&text).map_err(|words| format!("`{given}`, {words}")))
-}
-
-fn grants(text: &str) -> Result<Vec<Grant>, String> {
-    if text.trim() == "none" {
-        return Ok(Vec::new());
-    }
-    let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
-    let grants = parts.map(|part| {
-        let words = || format!("`{part}` is not a grant such as {CALL_SAVE}");
-        Grant::parse(part).ok_or_else(words)
-    });
-    grants.collect()
-}
-
-/// The text of a file of this name; else, when it has a blank in it, the text itself.
-fn faults_text(given: &str) -> Result<String, String> {
-    match std::fs::read_to_string(given) {
-        Ok(text) => Ok(text),
-        Err(_) if given.contains(char::is_whitespace) => Ok(given.to_owned()),
-        Err(error) => Err(format!("`{given}`: {error}")),
-    }
-}
-
-fn new_secret(begins: &str) -> Secret {
-    Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
-}
-
-/// The secret in a file, which is made with a new one if missing; an error says what it is, and
-/// which flag names it.
-fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Error> {
-    let secret = match std::fs::read_to_string(path) {
-        Ok(text) if text.trim().is_empty() => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty"))
-        }
-        Ok(text) => Ok(Secret::from(text.trim())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => made_secret(path, begins),
-        Err(error) => Err(error),
-    };
-    secret.map_err(|error| Error::file(Code::Configuration, names, path, &error))
-}
-
-fn made_secret(path: &Path, begins: &str) -> io::Result<Secret> {
-    let secret = new_secret(begins);
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create_new(true).mode(0o600);
-    writeln!(options.open(path)?, "{}", secret.expose_secret())?;
-    Ok(secret)
-}
-
-/// Runs the `sandbox` command: prints its address on stdout, serves until `shutdown`, then prints
-/// what it counted.
-///
-/// # Errors
-/// Flags, files or the address cannot be used; see [`Error`].
-pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-    let token_file = options.token_file.clone();
-    let config = options.check()?;
-    let token = config.token.clone();
-    let server = server::start(config).await?;
-    let mut out = io::stdout();
-    // A reader that went away is no reason to end the service.
-    let _ = writeln!(out, "listening: {}", server.url());
-    if server.auth_url() != server.url() {
-        let _ = writeln!(out, "auth: {}", server.auth_url());
-    }
-    let _ = match token_file {
-        Some(path) => writeln!(out, "token: in {}", path.display()),
-        None => writeln!(out, "token: {} (shown this once)", token.expose_secret()),
-    };
-    let _ = out.flush();
-    shutdown.await;
-    let records = server.admin(|core, _| core.records().len());
-    let fullest = server.admin(|core, _| core.fullest());
-    let breaches = server.admin(|core, _| core.violations().counts().clone());
-    server.stop().await?;
-    let _ = writeln!(out, "records: {records}");
-    let _ = writeln!(out, "fullest window: {}", fullest.in_a_window);
-    for (kind, count) in breaches {
-        let _ = writeln!(out, "breach {kind:?}: {count}");
-    }
-    Ok(())
-}
-
-/// Flags of one application that companies connect by consent.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct ApplicationOptions {
-    /// Registers an application for `connect`, with this client id (svc_app_…)
-    ///
-    /// Its consent page is /consent. Needs --client-secret-file and --redirect-uri.
-    #[arg(long, value_name = "ID")]
-    pub client_id: Option<String>,
-
-    /// File with the application's client secret; made with a new one if missing
-    #[arg(long, value_name = "FILE")]
-    pub client_secret_file: Option<PathBuf>,
-
-    /// Where the browser may return to after consent; may be repeated
-    #[arg(long, value_name = "URI")]
-    pub redirect_uri: Vec<String>,
-
-    /// The most that the application may ask for, as PERMISSION:SCOPE with commas between
-    #[arg(
-        long,
-        value_name = "GRANTS",
-        default_value = "PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ,\
-                         PERMISSION_OPEN_API_LEAD:READ,PERMISSION_OPEN_API_LEAD:SAVE"
-    )]
-    pub application_grants: String,
-
-    /// The application has an embedded page: the first exchange gives an embedded_secret
-    #[arg(long)]
-    pub application_embedded: bool,
-
-    /// How long an access token lives, from 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "1h")]
-    pub access_life: String,
-
-    /// How long a refresh token lives, up to 30d
-    #[arg(long, value_name = "TIME", default_value = "30d")]
-    pub refresh_life: String,
-
-    /// Serve the token and the revoke endpoint here, and here alone
-    ///
-    /// As the real service does: each endpoint is 404 at the other address, and counted. Without
-    /// this flag --listen serves all of them.
-    #[arg(long, value_name = "ADDR")]
-    pub auth_listen: Option<String>,
-}
-
-impl ApplicationOptions {
     /// Puts the checked flags into a configuration; faults go to `wrong`.
-    fn check(&self, config: &mut Config, wrong: &mut Vec<String>) {
+    fn check_oauth(&self, config: &mut Config, wrong: &mut Vec<String>) {
         let oauth = &mut config.settings.oauth;
         let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
         oauth.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
@@ -432,6 +301,123 @@ impl ApplicationOptions {
         application.allowed = checked(wrong, "application-grants", allowed);
         Some(application)
     }
+}
+
+/// Reads the lifetime of a new PAT (§5.3.2); `None` for `never`: it has no expiry date (§2.2).
+fn expiry(text: &str) -> Result<Option<Duration>, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    let time = parse_duration(text)?;
+    if time > Duration::from_secs(PAT_SECONDS_MAX.unsigned_abs()) {
+        return Err("a PAT lives at most 365 days".to_owned());
+    }
+    Ok(Some(time))
+}
+
+fn names(fields: &[String]) -> Result<FieldNames, String> {
+    let mut names = FieldNames::default();
+    for field in fields {
+        let (what, name) = field.split_once('=').unwrap_or_default();
+        match what {
+            "talk" if !name.is_empty() => names.talk = name.to_owned(),
+            "phone" if !name.is_empty() => names.phone = Some(name.to_owned()),
+            "extension" if !name.is_empty() => names.extension = name.to_owned(),
+            "list" if !name.is_empty() => names.list = name.to_owned(),
+            _ => {
+                let words = "is none of talk=NAME, phone=NAME, extension=NAME, list=NAME";
+                return Err(format!("`{field}` {words}"));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The leads of a file; `None` when no file of this name is there, and it may be ids.
+fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
+    let text = match std::fs::read_to_string(given) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Err(format!("`{given}`: {error}"))),
+    };
+    Some(parse_list(&text).map_err(|words| format!("`{given}`, {words}")))
+}
+
+fn grants(text: &str) -> Result<Vec<Grant>, String> {
+    if text.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
+    let grants = parts.map(|part| {
+        let words = || format!("`{part}` is not a grant such as {CALL_SAVE}");
+        Grant::parse(part).ok_or_else(words)
+    });
+    grants.collect()
+}
+
+/// The text of a file of this name; else, when it has a blank in it, the text itself.
+fn faults_text(given: &str) -> Result<String, String> {
+    match std::fs::read_to_string(given) {
+        Ok(text) => Ok(text),
+        Err(_) if given.contains(char::is_whitespace) => Ok(given.to_owned()),
+        Err(error) => Err(format!("`{given}`: {error}")),
+    }
+}
+
+fn new_secret(begins: &str) -> Secret {
+    Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
+}
+
+/// The secret in a file, which is made with a new one if missing; an error says what it is, and
+/// which flag names it.
+fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Error> {
+    let secret = match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => Err(io::Error::other("it is empty")),
+        Ok(text) => Ok(Secret::from(text.trim())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let (secret, mut options) = (new_secret(begins), OpenOptions::new());
+            let options = options.write(true).create_new(true).mode(0o600);
+            let made = options.open(path);
+            let written = made.and_then(|mut file| writeln!(file, "{}", secret.expose_secret()));
+            written.map(|()| secret)
+        }
+        Err(error) => Err(error),
+    };
+    secret.map_err(|error| Error::file(Code::Configuration, names, path, &error))
+}
+
+/// Runs the `sandbox` command: prints its address on stdout, serves until `shutdown`, then prints
+/// what it counted.
+///
+/// # Errors
+/// Flags, files or the address cannot be used; see [`Error`].
+pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    let token_file = options.token_file.clone();
+    let config = options.check()?;
+    let token = config.token.clone();
+    let server = server::start(config).await?;
+    let mut out = io::stdout();
+    // A reader that went away is no reason to end the service.
+    let _ = writeln!(out, "listening: {}", server.url());
+    if server.auth_url() != server.url() {
+        let _ = writeln!(out, "auth: {}", server.auth_url());
+    }
+    let _ = match token_file {
+        Some(path) => writeln!(out, "token: in {}", path.display()),
+        None => writeln!(out, "token: {} (shown this once)", token.expose_secret()),
+    };
+    let _ = out.flush();
+    shutdown.await;
+    let records = server.admin(|core, _| core.records().len());
+    let fullest = server.admin(|core, _| core.fullest());
+    let breaches = server.admin(|core, _| core.violations().counts().clone());
+    server.stop().await?;
+    let _ = writeln!(out, "records: {records}");
+    let _ = writeln!(out, "fullest window: {}", fullest.in_a_window);
+    for (kind, count) in breaches {
+        let _ = writeln!(out, "breach {kind:?}: {count}");
+    }
+    Ok(())
 }
 
 /// Reads the lifetime of an OAuth token, in whole seconds up to `most`.

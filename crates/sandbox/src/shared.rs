@@ -93,8 +93,9 @@ impl StateFile {
         let failed = |error| failed(path, &error);
         let mut held = options().truncate(false).open(path).map_err(failed)?;
         if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let cure = "end it, or name another with --state";
             let words = format!(
-                "state file {} is held by another sandbox; end it, or name another with --state",
+                "state file {} is held by another sandbox; {cure}",
                 path.display()
             );
             return Err(Error::new(Code::Locked, words));
@@ -107,10 +108,8 @@ impl StateFile {
         };
         let core = core.map_err(|error| {
             let (path, line) = (path.display(), error.line());
-            let words = format!(
-                "state file {path}, line {line}: {error}; correct it, or name another file with \
-                 --state"
-            );
+            let cure = "correct it, or name another file with --state";
+            let words = format!("state file {path}, line {line}: {error}; {cure}");
             Error::new(Code::Configuration, words)
         })?;
         let path = path.to_owned();

@@ -10,15 +10,9 @@ pub const CALL_SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
 pub const CALL_READ: &str = "PERMISSION_OPEN_API_CALL:READ";
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x5d0f_6a53_98b2_4b1e_9f43_7f2c_61ce_0a11);
-const PERMISSIONS: [&str; 7] = [
-    "PERMISSION_OPEN_API_LEAD",
-    "PERMISSION_OPEN_API_LEAD_NOTE",
-    "PERMISSION_OPEN_API_LEAD_TASK",
-    "PERMISSION_OPEN_API_CONTRACT",
-    "PERMISSION_OPEN_API_CONTRACT_PAYMENT",
-    "PERMISSION_OPEN_API_CALL",
-    "PERMISSION_OPEN_API_CONFIGURATION",
-];
+/// The domains of §2.3, each a permission behind this prefix.
+const DOMAINS: &str = "LEAD LEAD_NOTE LEAD_TASK CONTRACT CONTRACT_PAYMENT CALL CONFIGURATION";
+const PERMISSION: &str = "PERMISSION_OPEN_API_";
 /// Lifetime of an access token, in seconds (§4.1.1, §5.2).
 pub const ACCESS_SECONDS: i64 = 3_600;
 /// Longest lifetime of a PAT (§5.3.2).
@@ -54,8 +48,8 @@ impl TryFrom<String> for Grant {
 impl Grant {
     /// One of the permissions and scopes of §2.3; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let (permission, scope) = text.split_once(':')?;
-        let known = PERMISSIONS.contains(&permission);
+        let (domain, scope) = text.strip_prefix(PERMISSION)?.split_once(':')?;
+        let known = DOMAINS.split(' ').any(|known| known == domain);
         (known && ["READ", "SAVE", "DELETE"].contains(&scope)).then(|| Self(text.to_owned()))
     }
 

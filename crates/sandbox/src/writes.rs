@@ -2,7 +2,8 @@
 
 use crate::{
     Action, Content, Endpoint, Journal, Refusal, Request, Sandbox, Submission, Success, Token,
-    TokenKey, WRITES_MAX, journal::Status, journal::Write, lead::act, webhook::events,
+    TokenKey, WRITES_MAX, journal::Status, journal::Write, lead::act, lead::record::upsert,
+    webhook::events,
 };
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -63,9 +64,14 @@ impl Sandbox {
             let ended = match &write.content {
                 _ if write.doomed => Err("by order of a fault"),
                 Content::Call(call) => self.journal_call(&write, call),
-                Content::Fields(fields) => {
-                    act::write_fields(self, write.due, write.company, fields)
-                }
+                Content::Fields(fields) => match act::find_lead(self, write.company, fields.lead) {
+                    None => Err("unknown leadId"),
+                    Some(mut lead) => {
+                        upsert(&mut lead.fields, &fields.values);
+                        act::save_lead(self, write.due, write.company, lead);
+                        Ok(())
+                    }
+                },
             };
             self.journal.end(&write.request_id, ended.err());
         }

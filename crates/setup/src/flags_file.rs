@@ -14,28 +14,16 @@ pub struct WrittenFlag {
 }
 
 /// The flags' groups in the order of the file, each with the comment above it.
-const GROUPS: [(&str, &[&str]); 3] = [
+const GROUPS: [(&str, &str); 3] = [
     (
         "The PBX. Its name is part of every call's id: keep it for good.",
-        &["pbx-id", "pbx-timezone", "source", "catch-up", "columns"],
+        "pbx-id pbx-timezone source catch-up columns",
     ),
     (
         "The trunks: a name, and what stands before the suffix in its channels' names.",
-        &[
-            "trunk",
-            "country",
-            "strip",
-            "lead",
-            "lead-directory",
-            "employees",
-            "unanswered",
-            "require-employee",
-        ],
+        "trunk country strip lead lead-directory employees unanswered require-employee",
     ),
-    (
-        "The CRM.",
-        &["crm-url", "auth-url", "token-file", "token-command", "rate"],
-    ),
+    ("The CRM.", "crm-url auth-url token-file token-command rate"),
 ];
 
 /// The whole text. `notes` become comments behind the trunks. A line is a flag that was given, or a
@@ -60,11 +48,13 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
         "# callbridge@{name}: one argument a line, no quoting. Do not write secrets here.\n\
          # After a change:  callbridge check @FILE, then restart the service.\n"
     );
-    let known = |long: &str| GROUPS.iter().any(|(_, longs)| longs.contains(&long));
+    let known = GROUPS.iter().flat_map(|(_, longs)| longs.split(' '));
+    let rest = flags
+        .iter()
+        .filter(|flag| !known.clone().any(|long| long == flag.long));
     for (at, (words, longs)) in GROUPS.iter().enumerate() {
-        let group = longs
-            .iter()
-            .flat_map(|long| flags.iter().filter(move |it| it.long == *long));
+        let longs = longs.split(' ');
+        let group = longs.flat_map(|long| flags.iter().filter(move |it| it.long == long));
         write_group(&mut text, words, group);
         if at == 1 {
             for note in notes {
@@ -72,18 +62,16 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
             }
         }
     }
-    let rest = flags.iter().filter(|flag| !known(&flag.long));
     write_group(&mut text, "The rest.", rest);
     Ok(text)
 }
 
 fn write_group<'a>(text: &mut String, words: &str, flags: impl Iterator<Item = &'a WrittenFlag>) {
-    let mut begun = false;
+    let mut flags = flags.peekable();
+    if flags.peek().is_some() {
+        let _ = write!(text, "\n# {words}\n");
+    }
     for flag in flags {
-        if !begun {
-            let _ = write!(text, "\n# {words}\n");
-            begun = true;
-        }
         let _ = match &flag.value {
             Some(value) => writeln!(text, "--{}={value}", flag.long),
             None => writeln!(text, "--{}", flag.long),

@@ -22,8 +22,7 @@ impl Section {
     }
 
     fn has(&self, key: &str, value: &str) -> bool {
-        let own = self.get(key);
-        own.is_some_and(|it| it.eq_ignore_ascii_case(value))
+        (self.get(key)).is_some_and(|it| it.eq_ignore_ascii_case(value))
     }
 
     /// It has each of these, as `type=endpoint&context=from-trunk`; what is no pair is none.
@@ -55,9 +54,8 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
             for mark in marks.split(',').map(str::trim).filter(|it| !it.is_empty()) {
                 section.is_template |= mark == "!";
                 let of = all.iter().rev().find(|(name, _)| name == mark);
-                section
-                    .keys
-                    .extend(of.into_iter().flat_map(|(_, it)| it.keys.clone()));
+                let keys = of.into_iter().flat_map(|(_, it)| it.keys.clone());
+                section.keys.extend(keys);
             }
             all.push((name.to_owned(), section));
         } else if let (Some((key, value)), Some((_, section))) =
@@ -71,24 +69,14 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
     all
 }
 
-fn words(text: Option<&str>) -> Vec<String> {
-    let words = text.unwrap_or_default().split(',').map(str::trim);
-    let words = words.filter(|it| !it.is_empty());
-    words.map(str::to_owned).collect()
-}
-
 /// Collects the endpoints of `pjsip.conf` with the facts that the file holds about each.
 pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
-    let of = |kind: &'static str| {
-        all.iter()
-            .filter(move |(_, section)| section.has("type", kind))
-    };
+    let of = |kind: &'static str| (all.iter()).filter(move |(_, it)| it.has("type", kind));
+    let host = |registration: &Section| registration.get("server_uri").and_then(host_of);
     let aors: BTreeMap<&str, &Section> = of("aor").map(|(name, it)| (&**name, it)).collect();
-    let registered = of("registration");
-    let hosts: BTreeSet<String> = registered
-        .filter_map(|(_, it)| it.get("server_uri").and_then(host_of))
-        .collect();
+    let registered = of("registration").filter_map(|(_, it)| host(it));
+    let hosts: BTreeSet<String> = registered.collect();
     for (name, endpoint) in of("endpoint") {
         let full = format!("PJSIP/{name}");
         let mut add = |fact| found.add(&full, Some(fact));
@@ -101,8 +89,8 @@ pub fn pjsip(lines: &[String], found: &mut EndpointList) {
         if let Some(mailbox) = endpoint.get("mailboxes") {
             add(EndpointFact::Mailbox(mailbox.to_owned()));
         }
-        for aor in words(endpoint.get("aors")) {
-            let Some(aor) = aors.get(&*aor) else { continue };
+        let named = endpoint.get("aors").unwrap_or_default().split(',');
+        for aor in named.filter_map(|name| aors.get(name.trim())) {
             let contact = aor.get("contact");
             if let Some(extension) = contact.and_then(extension_of) {
                 add(EndpointFact::CalledAs(extension));
@@ -115,8 +103,7 @@ pub fn pjsip(lines: &[String], found: &mut EndpointList) {
         }
     }
     for (_, registration) in of("registration") {
-        let host = registration.get("server_uri").and_then(host_of);
-        if let (Some(endpoint), Some(host)) = (registration.get("endpoint"), host) {
+        if let (Some(endpoint), Some(host)) = (registration.get("endpoint"), host(registration)) {
             let fact = EndpointFact::Registers(host);
             found.add(&format!("PJSIP/{endpoint}"), Some(fact));
         }

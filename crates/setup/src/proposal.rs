@@ -19,24 +19,13 @@ pub struct ProposedEndpoint {
 }
 
 /// Endpoints of technologies that make no call of their own.
-const NO_CALLS: [&str; 8] = [
-    "Local",
-    "Queue",
-    "Custom",
-    "MWI",
-    "Park",
-    "Meetme",
-    "confbridge",
-    "Calendar",
-];
+const NO_CALLS: &str = "Local Queue Custom MWI Park Meetme confbridge Calendar";
 
 /// Proposes all endpoints that can make calls: trunks first, then unknown ones, then telephones.
 pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
     let calls = endpoints.facts.iter().filter(|(name, _)| {
         let technology = name.split('/').next().unwrap_or_default();
-        !NO_CALLS
-            .iter()
-            .any(|it| it.eq_ignore_ascii_case(technology))
+        !(NO_CALLS.split(' ')).any(|it| it.eq_ignore_ascii_case(technology))
     });
     let proposed = calls.map(|(name, facts)| {
         let (kind, reason) = classify(facts);
@@ -55,18 +44,15 @@ pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
 pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
     let first = endpoint.split('|').next().unwrap_or_default();
     let device = first.split_once('/').map_or(first, |(_, device)| device);
-    let good = |c: char| match c.is_ascii_alphanumeric() || "-_.".contains(c) {
-        true => c,
-        false => '-',
-    };
-    let name: String = device.chars().map(good).take(56).collect();
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let letters = device.chars().map(|c| if good(c) { c } else { '-' });
+    let name: String = letters.take(56).collect();
     let name = match name.trim_matches('-') {
         "" => "trunk".to_owned(),
         name => name.to_owned(),
     };
     let mut free = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
-    let free = free.find(|name| !taken.contains(name));
-    free.unwrap_or(name)
+    free.find(|name| !taken.contains(name)).unwrap_or(name)
 }
 
 /// The extension of a telephone: `101` of `PJSIP/101`.
@@ -146,21 +132,16 @@ pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
 fn gateway((name, it): (&String, &SwitchGateway)) -> ProposedEndpoint {
     let SwitchGateway { address, .. } = it;
     let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();
-    let (endpoint, reason) = match (it.registers, is_ip) {
-        (true, _) => (
-            format!("gateway/{name}"),
-            format!("the switch logs in with it at {address}"),
-        ),
-        (false, true) => (
-            format!("gateway/{name}|address/{address}"),
-            "it does not log in: what comes in from there is known by its address".to_owned(),
-        ),
-        (false, false) => (
-            format!("gateway/{name}"),
-            format!(
-                "it does not log in: add |address/IP of {address}, or what comes in from there \
-                 is internal"
-            ),
+    let mut endpoint = format!("gateway/{name}");
+    let reason = match (it.registers, is_ip) {
+        (true, _) => format!("the switch logs in with it at {address}"),
+        (false, true) => {
+            endpoint += &format!("|address/{address}");
+            "it does not log in: what comes in from there is known by its address".to_owned()
+        }
+        (false, false) => format!(
+            "it does not log in: add |address/IP of {address}, or what comes in from there is \
+             internal"
         ),
     };
     ProposedEndpoint {

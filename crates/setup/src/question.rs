@@ -20,17 +20,6 @@ pub enum SetupQuestion {
 }
 
 impl SetupQuestion {
-    /// All questions, in the order in which they are asked.
-    pub const ALL: [Self; 7] = [
-        Self::PbxAddress,
-        Self::Account,
-        Self::AccountSecret,
-        Self::CrmAddress,
-        Self::Token,
-        Self::LeadRule,
-        Self::Country,
-    ];
-
     /// The question as a person reads it.
     pub const fn words(self) -> &'static str {
         match self {
@@ -121,9 +110,8 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
         !text.is_empty() && text.chars().all(good)
     };
     if !plain(address, ".-_:[]") {
-        return Err(format!(
-            "`{address}` is not an address: give HOST or HOST:PORT, as 192.168.1.10:5038"
-        ));
+        let words = "is not an address: give HOST or HOST:PORT, as 192.168.1.10:5038";
+        return Err(format!("`{address}` {words}"));
     }
     if socket.is_some() {
         return Ok(format!("esl://{address}{clear}"));
@@ -143,7 +131,16 @@ mod tests {
 
     #[test]
     fn every_question_has_a_flag_and_a_secret_has_no_default() {
-        for question in SetupQuestion::ALL {
+        let all = [
+            SetupQuestion::PbxAddress,
+            SetupQuestion::Account,
+            SetupQuestion::AccountSecret,
+            SetupQuestion::CrmAddress,
+            SetupQuestion::Token,
+            SetupQuestion::LeadRule,
+            SetupQuestion::Country,
+        ];
+        for question in all {
             let (flag, words) = question.flag();
             assert!(
                 flag.starts_with("--") && words.contains("missing"),

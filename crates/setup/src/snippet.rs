@@ -46,12 +46,8 @@ fn general(timed: bool, variables: &BTreeSet<String>) -> String {
         text.push_str("timestampevents = yes\n");
     }
     if !variables.is_empty() {
-        let names: Vec<&str> = variables.iter().map(String::as_str).collect();
-        let _ = writeln!(
-            text,
-            "channelvars = {}   ; added to those that stand there",
-            names.join(",")
-        );
+        let names = variables.iter().cloned().collect::<Vec<_>>().join(",");
+        text += &format!("channelvars = {names}   ; added to those that stand there\n");
     }
     match text.is_empty() {
         true => text,

@@ -19,9 +19,8 @@ const ZONES: [(&str, &str); 8] = [
 /// means that the PBX runs on this machine.
 pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (String, String) {
     let named = here.filter(|zone| !["UTC", "Etc/UTC", "Etc/Unknown"].contains(zone));
-    let of_country = ZONES
-        .iter()
-        .find(|(code, _)| country.is_some_and(|it| it.eq_ignore_ascii_case(code)));
+    let is_own = |code: &str| country.is_some_and(|it| it.eq_ignore_ascii_case(code));
+    let of_country = ZONES.iter().find(|(code, _)| is_own(code));
     match (named, of_country) {
         (Some(zone), _) if local => (zone.to_owned(), "this machine's, as the PBX's".to_owned()),
         (_, Some((code, zone))) => ((*zone).to_owned(), format!("that of {code}")),

@@ -217,7 +217,7 @@ impl Watched {
     /// Reads the lists whose files are others than last time, and at rest. Blocks on the disk.
     pub fn reload(&mut self, now: EventTime) -> Vec<News> {
         let mut news = Vec::new();
-        for ((kind, file), known) in &mut self.known {
+        for (list @ (kind, file), known) in &mut self.known {
             let in_force = match kind {
                 ListKind::Leads => self.people.leads.contains_key(file),
                 ListKind::Employees => self.people.employees.contains_key(&file.0),
@@ -225,7 +225,7 @@ impl Watched {
             let Some((seen, bytes)) = read(&file.0, known, in_force, now) else {
                 continue;
             };
-            let result = bytes.and_then(|bytes| take(&mut self.people, *kind, file, &bytes));
+            let result = bytes.and_then(|bytes| take(&mut self.people, list, &bytes));
             // Read once more for its youth alone, and the same: no news.
             let again = matches!((known.seen, seen), (
                 Seen::Version { version: a, settled: false },
@@ -247,12 +247,7 @@ impl Watched {
 }
 
 /// Puts the good rows of a list in force; a list of bad rows alone leaves the old one there.
-fn take(
-    people: &mut People,
-    kind: ListKind,
-    file: &LeadFile,
-    bytes: &[u8],
-) -> Result<ListChange, Error> {
+fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListChange, Error> {
     let (path, mut phones) = (&file.0, Vec::new());
     let wrong = |header| Error::Header(path.clone(), header);
     let useful = |about: ListReport| match about.is_useless() {

@@ -121,12 +121,8 @@ impl People {
     }
 
     /// The extension at which an employee sits, by the trunk's list: the first that it names.
-    pub fn extension_of<'a>(
-        &'a self,
-        employee: EmployeeId,
-        trunk: &'a Trunk,
-    ) -> Option<&'a Extension> {
-        self.employees_at(trunk)?.extension_of(employee)
+    pub fn extension_of<'a>(&'a self, id: EmployeeId, trunk: &'a Trunk) -> Option<&'a Extension> {
+        self.employees_at(trunk)?.extension_of(id)
     }
 
     /// All employees of a trunk; `None` without a list, or before it could be read.
@@ -180,11 +176,10 @@ impl People {
         match (leads.next(), leads.next()) {
             (None, _) => LeadAnswer::None(format!("the number is not in {shown}")),
             (Some(lead), None) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
-            (Some(a), Some(b)) => LeadAnswer::Two(
-                a,
-                b,
-                format!("{shown} has leads {a} and {b} for the number"),
-            ),
+            (Some(a), Some(b)) => {
+                let words = format!("{shown} has leads {a} and {b} for the number");
+                LeadAnswer::Two(a, b, words)
+            }
         }
     }
 }

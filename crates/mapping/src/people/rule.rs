@@ -92,9 +92,8 @@ fn pattern(text: &str) -> Result<Regex, String> {
         format!("`userfield:{text}` is not a pattern: {why}")
     })?;
     if pattern.captures_len() < 2 {
-        return Err(format!(
-            "`userfield:{text}` has no group: put the lead's digits in one, as in `lead=(\\d+)`"
-        ));
+        let words = "has no group: put the lead's digits in one, as in `lead=(\\d+)`";
+        return Err(format!("`userfield:{text}` {words}"));
     }
     Ok(pattern)
 }
@@ -127,9 +126,8 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
         };
         let extension = extension.trim();
         if let Some(other) = known.insert(extension, id).filter(|other| *other != id) {
-            return Err(format!(
-                "extension {extension} has two employees, {other} and {id}"
-            ));
+            let words = format!("extension {extension} has two employees, {other} and {id}");
+            return Err(words);
         }
         rows.push((Extension::new(extension), id));
     }

@@ -2,8 +2,8 @@
 //! (§6.1.1); the events of each (§6.2, §6.6, §6.7): one change, several events.
 
 use crate::{
-    Contact, CrmEvent, FieldUpsert, Lead, Sandbox, lead::catalogue::employee_name,
-    lead::catalogue::stage, lead::record::rendered, lead::record::upsert, webhook::events,
+    Contact, CrmEvent, Lead, Sandbox, lead::catalogue::employee_name, lead::catalogue::stage,
+    lead::record::rendered, webhook::events,
 };
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -15,16 +15,13 @@ pub fn find_lead(core: &Sandbox, company: i64, id: i64) -> Option<Lead> {
 }
 
 /// A lead as it now is; its timestamps are those of the change.
-pub(super) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
+pub(crate) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: Lead) -> Lead {
     let before = find_lead(core, company, lead.id);
-    let id = lead.id;
-    core.leads.put(company, lead.stamped(at));
-    let Some(after) = find_lead(core, company, id) else {
-        return;
-    };
+    let after = core.leads.put(company, lead.stamped(at));
     for event in between(before.as_ref(), &after) {
         events::happened(core, at, company, event);
     }
+    after
 }
 
 /// A lead is no more, if it was.
@@ -56,25 +53,12 @@ pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, 
         core.journal.move_lead(company, id, into);
         merged.push(id);
     }
-    core.leads.put(company, survivor.stamped(at));
-    if let (Some(survivor), false) = (find_lead(core, company, into), merged.is_empty()) {
+    let survivor = core.leads.put(company, survivor.stamped(at));
+    if !merged.is_empty() {
         let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
         let event = event.with("mergedLeadIds", json!(merged));
         events::happened(core, at, company, event);
     }
-}
-
-/// The fields of a list are written; why not, where there is no such lead.
-pub(crate) fn write_fields(
-    core: &mut Sandbox,
-    at: EventTime,
-    company: i64,
-    fields: &FieldUpsert,
-) -> Result<(), &'static str> {
-    let mut lead = find_lead(core, company, fields.lead).ok_or("unknown leadId")?;
-    upsert(&mut lead.fields, &fields.values);
-    save_lead(core, at, company, lead);
-    Ok(())
 }
 
 /// Returns the events of the change of a lead; `before` is `None` for a new one.

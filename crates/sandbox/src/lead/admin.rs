@@ -49,7 +49,7 @@ pub fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
         "lead/update" => {
             let lead = existing(core, company, needed(order.id, "id")?)?;
             let lead = laid_over(core, company, lead, order)?;
-            Ok(save(core, company, lead))
+            Ok(act::save_lead(core, core.now, company, lead).record())
         }
         "lead/merge" => merge(core, company, order),
         "lead/delete" => {
@@ -77,7 +77,7 @@ fn create(core: &mut Sandbox, company: i64, order: Order) -> AdminAnswer {
         return Err(format!("lead {id} was merged or deleted: its id is spent"));
     }
     let lead = laid_over(core, company, Lead::fresh(id), order)?;
-    Ok(save(core, company, lead))
+    Ok(act::save_lead(core, core.now, company, lead).record())
 }
 
 fn merge(core: &mut Sandbox, company: i64, order: Order) -> AdminAnswer {
@@ -90,22 +90,11 @@ fn merge(core: &mut Sandbox, company: i64, order: Order) -> AdminAnswer {
         return Err("`from`: one lead or more, and not `into` itself".to_owned());
     }
     act::merge(core, core.now, company, into, &from);
-    Ok(shown(core, company, into))
+    Ok(existing(core, company, into)?.record())
 }
 
 fn existing(core: &Sandbox, company: i64, id: i64) -> Result<Lead, String> {
     act::find_lead(core, company, id).ok_or_else(|| format!("there is no lead {id}"))
-}
-
-fn save(core: &mut Sandbox, company: i64, lead: Lead) -> Value {
-    let id = lead.id;
-    act::save_lead(core, core.now, company, lead);
-    shown(core, company, id)
-}
-
-fn shown(core: &Sandbox, company: i64, id: i64) -> Value {
-    let lead = act::find_lead(core, company, id);
-    lead.map_or(Value::Null, |lead| lead.record())
 }
 
 /// Lists the leads of all companies, with all that is known.

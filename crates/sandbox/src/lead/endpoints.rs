@@ -165,8 +165,6 @@ fn given(
 }
 
 fn refused(field: &str, reason: RefusalReason) -> Refusal {
-    Refusal::Invalid(vec![FieldError {
-        field: field.to_owned(),
-        reason,
-    }])
+    let field = field.to_owned();
+    Refusal::Invalid(vec![FieldError { field, reason }])
 }

@@ -156,7 +156,7 @@ pub(super) fn rendered(values: &[Value]) -> String {
 }
 
 /// Lays listed values over fields; an empty list clears (§4.4), others stay.
-pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
+pub(crate) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
     for (id, value) in values {
         if value.is_empty() {
             fields.remove(id);
@@ -231,9 +231,6 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
 /// The id in a cell; `None` of an empty one.
 fn id_in(cell: &str, name: &str, line: usize) -> Result<Option<i64>, String> {
     let id = cell.parse().ok().filter(|&id: &i64| id > 0);
-    match cell {
-        "" => Ok(None),
-        _ if id.is_some() => Ok(id),
-        _ => Err(format!("line {line}: `{name}`: `{cell}` is no id")),
-    }
+    let read = (cell.is_empty() || id.is_some()).then_some(id);
+    read.ok_or_else(|| format!("line {line}: `{name}`: `{cell}` is no id"))
 }

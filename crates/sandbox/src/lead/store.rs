@@ -87,8 +87,8 @@ impl Leads {
         highest.checked_add(1)
     }
 
-    /// Stores a lead in place of all that was known of its id.
-    pub(crate) fn put(&mut self, company: i64, mut lead: Lead) {
+    /// Stores a lead in place of all that was known of its id; gives it with its contacts' ids.
+    pub(crate) fn put(&mut self, company: i64, mut lead: Lead) -> Lead {
         for contact in &mut lead.contacts {
             if contact.id == 0 {
                 contact.id = self.last_contact + 1;
@@ -97,7 +97,8 @@ impl Leads {
         }
         let key = (company, lead.id);
         self.gone.remove(&key);
-        self.known.insert(key, lead);
+        self.known.insert(key, lead.clone());
+        lead
     }
 
     /// Removes a lead, and remembers its id as gone.

@@ -58,7 +58,7 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
         "oauth/disconnect" => connection::disconnect(core, id, company),
         "oauth/grants" => {
             let grants = needed(order.grants, "grants")?;
-            connection::set_connection_grants(core, id, company, grants)
+            connection::set_grants(core, id, company, grants)
         }
         "oauth/revoke" => {
             match order.token {
@@ -69,8 +69,7 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
         }
         "oauth/approve" => {
             core.ensure_company(company);
-            let asked = asked(application, order)?;
-            let code = consent::approve(core, &asked, company, asked.scope.clone());
+            let code = consent::approve(core, asked(application, order)?, company);
             return Ok(json!({ "code": code }));
         }
         _ => return Ok(Value::Null),

@@ -23,7 +23,7 @@ pub(super) fn connect(core: &mut Sandbox, connection: CompanyConnection) {
 /// The company disconnects: every token of the connection is over for good (§3.1). False: there
 /// was none.
 pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
-    let Some(mut connection) = live_connection(core, application, company) else {
+    let Some(mut connection) = live(core, application, company) else {
         return false;
     };
     connection.disconnected = true;
@@ -46,13 +46,8 @@ pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
 }
 
 /// Sets the rights of a connection. Returns `false` where there is none.
-pub fn set_connection_grants(
-    core: &mut Sandbox,
-    application: i64,
-    company: i64,
-    grants: Vec<Grant>,
-) -> bool {
-    let connection = live_connection(core, application, company);
+pub fn set_grants(core: &mut Sandbox, application: i64, company: i64, grants: Vec<Grant>) -> bool {
+    let connection = live(core, application, company);
     let changed = connection.map(|own| connect(core, CompanyConnection { grants, ..own }));
     changed.is_some()
 }
@@ -93,7 +88,7 @@ pub(super) fn approved(
     company: i64,
     grants: &[Grant],
 ) -> (CompanyConnection, Vec<(&'static str, String)>) {
-    let there = live_connection(core, application.id, company);
+    let there = live(core, application.id, company);
     let mut connection = there.unwrap_or(CompanyConnection {
         application: application.id,
         company,
@@ -128,7 +123,7 @@ pub fn issue_pair(
     application: i64,
     company: i64,
     grants: Option<Vec<Grant>>,
-) -> Option<(String, String)> {
+) -> Option<TokenPair> {
     core.tick(now);
     let known = core.oauth.applications.get(&application)?.clone();
     core.ensure_company(company);
@@ -137,13 +132,15 @@ pub fn issue_pair(
     Some(pair(core, &connection, None))
 }
 
-/// Gives out an access and a refresh token; only their one answer shows the values. The parent is
-/// the refresh token that they were got for.
+/// The values of an access and a refresh token; only their one answer shows them.
+type TokenPair = (String, String);
+
+/// Gives out an access and a refresh token. The parent is the refresh token that they were got for.
 pub(super) fn pair(
     core: &mut Sandbox,
     connection: &CompanyConnection,
     parent: Option<TokenKey>,
-) -> (String, String) {
+) -> TokenPair {
     let minted = (core.mint("svc_at_"), core.mint("svcrt_"));
     let (now, lives) = (core.now, &core.settings.oauth);
     let refresh = TokenKey::of(&minted.1);
@@ -170,11 +167,7 @@ pub(super) fn pair(
     minted
 }
 
-pub(super) fn live_connection(
-    core: &Sandbox,
-    application: i64,
-    company: i64,
-) -> Option<CompanyConnection> {
+pub(super) fn live(core: &Sandbox, application: i64, company: i64) -> Option<CompanyConnection> {
     let own = core.oauth.connections.get(&(application, company))?;
     (!own.disconnected).then(|| own.clone())
 }

@@ -22,7 +22,7 @@ pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
     let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(core, &form));
     let answer = match (request.method.as_str(), asked) {
         ("GET" | "HEAD", Ok(asked)) => Ok(question(core, &asked)),
-        ("POST", Ok(asked)) => decide(core, &asked, &request.body),
+        ("POST", Ok(asked)) => decide(core, asked, &request.body),
         ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
         _ => return no_question(405, "405", "GET or POST"),
     };
@@ -63,7 +63,7 @@ fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     })
 }
 
-fn decide(core: &mut Sandbox, asked: &ConsentRequest, body: &[u8]) -> Result<Response, Problem> {
+fn decide(core: &mut Sandbox, asked: ConsentRequest, body: &[u8]) -> Result<Response, Problem> {
     let wrong = |words: &str| Code::InvalidRequest.because(words);
     if body.len() > BODY_BYTES_MAX {
         return Err(wrong("the form is too large"));
@@ -71,7 +71,7 @@ fn decide(core: &mut Sandbox, asked: &ConsentRequest, body: &[u8]) -> Result<Res
     let form = Form::read(body)?;
     match form.one("decision")? {
         Some("approve") => {}
-        Some("decline") => return Ok(back(asked, "error", "access_denied")),
+        Some("decline") => return Ok(back(&asked, "error", "access_denied")),
         _ => return Err(wrong("decision is neither approve nor decline")),
     }
     let company = match form.one("company")? {
@@ -82,24 +82,20 @@ fn decide(core: &mut Sandbox, asked: &ConsentRequest, body: &[u8]) -> Result<Res
     if known.ok_or_else(|| wrong("no such company"))?.blocked {
         return Err(Code::CompanyBlocked.because("the company is blocked"));
     }
-    let grants = ticked(&form, asked)?;
-    let code = approve(core, asked, company, grants);
-    Ok(back(asked, "code", &code))
+    let mut approved = asked.clone();
+    approved.scope = ticked(&form, &asked)?;
+    let code = approve(core, approved, company);
+    Ok(back(&asked, "code", &code))
 }
 
-/// A company approved: the code, which is shown this once.
-pub(super) fn approve(
-    core: &mut Sandbox,
-    asked: &ConsentRequest,
-    company: i64,
-    grants: Vec<Grant>,
-) -> String {
+/// A company approved this scope: the code, which is shown this once.
+pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64) -> String {
     let code = core.mint("svc_ac_");
     let record = AuthorizationCode {
-        application: asked.application.id,
+        application: approved.application.id,
         company,
-        redirect_uri: asked.redirect_uri.clone(),
-        grants,
+        redirect_uri: approved.redirect_uri,
+        grants: approved.scope,
         issued_at: core.now,
         used: None,
     };
@@ -180,12 +176,8 @@ fn html(status: u16, body: String) -> Response {
 
 /// The page that asks a person for consent, for one of the companies that can approve.
 fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
-    let application = &asked.application;
-    let texts = [
-        &application.name,
-        &application.client_id,
-        &asked.redirect_uri,
-    ];
+    let own = &asked.application;
+    let texts = [&own.name, &own.client_id, &asked.redirect_uri];
     let [name, client, to] = texts.map(|text| escaped(text));
     let (mut choices, mut grants) = (String::new(), String::new());
     let open = core.companies.values().filter(|company| !company.blocked);

@@ -11,11 +11,7 @@ use crate::{
 use serde_json::{Value, json};
 
 /// Answers the token and the revoke endpoint.
-pub(crate) fn oauth_endpoint(
-    core: &mut Sandbox,
-    endpoint: Endpoint,
-    request: &Request,
-) -> Response {
+pub(crate) fn answer(core: &mut Sandbox, endpoint: Endpoint, request: &Request) -> Response {
     core.judge_oauth(request);
     let fault = core.faults.pick(endpoint, request);
     core.under_fault(endpoint, request, fault, |core| {
@@ -51,7 +47,17 @@ fn oauth_answer(
     let application = &client_of(core, form)?;
     unblocked(core, application, form)?;
     if endpoint == Endpoint::OauthRevoke {
-        revoke_for(core, application, form)?;
+        // An access token alone, or a refresh token with all that was issued from it; an unknown
+        // one or another application's changes nothing (RFC 7009).
+        let token = TokenKey::of(form.needed("token")?);
+        let own = core.tokens.get(&token);
+        if own.is_some_and(|own| own.application == Some(application.id)) {
+            core.revoke_key(token);
+        }
+        let own = core.oauth.refreshes.get(&token);
+        if own.is_some_and(|own| own.application == application.id) {
+            connection::revoke_refresh(core, token);
+        }
         return Ok(Success::default().respond("Success"));
     }
     // The success body of RFC 6749, without an envelope (§4.1.1).
@@ -69,12 +75,8 @@ fn oauth_answer(
 fn oauth_refusal(core: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> Response {
     core.oauth.log.push(core.now, endpoint, problem);
     // What a client cannot know beforehand is no fault of its.
-    let unforeseen = [
-        Code::InvalidGrant,
-        Code::InvalidClient,
-        Code::CompanyBlocked,
-    ];
-    if !unforeseen.contains(&problem.code) {
+    use Code::{CompanyBlocked, InvalidClient, InvalidGrant};
+    if !matches!(problem.code, CompanyBlocked | InvalidClient | InvalidGrant) {
         core.violation(ViolationKind::Invalid, "§7.6", problem.to_string());
     }
     let (status, message) = problem.code.answer();
@@ -191,7 +193,7 @@ fn exchange_refresh(
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let connection = connection::live_connection(core, application.id, own.company);
+    let connection = connection::live(core, application.id, own.company);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
     core.oauth.refreshes.insert(key, Refresh { used, ..own });
     Ok(tokens(core, &connection, Some(key)))
@@ -216,23 +218,4 @@ fn tokens(core: &mut Sandbox, connection: &CompanyConnection, parent: Option<Tok
         "refresh_token": refresh,
         "scope": scope(&connection.grants),
     })
-}
-
-/// Revokes an access token alone, or a refresh token with all that was issued from it; an unknown
-/// one or another application's changes nothing (RFC 7009).
-pub(super) fn revoke_for(
-    core: &mut Sandbox,
-    application: &Application,
-    form: &Form,
-) -> Result<(), Problem> {
-    let token = TokenKey::of(form.needed("token")?);
-    let own = core.tokens.get(&token);
-    if own.is_some_and(|own| own.application == Some(application.id)) {
-        core.revoke_key(token);
-    }
-    let own = core.oauth.refreshes.get(&token);
-    if own.is_some_and(|own| own.application == application.id) {
-        connection::revoke_refresh(core, token);
-    }
-    Ok(())
 }

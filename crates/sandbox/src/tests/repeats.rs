@@ -14,10 +14,13 @@ fn write(uuid: &str) -> Request {
 /// The next request of the endpoint meets this fault.
 fn struck(core: &mut Sandbox, at: EventTime, request: &Request, action: Action) {
     let (endpoint, _) = crate::routes::route(&request.path);
-    core.faults.clear();
-    core.faults.add(Rule::next(endpoint, 1, action));
+    core.faults.rules.clear();
+    core.faults
+        .rules
+        .push((Rule::next(endpoint, 1, action), 0, 0));
     core.handle(at, request);
-    assert_eq!(core.faults.fired(), [1]);
+    assert_eq!(core.faults.rules.len(), 1);
+    assert_eq!(core.faults.rules[0].2, 1);
 }
 
 const SERVER_ERROR: Action = Action::Status(500);

@@ -37,14 +37,15 @@ fn faulty() -> Sandbox {
         Action::Lost,
         Action::Hold(Duration::from_secs(40)),
     ] {
-        core.faults.add(Rule {
+        let rule = Rule {
             endpoint: None,
             with: None,
             after: 3,
             times: None,
             chance_ppm: 50_000,
             action,
-        });
+        };
+        core.faults.rules.push((rule, 0, 0));
     }
     core
 }

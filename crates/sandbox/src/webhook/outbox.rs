@@ -126,12 +126,7 @@ impl Outbox {
 
     /// Returns `true` where this conversation had an event within 24 hours (§6.8); if not, it has
     /// from now on.
-    pub(super) fn was_sent_before(
-        &mut self,
-        at: EventTime,
-        company: i64,
-        event: &CrmEvent,
-    ) -> bool {
+    pub(super) fn repeats(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
         let Some(id) = event.call_id() else {
             return false;
         };

@@ -229,7 +229,9 @@ fn a_lost_answer_uses_the_code_up_and_asking_once_more_is_no_breach() {
     for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
         let mut core = with_application();
         let code = approved(&mut core, NOW);
-        core.faults.add(Rule::next(Endpoint::OauthToken, 1, action));
+        core.faults
+            .rules
+            .push((Rule::next(Endpoint::OauthToken, 1, action), 0, 0));
         core.handle(NOW, &exchange(&code));
         let again = core.handle(after(5), &exchange(&code));
         assert!(is_refusal(&again, 400));

@@ -60,12 +60,7 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     assert_eq!(submit(&mut core, 1, &access).status, 200);
-    assert!(connection::set_connection_grants(
-        &mut core,
-        ID,
-        1,
-        vec![grant(READ)]
-    ));
+    assert!(connection::set_grants(&mut core, ID, 1, vec![grant(READ)]));
     assert_eq!(submit(&mut core, 3, &access).status, 403);
     let told = core.handle(after(4), &refresh(&token));
     assert_eq!(
@@ -75,12 +70,7 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
     );
     let (newer, _) = pair(&told);
     assert_eq!(submit(&mut core, 5, &newer).status, 403);
-    assert!(connection::set_connection_grants(
-        &mut core,
-        ID,
-        1,
-        vec![grant(SAVE)]
-    ));
+    assert!(connection::set_grants(&mut core, ID, 1, vec![grant(SAVE)]));
     assert_eq!(submit(&mut core, 7, &access).status, 200);
 }
 
@@ -89,7 +79,7 @@ fn the_grants_of_one_connection_are_no_other_connections() {
     let mut core = with_application();
     let (first, _) = connected(&mut core, NOW);
     let (second, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
-    connection::set_connection_grants(&mut core, ID, 2, Vec::new());
+    connection::set_grants(&mut core, ID, 2, Vec::new());
     assert_eq!(submit(&mut core, 1, &first).status, 200);
     assert_eq!(submit(&mut core, 1, &second).status, 403);
     core.set_grants(NOW, Vec::new());

@@ -116,7 +116,9 @@ fn a_lost_answer_uses_the_refresh_token_up_and_one_more_try_is_no_breach() {
     for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
         let mut core = with_application();
         let (_, token) = connected(&mut core, NOW);
-        core.faults.add(Rule::next(Endpoint::OauthToken, 1, action));
+        core.faults
+            .rules
+            .push((Rule::next(Endpoint::OauthToken, 1, action), 0, 0));
         core.handle(after(1), &refresh(&token));
         assert!(is_refusal(&core.handle(after(3), &refresh(&token)), 400));
         assert_eq!(kinds(&core), [], "{action:?}");
@@ -134,7 +136,7 @@ fn a_refusal_before_the_rotation_leaves_the_refresh_token_whole() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
     let fault = Rule::next(Endpoint::OauthToken, 2, Action::Status(500));
-    core.faults.add(fault);
+    core.faults.rules.push((fault, 0, 0));
     for second in 1..3 {
         assert_eq!(core.handle(after(second), &refresh(&token)).status, 500);
     }

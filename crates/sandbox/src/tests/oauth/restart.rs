@@ -23,7 +23,7 @@ fn a_restart_keeps_codes_tokens_grants_and_ends() {
     let (first, one) = connected(&mut core, NOW);
     let (second, two) = pair(&core.handle(after(1), &refresh(&one)));
     let code = approved(&mut core, after(2));
-    connection::set_connection_grants(&mut core, ID, 1, vec![super::grant(READ)]);
+    connection::set_grants(&mut core, ID, 1, vec![super::grant(READ)]);
 
     let mut core = restarted(&core);
     assert_eq!(
