@@ -6,7 +6,7 @@ use crate::calls::{Dice, epoch};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{ExposeSecret as _, Now, Secret, TokenFingerprint};
 use callbridge_oauth::exchange::{TokenReply, TokenRequest, read};
-use callbridge_oauth::refresh::{Facts, Next, RefreshOutcome, Refresher};
+use callbridge_oauth::refresh::{Facts, RefreshOutcome, Refresher};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::oauth::{Application, connection};
 use callbridge_sandbox::token::{Grant, TokenKey};
@@ -117,7 +117,7 @@ impl Kept {
     }
 
     fn exchange(&mut self) {
-        assert_eq!(self.core.next(self.now), Next::Refresh);
+        assert!(self.core.is_due(self.now));
         self.core.begin(self.now);
         let refresh = self.refresh.expose_secret();
         let body = format!(

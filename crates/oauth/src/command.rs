@@ -5,7 +5,7 @@
 //! life), and when the CRM refuses the token, once a minute at most. What it prints beside the
 //! token, on stderr, goes to the log without anything that looks like one.
 
-use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
+use super::refresh::{Facts, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{
     ExposeSecret, Now, Secret, SecretKind, TokenFingerprint, clock, is_token, safe, shell,
@@ -37,7 +37,6 @@ const NOT_A_TOKEN: &str =
 /// # Errors
 /// Why it printed no token.
 pub async fn run(command: &str) -> Result<Secret, String> {
-    let not_run = |error: std::io::Error| format!("--token-command cannot be run: {error}");
     let mut how = shell::command(command);
     how.stdin(Stdio::null()).stdout(Stdio::piped());
     for &kind in SecretKind::ALL {
@@ -46,17 +45,17 @@ pub async fn run(command: &str) -> Result<Secret, String> {
     let ran = shell::run(how, b"", (OUT_MAX + 1, WORDS_MAX), WITHIN).await;
     let seconds = WITHIN.as_secs();
     let too_slow = |_| format!("--token-command did not end within {seconds} s, and was ended");
-    let ran = ran.map_err(too_slow)?.map_err(not_run)?;
-    let (out, status) = (ran.stdout, ran.status);
-    let words = redacted(&ran.stderr, &out);
+    let ran = (ran.map_err(too_slow)?)
+        .map_err(|error| format!("--token-command cannot be run: {error}"))?;
+    let words = redacted(&ran.stderr, &ran.stdout);
     for line in words.lines().filter(|line| !line.trim().is_empty()) {
         info!(words = line, "--token-command says");
     }
-    if !status.success() {
-        let words = shell::reason(&words);
+    if !ran.status.success() {
+        let (status, words) = (ran.status, shell::reason(&words));
         return Err(format!("--token-command failed ({status}){words}"));
     }
-    let token = out.trim_start_matches('\u{feff}').trim();
+    let token = ran.stdout.trim_start_matches('\u{feff}').trim();
     let well = is_token(token) && token.len() as u64 <= OUT_MAX;
     let token = well.then(|| Secret::from(token));
     token.ok_or_else(|| NOT_A_TOKEN.to_owned())
@@ -120,21 +119,20 @@ impl Keeper {
             let wait = work.core.wait(clock::now(), CHECK_EVERY);
             let due = async {
                 tokio::time::sleep(wait).await;
-                if work.core.next(clock::now()) == Next::Refresh {
+                if work.core.is_due(clock::now()) {
                     work.core.begin(clock::now());
                     return Some(run(&work.keeper.command).await);
                 }
                 None
             };
             // a run that a change in the status breaks off would be lost: it goes before
-            tokio::select! {
+            let printed = tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                printed = due => {
-                    if let Some(printed) = printed {
-                        work.printed(printed);
-                    }
-                }
+                printed = due => printed,
+            };
+            if let Some(printed) = printed {
+                work.printed(printed);
             }
             match sender.has_changed() {
                 Ok(true) => work.on_sender_status(&sender.borrow_and_update().clone()),

@@ -4,8 +4,7 @@
 //! success without an envelope. Their requests do not count against the 60 of a token.
 
 use super::connection::Client;
-use callbridge_crm as crm;
-use callbridge_crm::{Address, Unanswered};
+use callbridge_crm::{self as crm, Unanswered};
 use callbridge_model::{ExposeSecret, Secret, is_token, safe};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -30,20 +29,12 @@ pub enum TokenRequest {
 }
 
 impl TokenRequest {
-    /// The endpoint's name in metrics.
+    /// The endpoint's name: the last part of its path, and in metrics behind `oauth_`.
     pub const fn endpoint(&self) -> &'static str {
         match self {
-            Self::Code(_) | Self::Refresh(_) => "oauth_token",
-            Self::Revoke(_) => "oauth_revoke",
-        }
-    }
-
-    fn path(&self) -> [&'static str; 4] {
-        let last = match self {
             Self::Code(_) | Self::Refresh(_) => "token",
             Self::Revoke(_) => "revoke",
-        };
-        ["v1", "open-api", "oauth", last]
+        }
     }
 
     fn form(&self, client: &Client) -> String {
@@ -113,25 +104,18 @@ impl TokenReply {
 
 /// The way to the OAuth endpoints.
 #[derive(Debug)]
-pub struct Exchange {
-    http: crm::Client,
-}
+pub struct Exchange(crm::Client);
 
 impl Exchange {
     /// The endpoints below `--auth-url`; nothing is opened yet.
     pub fn new(setup: crm::Setup) -> Self {
-        let http = crm::Client::new(setup);
-        Self { http }
-    }
-
-    /// Base address of the OAuth endpoints.
-    pub fn address(&self) -> &Address {
-        self.http.address()
+        Self(crm::Client::new(setup))
     }
 
     /// One exchange. Every way in which it can end is a [`TokenReply`].
     pub async fn ask(&self, ask: &TokenRequest, client: &Client) -> TokenReply {
-        match self.http.post_form(&ask.path(), ask.form(client)).await {
+        let path = ["v1", "open-api", "oauth", ask.endpoint()];
+        match self.0.post_form(&path, ask.form(client)).await {
             Ok((status, body)) => read(ask, status, &body),
             Err(Unanswered::NotSent(why)) => TokenReply::NotSent(own(&why)),
             Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(own(&why)),
@@ -174,20 +158,16 @@ pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
 /// The pair, bare as it should be (§4.1), or inside an envelope all the same.
 fn pair(object: &Map<String, Value>) -> Option<Pair> {
     let inside = object.get("data").and_then(Value::as_object);
-    let object = match object.contains_key("access_token") {
-        true => object,
-        false => inside?,
-    };
+    let bare = Some(object).filter(|it| it.contains_key("access_token"));
+    let object = bare.or(inside)?;
     let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::trim);
     let secret = |name: &str| text(name).filter(|it| !it.is_empty()).map(Secret::from);
     let token = |name: &str| text(name).filter(|it| is_token(it)).map(Secret::from);
-    let life = match object.get("expires_in") {
-        Some(Value::Number(seconds)) => seconds.as_f64(),
-        _ => text("expires_in").and_then(|seconds| seconds.parse().ok()),
-    };
-    let life = life.filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    let number = object.get("expires_in").and_then(Value::as_f64);
+    let seconds = number.or_else(|| text("expires_in")?.parse().ok());
+    let seconds = seconds.filter(|it| it.is_finite() && *it > 0.0);
     let most = LIFE_MAX.as_secs_f64();
-    let life = life.map_or(LIFE, |it| Duration::from_secs_f64(it.clamp(1.0, most)));
+    let life = seconds.map_or(LIFE, |it| Duration::from_secs_f64(it.clamp(1.0, most)));
     let scope = match object.get("scope") {
         Some(Value::String(scope)) => Some(scope.clone()),
         Some(Value::Array(all)) => {

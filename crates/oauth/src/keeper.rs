@@ -6,7 +6,7 @@
 
 use super::connection::Connection;
 use super::exchange::{Exchange, Pair, TokenReply, TokenRequest};
-use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
+use super::refresh::{Facts, RefreshOutcome, Refresher};
 use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Setup};
@@ -100,7 +100,7 @@ impl Keeper {
                     Err(_) => return,
                 },
                 () = tokio::time::sleep(wait) => {
-                    if work.core.next(clock::now()) == Next::Refresh {
+                    if work.core.is_due(clock::now()) {
                         work.refresh().await;
                     }
                 }
@@ -149,18 +149,15 @@ impl Work {
 
     /// Refuses the connection of another CRM: its token must not go to ours.
     fn fits(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
-        let Some(connection) = found else {
-            return Ok(None);
-        };
         let ours = self.keeper.setup.address.as_str();
-        let bound = &connection.client.crm_url;
-        if bound.trim_end_matches('/') != ours && !self.keeper.rebind {
-            return Err(format!(
+        let bound = found.as_ref().map(|it| &it.client.crm_url);
+        match bound.filter(|it| it.trim_end_matches('/') != ours && !self.keeper.rebind) {
+            Some(bound) => Err(format!(
                 "the connection is of {bound}, and --crm-url is {ours}: run `callbridge connect` \
                  for it, or give --rebind if the CRM has moved"
-            ));
+            )),
+            None => Ok(found),
         }
-        Ok(Some(connection))
     }
 
     fn publish(&mut self, now: Now) {
@@ -188,11 +185,9 @@ impl Work {
     fn trouble(&self) -> Option<Trouble> {
         let trouble = |reason, cure| Some(Trouble { reason, cure });
         let Some(connection) = &self.connection else {
-            let nothing = || {
-                let dir = self.keeper.dir.display();
-                format!("there is no connection in {dir}: run `callbridge connect`")
-            };
-            return trouble("token_missing", self.unread.clone().unwrap_or_else(nothing));
+            let dir = self.keeper.dir.display();
+            let nothing = format!("there is no connection in {dir}: run `callbridge connect`");
+            return trouble("token_missing", self.unread.clone().unwrap_or(nothing));
         };
         let failed = self.failure.clone();
         if self.core.is_over() {
@@ -204,7 +199,7 @@ impl Work {
             let why = failed.unwrap_or_default();
             return trouble(CLIENT_REFUSED, format!("{why}; it is tried once an hour"));
         }
-        let why = failed.or_else(|| self.unread.clone())?;
+        let why = failed.or(self.unread.clone())?;
         trouble("outage", format!("{why}; it is tried again by itself"))
     }
 
@@ -284,14 +279,13 @@ impl Work {
                 return RefreshOutcome::Rotated(facts(self.connection.insert(next)));
             }
             TokenReply::Refused(why) => {
-                let lost = match lost {
-                    true => ", or the answer to an earlier refresh was lost",
-                    false => "",
-                };
-                let words = format!(
+                let mut words = format!(
                     "the refresh token is refused ({why}): the company has disconnected the \
-                     application, or it lay unused for 30 days{lost}"
+                     application, or it lay unused for 30 days"
                 );
+                if lost {
+                    words += ", or the answer to an earlier refresh was lost";
+                }
                 stored.over = Some(words.clone());
                 stored.refresh_began = None;
                 (RefreshOutcome::Refused, words)
@@ -313,10 +307,10 @@ impl Work {
                 self.failure = Some(format!("a refresh of the token was not answered ({why})"));
                 return RefreshOutcome::Unsure;
             }
-            TokenReply::NotSent(why) => {
-                let words = format!("the token cannot be refreshed: {why}");
-                (RefreshOutcome::NotSent, words)
-            }
+            TokenReply::NotSent(why) => (
+                RefreshOutcome::NotSent,
+                format!("the token cannot be refreshed: {why}"),
+            ),
             TokenReply::TooMany => not_done("too many refreshes (429)"),
             TokenReply::WrongAddress(why) => not_done(&format!(
                 "no OAuth endpoint answers at --auth-url ({why}): correct the address"
@@ -353,9 +347,8 @@ impl Work {
     }
 
     fn count(&self, ask: &TokenRequest, came: &TokenReply) {
-        let key = (ask.endpoint().to_owned(), came.word().to_owned());
-        let requests = &self.keeper.requests;
-        requests.send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
+        let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
+        (self.keeper.requests).send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
     }
 }
 

@@ -74,17 +74,6 @@ pub enum RefreshOutcome {
     NotDone,
 }
 
-/// Next step of the keeper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A refresh is due now.
-    Refresh,
-    /// Nothing before this moment since boot, unless the wall clock is set or an event comes.
-    At(Duration),
-    /// Nothing, until something else changes.
-    Idle,
-}
-
 /// A moment on both clocks: it is reached when one of them says so.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
@@ -106,13 +95,10 @@ impl Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Waiting,
-    UnderWay {
-        /// `by_401` as it was before this refresh: restored where nothing was done.
-        before: Option<Duration>,
-    },
-    ClientRefused {
-        again: Duration,
-    },
+    /// With `by_401` as it was before this refresh: restored where nothing was done.
+    UnderWay(Option<Duration>),
+    /// Until this moment since boot.
+    ClientRefused(Duration),
     Over,
 }
 
@@ -178,36 +164,32 @@ impl Refresher {
             return false;
         }
         held.futile = 0;
-        let again = before && matches!(held.phase, Phase::ClientRefused { .. });
+        let again = before && matches!(held.phase, Phase::ClientRefused(_));
         if again {
             held.phase = Phase::Waiting;
         }
         again
     }
 
-    /// Returns the step that is due now, or the moment of the next one.
-    pub fn next(&self, now: Now) -> Next {
-        let Some(held) = &self.held else {
-            return Next::Idle;
-        };
-        let at = match held.phase {
-            Phase::UnderWay { .. } | Phase::Over => return Next::Idle,
-            Phase::ClientRefused { again } => again,
-            Phase::Waiting => held.next(now),
-        };
-        match now.boot >= at {
-            true => Next::Refresh,
-            false => Next::At(at),
+    /// Moment since boot at which a refresh is due, unless the wall clock is set or an event comes;
+    /// one that has passed means now. `None`: not before something else changes.
+    pub fn next(&self, now: Now) -> Option<Duration> {
+        let held = self.held.as_ref()?;
+        match held.phase {
+            Phase::UnderWay(_) | Phase::Over => None,
+            Phase::ClientRefused(again) => Some(again),
+            Phase::Waiting => Some(held.next(now)),
         }
+    }
+
+    /// A refresh is due now.
+    pub fn is_due(&self, now: Now) -> bool {
+        self.next(now).is_some_and(|at| at <= now.boot)
     }
 
     /// Time until a refresh is due, at most `most`.
     pub fn wait(&self, now: Now, most: Duration) -> Duration {
-        match self.next(now) {
-            Next::Refresh => Duration::ZERO,
-            Next::At(at) => at.saturating_sub(now.boot).min(most),
-            Next::Idle => most,
-        }
+        (self.next(now)).map_or(most, |at| at.saturating_sub(now.boot).min(most))
     }
 
     /// The refresh is under way. Whether it is a 401 that asked for it.
@@ -215,8 +197,7 @@ impl Refresher {
         let Some(held) = &mut self.held else {
             return false;
         };
-        let before = held.by_401;
-        held.phase = Phase::UnderWay { before };
+        held.phase = Phase::UnderWay(held.by_401);
         let asked = held.refused && !held.due.reached(now);
         if asked {
             held.by_401 = Some(now.boot);
@@ -226,10 +207,8 @@ impl Refresher {
 
     /// Takes in the result of the refresh that was begun, and plans the next one.
     pub fn ended(&mut self, now: Now, ended: RefreshOutcome) {
-        let Some(held) = &mut self.held else {
-            return;
-        };
-        let Phase::UnderWay { before } = held.phase else {
+        let Some(held) = &mut self.held else { return };
+        let Phase::UnderWay(before) = held.phase else {
             return;
         };
         held.phase = Phase::Waiting;
@@ -244,8 +223,7 @@ impl Refresher {
             }
             RefreshOutcome::Refused => held.phase = Phase::Over,
             RefreshOutcome::WrongClient => {
-                let again = now.boot + CLIENT_AGAIN;
-                held.phase = Phase::ClientRefused { again };
+                held.phase = Phase::ClientRefused(now.boot + CLIENT_AGAIN);
             }
             RefreshOutcome::Unsure => {
                 held.unsure = true;
@@ -288,11 +266,6 @@ impl Refresher {
         self.held.as_ref().is_some_and(|held| held.refused)
     }
 
-    /// End of the access token as time since boot; `None` without a connection.
-    pub fn end(&self) -> Option<Duration> {
-        self.held.as_ref().map(|held| held.end.boot)
-    }
-
     /// Consent has to be given anew.
     pub fn is_over(&self) -> bool {
         (self.held.as_ref()).is_some_and(|held| held.phase == Phase::Over)
@@ -300,7 +273,7 @@ impl Refresher {
 
     /// The service does not take the client's word, and is asked once an hour.
     pub fn is_client_refused(&self) -> bool {
-        (self.held.as_ref()).is_some_and(|held| matches!(held.phase, Phase::ClientRefused { .. }))
+        (self.held.as_ref()).is_some_and(|held| matches!(held.phase, Phase::ClientRefused(_)))
     }
 }
 
@@ -324,15 +297,14 @@ impl Held {
 
     /// A try was answered with nothing: a few soon, the others rarely.
     fn failed(&mut self, now: Now) {
-        let pause = TRIES.get(self.failures as usize);
+        let left = match self.refused {
+            true => Duration::ZERO,
+            false => self.end.boot.saturating_sub(now.boot),
+        };
+        let soon = |seconds: &u64| Duration::from_secs(*seconds).max(left / 2);
+        let pause = TRIES.get(self.failures as usize).map_or(RARELY, soon);
         self.failures = self.failures.saturating_add(1);
         self.misses = 0;
-        let left = self.end.boot.saturating_sub(now.boot);
-        let left = if self.refused { Duration::ZERO } else { left };
-        let pause = match pause {
-            Some(seconds) => Duration::from_secs(*seconds).max(left / 2),
-            None => RARELY,
-        };
         // others that lost the same service do not come back in the same moment
         let seed = u64::from_str_radix(self.access.as_str(), 16).unwrap_or_default();
         let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);

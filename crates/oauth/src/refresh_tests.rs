@@ -11,8 +11,8 @@ fn at(seconds: u32) -> Now {
     }
 }
 
-fn boot(seconds: u32) -> Next {
-    Next::At(at(seconds).boot)
+fn boot(seconds: u32) -> Option<Duration> {
+    Some(at(seconds).boot)
 }
 
 fn facts(name: &str, from: i64, life: i64) -> Facts {
@@ -35,7 +35,7 @@ fn holding(life: i64) -> Refresher {
 /// Whole seconds until the next try: what chance adds is below one.
 fn wait(core: &Refresher, now: u32) -> u64 {
     match core.next(at(now)) {
-        Next::At(then) => then.saturating_sub(at(now).boot).as_secs(),
+        Some(then) => then.saturating_sub(at(now).boot).as_secs(),
         other => panic!("{other:?}"),
     }
 }
@@ -49,9 +49,9 @@ fn an_hour_s_token_is_refreshed_five_minutes_early_and_a_short_one_at_half_of_it
     assert_eq!(holding(3_600).next(at(0)), boot(3_300));
     assert_eq!(holding(20).next(at(0)), boot(10));
     assert_eq!(holding(600).next(at(0)), boot(300));
-    assert_eq!(holding(3_600).next(at(3_300)), Next::Refresh);
-    assert_eq!(holding(0).next(at(0)), Next::Refresh);
-    assert_eq!(Refresher::default().next(at(0)), Next::Idle);
+    assert!(holding(3_600).is_due(at(3_300)));
+    assert!(holding(0).is_due(at(0)));
+    assert_eq!(Refresher::default().next(at(0)), None);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_wall_clock_that_is_set_back_does_not_keep_a_token_beyond_its_life() {
         wall: EventTime::from_seconds(0),
         ..at(3_300)
     };
-    assert_eq!(core.next(back), Next::Refresh);
+    assert!(core.is_due(back));
     assert!(core.is_usable(back));
     let end = Now {
         wall: EventTime::from_seconds(0),
@@ -74,7 +74,7 @@ fn a_wall_clock_that_is_set_back_does_not_keep_a_token_beyond_its_life() {
 fn one_refresh_is_under_way_at_a_time() {
     let mut core = holding(20);
     assert!(!core.begin(at(10)), "its time had come");
-    assert_eq!(core.next(at(30)), Next::Idle);
+    assert_eq!(core.next(at(30)), None);
     core.ended(at(31), RefreshOutcome::Rotated(facts("b", 30, 20)));
     assert_eq!(core.next(at(31)), boot(40));
 }
@@ -83,7 +83,7 @@ fn one_refresh_is_under_way_at_a_time() {
 fn a_401_asks_for_one_refresh_at_once_and_for_the_next_after_a_minute() {
     let mut core = holding(3_600);
     refused(&mut core, "a");
-    assert_eq!(core.next(at(7)), Next::Refresh);
+    assert!(core.is_due(at(7)));
     assert!(core.begin(at(7)));
     core.ended(at(8), RefreshOutcome::Rotated(facts("b", 7, 3_600)));
     refused(&mut core, "a");
@@ -130,7 +130,7 @@ fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
     let mut core = holding(20);
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::Refused);
-    assert_eq!(core.next(at(10_000)), Next::Idle);
+    assert_eq!(core.next(at(10_000)), None);
     assert!(core.is_over());
     assert!(core.is_usable(at(19)), "the access token lives on");
     assert!(!core.is_usable(at(20)));
@@ -143,7 +143,7 @@ fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
             ..facts("a", 0, 20)
         },
     );
-    assert_eq!(core.next(at(15)), Next::Idle);
+    assert_eq!(core.next(at(15)), None);
     refused(&mut core, "a");
     assert!(!core.is_usable(at(1)), "refused, and beyond refreshing");
     core.adopt(at(30), &facts("b", 30, 20));
@@ -153,7 +153,7 @@ fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
 /// Answers nothing to every try from `now` on; the waits between them.
 fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
     let one = |_| {
-        assert_eq!(core.next(at(now)), Next::Refresh);
+        assert!(core.is_due(at(now)));
         core.begin(at(now));
         core.ended(at(now), RefreshOutcome::Unsure);
         let wait = wait(core, now);
@@ -192,7 +192,7 @@ fn a_kill_in_the_middle_of_a_refresh_is_followed_by_one_more_at_once() {
         ..facts("a", 0, 3_600)
     };
     core.adopt(at(0), &facts);
-    assert_eq!(core.next(at(0)), Next::Refresh);
+    assert!(core.is_due(at(0)));
     core.begin(at(0));
     core.ended(at(1), RefreshOutcome::Unsure);
     assert!(!core.is_over());
@@ -204,14 +204,14 @@ fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
     let mut core = holding(20);
     let mut now = 10;
     for pause in [2, 4, 8, 16, 32, 60, 60] {
-        assert_eq!(core.next(at(now)), Next::Refresh);
+        assert!(core.is_due(at(now)));
         core.begin(at(now));
         core.ended(at(now), RefreshOutcome::NotSent);
         assert_eq!(core.next(at(now)), boot(now + pause));
         now += pause;
     }
     for pause in [2, 8, 20, 60, 300, 300] {
-        assert_eq!(core.next(at(now)), Next::Refresh);
+        assert!(core.is_due(at(now)));
         core.begin(at(now));
         core.ended(at(now), RefreshOutcome::NotDone);
         assert_eq!(wait(&core, now), pause, "too many, or nobody's endpoint");
@@ -225,7 +225,7 @@ fn a_client_that_is_not_known_is_tried_once_an_hour() {
     let mut core = holding(20);
     for hour in 0..3 {
         let now = 10 + 3_600 * hour;
-        assert_eq!(core.next(at(now)), Next::Refresh);
+        assert!(core.is_due(at(now)));
         core.begin(at(now));
         core.ended(at(now), RefreshOutcome::WrongClient);
         assert!(core.is_client_refused() && !core.is_over());
@@ -329,7 +329,7 @@ proptest! {
                 }
                 Event::End(_) => {}
             }
-            if core.next(at(now)) == Next::Refresh {
+            if core.is_due(at(now)) {
                 prop_assert!(!under_way);
                 let since = tried.map(|tried| now - tried);
                 let rarely = unsure < 5 || since.is_none_or(|since| since >= 300);

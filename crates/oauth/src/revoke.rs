@@ -66,16 +66,15 @@ async fn revoke(
     tries: u32,
 ) -> TokenReply {
     let ask = TokenRequest::Revoke(token.clone());
-    let mut came = exchange.ask(&ask, &connection.client).await;
     for _ in 1..tries {
-        match came {
-            TokenReply::Unsure(_) | TokenReply::NotSent(_) | TokenReply::TooMany => {}
+        match exchange.ask(&ask, &connection.client).await {
+            TokenReply::Unsure(_) | TokenReply::NotSent(_) | TokenReply::TooMany => {
+                tokio::time::sleep(AGAIN).await;
+            }
             came => return came,
         }
-        tokio::time::sleep(AGAIN).await;
-        came = exchange.ask(&ask, &connection.client).await;
     }
-    came
+    exchange.ask(&ask, &connection.client).await
 }
 
 /// Names those tokens, and the reason for which the first of them could not be revoked.
@@ -86,7 +85,7 @@ pub fn words(left: &[Unrevoked]) -> String {
         Some(TokenReply::Refused(why) | TokenReply::WrongAddress(why)) => why.clone(),
         Some(TokenReply::Unsure(why) | TokenReply::NotSent(why)) => why.clone(),
         Some(TokenReply::TooMany | TokenReply::Pair(_) | TokenReply::Revoked) | None => {
-            "429".to_owned()
+            "429".into()
         }
     };
     format!("{} cannot be revoked ({why})", tokens.join(", "))

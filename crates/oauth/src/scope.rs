@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 /// Without it nothing can be journaled.
 const NEEDED: Grant = Grant::CallSave;
 
-/// Useful grants, and what works less without each.
-const USEFUL: [(Grant, &str); 3] = [
+/// Grants that are needed or useful, and what works less without each.
+const USUAL: [(Grant, &str); 4] = [
+    (NEEDED, "nothing can be journaled without it"),
     (
         Grant::CallRead,
         "the journal cannot be read: each call is asked about alone, which halves what fits into \
@@ -26,9 +27,7 @@ const USEFUL: [(Grant, &str); 3] = [
 
 /// Default of `--scope`: the grants that are needed and useful.
 pub fn usual() -> String {
-    let mut all = vec![NEEDED.word()];
-    all.extend(USEFUL.map(|(grant, _)| grant.word()));
-    all.join(" ")
+    USUAL.map(|(grant, _)| grant.word()).join(" ")
 }
 
 /// Checks a scope from the command line, and returns it with single spaces.
@@ -50,8 +49,9 @@ pub fn checked(text: &str) -> Result<String, String> {
         }
     }
     if !grants.contains(&NEEDED.word()) {
-        let words = format!("lacks {NEEDED}, without which nothing can be journaled");
-        return Err(words);
+        return Err(format!(
+            "lacks {NEEDED}, without which nothing can be journaled"
+        ));
     }
     Ok(grants.join(" "))
 }
@@ -70,15 +70,9 @@ pub struct GrantComparison {
 pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     let missing = asked.split_whitespace().filter(|it| !granted.contains(it));
-    let words = |grant: &str| {
-        let useful = USEFUL.iter().find(|(name, _)| name.word() == grant);
-        match useful {
-            Some((name, less)) => format!("{name} was not granted: {less}"),
-            None if grant == NEEDED.word() => {
-                format!("{NEEDED} was not granted: nothing can be journaled without it")
-            }
-            None => format!("{grant} was not granted"),
-        }
+    let words = |grant: &str| match USUAL.iter().find(|(name, _)| name.word() == grant) {
+        Some((_, less)) => format!("{grant} was not granted: {less}"),
+        None => format!("{grant} was not granted"),
     };
     GrantComparison {
         enough: granted.contains(NEEDED.word()),

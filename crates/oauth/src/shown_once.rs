@@ -63,13 +63,12 @@ impl ShownOnce {
 /// Reads the file; `None` where there is none. An error's text never holds a value of the file.
 fn stored(dir: &Path) -> Result<Option<ShownOnce>, String> {
     let path = dir.join(FILE);
-    let bytes = match plain_file::read(&path, FILE_MAX) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{}: {error}", path.display())),
-    };
-    let read = serde_json::from_slice(&bytes);
-    read.map_err(|error| format!("{} is damaged in line {}", path.display(), error.line()))
+    match plain_file::read(&path, FILE_MAX) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map_err(|error| format!("{} is damaged in line {}", path.display(), error.line())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Keeps those of a connection that ends, where it has any. A file that cannot be read is put

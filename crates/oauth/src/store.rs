@@ -27,44 +27,25 @@ const LOCK_WITHIN: Duration = Duration::from_secs(45);
 /// Wait between two tries to take the lock.
 const LOCK_EVERY: Duration = Duration::from_millis(50);
 
-/// Reasons for which the connection cannot be read or written.
+/// Reasons for which the connection cannot be read or written: each with the path that it is about,
+/// and what is wrong there in words, which never hold a value of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The file exists and cannot be read.
-    #[error("{path}: {why}; give callbridge's user the right to read it")]
-    Unreadable {
-        /// Path of the connection's file.
-        path: PathBuf,
-        /// Reason as the system gives it.
-        why: String,
-    },
+    #[error("{0}: {1}; give callbridge's user the right to read it")]
+    Unreadable(PathBuf, String),
     /// Something else stands in its place.
-    #[error("{path} cannot be used; {why}")]
-    NotPlain {
-        /// Path at which something else stands.
-        path: PathBuf,
-        /// Kind of what stands there, and the operator's next step.
-        why: String,
-    },
+    #[error("{0} cannot be used; {1}")]
+    NotPlain(PathBuf, String),
     /// The content is not what was written.
     #[error(
-        "{path} is damaged: {why}; put a copy of it back, or run `callbridge connect` again, which \
+        "{0} is damaged: {1}; put a copy of it back, or run `callbridge connect` again, which \
          keeps this one beside the new one"
     )]
-    Damaged {
-        /// Path of the connection's file.
-        path: PathBuf,
-        /// Damage in words, without a value of the file.
-        why: String,
-    },
+    Damaged(PathBuf, String),
     /// The file, its lock or its folder cannot be written.
-    #[error("{path} cannot be written: {why}")]
-    NotWritable {
-        /// Path of the file that was to be written.
-        path: PathBuf,
-        /// Reason as the system gives it.
-        why: String,
-    },
+    #[error("{0} cannot be written: {1}")]
+    NotWritable(PathBuf, String),
     /// Another process kept the lock of this state folder for longer than callbridge waits.
     #[error("another callbridge is busy with {0}; try again in a minute")]
     Locked(PathBuf),
@@ -73,18 +54,15 @@ pub enum Error {
 impl Error {
     /// Error of a file that cannot be written, with the system's reason.
     pub(crate) fn not_writable(path: PathBuf, error: io::Error) -> Self {
-        let why = error.to_string();
-        Self::NotWritable { path, why }
+        Self::NotWritable(path, error.to_string())
     }
 }
 
 impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
-            Self::Unreadable { .. } | Self::NotPlain { .. } | Self::Damaged { .. } => {
-                Code::Configuration
-            }
-            Self::NotWritable { .. } => Code::CannotWrite,
+            Self::Unreadable(..) | Self::NotPlain(..) | Self::Damaged(..) => Code::Configuration,
+            Self::NotWritable(..) => Code::CannotWrite,
             Self::Locked(_) => Code::Locked,
         }
     }
@@ -114,19 +92,13 @@ pub fn read(dir: &Path) -> Result<Option<Connection>, Error> {
     let bytes = match plain_file::read(&path, FILE_MAX + 1) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            let why = error.to_string();
-            return Err(match error.kind() {
-                // as `plain_file` says it
-                ErrorKind::InvalidInput => Error::NotPlain { path, why },
-                _ => Error::Unreadable { path, why },
-            });
+        // as `plain_file` says it
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            return Err(Error::NotPlain(path, error.to_string()));
         }
+        Err(error) => return Err(Error::Unreadable(path, error.to_string())),
     };
-    let damaged = |why: String| Error::Damaged {
-        path: path.clone(),
-        why,
-    };
+    let damaged = |why| Error::Damaged(path.clone(), why);
     if bytes.len() as u64 > FILE_MAX {
         return Err(damaged(format!("it is longer than {FILE_MAX} bytes")));
     }
@@ -253,8 +225,7 @@ pub(crate) fn replace(dir: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut how = OpenOptions::new();
-    let mut file = how.create_new(true).write(true).mode(0o600).open(new)?;
+    let mut file = (OpenOptions::new().create_new(true).write(true).mode(0o600)).open(new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(new, path)?;
