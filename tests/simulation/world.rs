@@ -272,16 +272,10 @@ impl World {
             (Task::Submit(_) | Task::Reconcile { .. } | Task::Search { .. }, _) => None,
             (Task::TokenInfo | Task::LeadRequest(_), _) => None,
         };
-        let (request, token, ops) = match self.core.launch(self.now, plan, about) {
-            Launch::Go {
-                request,
-                token,
-                ops,
-            } => (request, token, ops),
-            Launch::Not { ops } => {
-                self.unwritten.push_back(ops);
-                return;
-            }
+        let Launch { request, ops } = self.core.launch(self.now, plan, about);
+        let Some((request, token)) = request else {
+            self.unwritten.push_back(ops);
+            return;
         };
         let Some(secret) = self.secret_of(&token) else {
             self.core.aborted(slot);

@@ -73,7 +73,7 @@ impl Core {
     pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
         let in_flight = self.in_flight.by_slot.remove(&slot)?;
         let answer = response.answer;
-        let slot_ended = self.budget.answered(now, slot, &in_flight, &answer);
+        let slot_ended = self.budget.answered(now, &in_flight, &answer);
         let mut request = FinishedRequest {
             ops: slot_ended.into_iter().collect(),
             in_flight,
@@ -237,19 +237,19 @@ impl Core {
                 message,
                 errors,
             } => {
-                self.died(request, reason, &message, errors);
+                self.died(request, reason, message.clone(), errors);
                 return message;
             }
             // For want of a right: calls are confirmed in other ways, where there are any. Where
             // there are none they go out all the same, for the right to submit is enough to
             // journal them.
-            Verdict::Unpolled { why } => {
+            Verdict::Unpolled(why) => {
                 self.rights.bar_polls(now, &why);
                 self.passed(request, false);
                 self.ask_later(request);
                 return why;
             }
-            Verdict::Lost { why } => {
+            Verdict::Lost(why) => {
                 self.passed(request, false);
                 // the requestId cannot be read: the journal is asked
                 request.step(Step::Unresolved {
@@ -310,6 +310,7 @@ impl Core {
     }
 
     fn passed(&mut self, request: &FinishedRequest, good: bool) {
+        // as it was before this answer
         let passed = self.is_passed(request);
         if let Task::Submit(row) = request.task() {
             self.retry.others_passed(*row);
@@ -332,7 +333,7 @@ impl Core {
         let call = request.row();
         let failure = Failure {
             call,
-            sent: request.in_flight.sent,
+            sent: request.in_flight.sent.boot,
             fault,
             why,
             alone: call.map_or(0, |row| self.retry.failures(row)),
@@ -351,10 +352,10 @@ impl Core {
         &mut self,
         request: &mut FinishedRequest,
         reason: Reason,
-        message: &str,
+        message: String,
         errors: Value,
     ) {
-        let (now, row, message) = (request.now, request.row(), message.to_owned());
+        let (now, row) = (request.now, request.row());
         let passed = self.is_passed(request);
         if reason == Reason::ServerError {
             self.failing(request, Fault::Request, &message);

@@ -39,12 +39,7 @@ impl Budget {
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
         let ops = known.slots.iter().map(|row| match kept.get(&row.slot) {
-            Some(one) => Op::Slot(SlotRow {
-                boot_id: budget.boot_id.clone(),
-                sent: one.sent,
-                answered: one.ended,
-                ..row.clone()
-            }),
+            Some(one) => budget.row(row.slot, &row.token, row.wall_sent, *one),
             None => Op::SlotGone(row.slot),
         });
         let ops = ops.collect();
@@ -68,39 +63,18 @@ impl Budget {
     }
 
     /// The slot of a request that leaves now, as it is stored.
-    pub(super) fn launched(&self, now: Now, slot: u32, in_flight: &InFlight) -> Op {
-        let (sent, ended) = (now.boot, None);
-        self.row(
-            slot,
-            &in_flight.token,
-            in_flight.wall_sent,
-            Use { sent, ended },
-        )
+    pub(super) fn launched(&self, it: &InFlight) -> Op {
+        let (sent, ended) = (it.sent.boot, None);
+        self.row(it.plan.slot, &it.token, it.sent.wall, Use { sent, ended })
     }
 
-    /// The request of a slot was answered like this: the slot as it is stored.
-    pub(super) fn answered(
-        &mut self,
-        now: Now,
-        slot: u32,
-        in_flight: &InFlight,
-        answer: &ApiResult,
-    ) -> Option<Op> {
-        let one = self.pacer.ended(slot, end_of(answer, now))?;
-        Some(self.row(slot, &in_flight.token, in_flight.wall_sent, one))
-    }
-
-    /// Requests of another count as ours, since boot: the slots as they are stored.
-    pub(super) fn adopt(
-        &mut self,
-        now: Now,
-        ended: &[Duration],
-        token: &TokenFingerprint,
-    ) -> Vec<Op> {
-        let adopted = self.pacer.adopt(now.boot, ended).into_iter();
-        adopted
-            .map(|(slot, one)| self.row(slot, token, now.wall, one))
-            .collect()
+    /// A request was answered like this: its slot as it is stored. One whose answer was lost may
+    /// still arrive, and counts until it cannot.
+    pub(super) fn answered(&mut self, now: Now, it: &InFlight, answer: &ApiResult) -> Option<Op> {
+        let straggles = matches!(answer, Err(ApiError::TimedOut | ApiError::Lost { .. }));
+        let ended = now.boot + STRAGGLER * u32::from(straggles);
+        let one = self.pacer.ended(it.plan.slot, ended)?;
+        Some(self.row(it.plan.slot, &it.token, it.sent.wall, one))
     }
 
     /// Looks whether the wall clock was set forward.
@@ -115,22 +89,25 @@ impl Budget {
     /// The silence that is to outlive a restart.
     pub(super) fn silence(&self, now: Now) -> Option<Silence> {
         let until = self.pacer.silent_until.filter(|until| *until > now.boot)?;
-        Some(Silence {
-            boot_id: self.boot_id.clone(),
-            until,
-        })
+        let boot_id = self.boot_id.clone();
+        Some(Silence { boot_id, until })
     }
 
     /// The pace since a 429 that came below our cap, to outlive a restart.
     pub(super) fn shared(&self, now: Now) -> Option<Shared> {
         let (allowed, since) = self.pacer.shared()?;
-        Some(Shared {
-            allowed,
-            since: now.wall.minus(now.boot.saturating_sub(since)),
-        })
+        let since = now.wall.minus(now.boot.saturating_sub(since));
+        Some(Shared { allowed, since })
     }
 
-    fn row(&self, slot: u32, token: &TokenFingerprint, wall_sent: EventTime, one: Use) -> Op {
+    /// A slot as it is stored.
+    pub(super) fn row(
+        &self,
+        slot: u32,
+        token: &TokenFingerprint,
+        wall_sent: EventTime,
+        one: Use,
+    ) -> Op {
         Op::Slot(SlotRow {
             slot,
             token: token.clone(),
@@ -181,14 +158,6 @@ fn pacer(rate: Rate, known: &Known, found: &LoadedMemory, now: Now) -> Pacer {
         pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
     }
     pacer
-}
-
-/// The moment from which the request of an answer no longer counts as under way.
-fn end_of(answer: &ApiResult, now: Now) -> Duration {
-    match answer {
-        Err(ApiError::TimedOut | ApiError::Lost(..)) => now.boot + STRAGGLER,
-        Ok(_) | Err(_) => now.boot,
-    }
 }
 
 /// The slots of this boot are known exactly; any of another one, ahead of our clock, or from

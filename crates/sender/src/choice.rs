@@ -187,9 +187,9 @@ impl<'a> Choice<'a> {
     /// The journal can be read for what nothing else can find.
     pub(super) fn may_read_journal(&self) -> bool {
         let troubles = &self.core.gate.troubles;
-        let long = |since| self.now.boot.saturating_sub(since) >= OLD_POLL;
-        let since = troubles.fails_since(Part::Reconciliation);
-        let fails = !troubles.is_whole() && since.is_some_and(long);
+        let certain = troubles.certain(Part::Reconciliation);
+        let long = certain.is_some_and(|it| self.now.boot.saturating_sub(it.since) >= OLD_POLL);
+        let fails = !troubles.is_whole() && long;
         self.pages().is_readable(self.now.wall) && !fails && !self.core.settings.dry_run
     }
 

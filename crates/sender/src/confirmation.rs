@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
 /// State of the ways to confirm calls: polls, pages of the journal, webhooks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Confirmation {
     pub(super) reconciliation: JournalReconciliation,
     /// Calls that another may have sent.
@@ -51,12 +51,7 @@ impl Confirmation {
     pub(super) fn new(page_strategy: PageStrategy) -> Self {
         Self {
             reconciliation: JournalReconciliation::new(page_strategy),
-            search: PossiblySentSearch::default(),
-            webhooks: WebhookExpectation::default(),
-            probe: None,
-            reconcile_from: Duration::ZERO,
-            polled_last: false,
-            settled_to: EventTime::from_micros(0),
+            ..Self::default()
         }
     }
 
@@ -72,10 +67,9 @@ impl Confirmation {
 
     /// On an idle line a reconciliation too early costs nothing; while calls wait it must pay.
     pub(super) fn confirmable_before(&self, now: Now, load: Load) -> EventTime {
-        let age = if load.loaded {
-            self.page_strategy().persisting
-        } else {
-            FIRST_POLL
+        let age = match load.loaded {
+            true => self.page_strategy().persisting,
+            false => FIRST_POLL,
         };
         now.wall.minus(age.max(self.webhooks_wait(now)))
     }
@@ -117,9 +111,7 @@ impl Confirmation {
         unconfirmed: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         let confirmable_before = self.confirmable_before(now, load);
-        let page = self
-            .reconciliation
-            .page(now.wall, confirmable_before, tokens, unconfirmed);
+        let page = (self.reconciliation).page(now.wall, confirmable_before, tokens, unconfirmed);
         if page.is_none() {
             self.reconcile_from = now.boot + RECONCILE_AGAIN;
         }
@@ -172,26 +164,16 @@ impl Confirmation {
         page: &Page,
         around: Circumstances<'_>,
     ) -> (Vec<(Unconfirmed, Step)>, bool) {
-        let mut findings = self
-            .reconciliation
-            .on_page(now.wall, page, around.load.loaded);
-        let found = std::mem::take(&mut findings.found);
-        let absent = std::mem::take(&mut findings.absent);
-        for call in &found {
+        let findings = (self.reconciliation).on_page(now.wall, page, around.load.loaded);
+        for call in &findings.found {
             self.settled(now, call);
         }
-        let any = !found.is_empty();
-        let found = found.into_iter().map(|call| {
-            let step = unresolved::found(&call);
-            (call, step)
-        });
-        let absent = absent.into_iter().map(|call| {
-            let step = self.absent(now, &call, &findings, around);
-            (call, step)
-        });
+        let found = (findings.found.iter()).map(|call| (call.clone(), unresolved::found(call)));
+        let absent = (findings.absent.iter())
+            .map(|call| (call.clone(), self.absent(now, call, &findings, around)));
         let steps = found.chain(absent).collect();
-        self.probe = findings.probe;
-        (steps, any)
+        self.probe.clone_from(&findings.probe);
+        (steps, !findings.found.is_empty())
     }
 
     /// A reconciliation did not show this call. That proves nothing: after two of them, a minute

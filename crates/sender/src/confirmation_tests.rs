@@ -115,7 +115,13 @@ fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: ApiResult) {
     };
     let slot = plan.slot;
     let launch = core.launch(now, plan, About::default());
-    assert!(matches!(launch, Launch::Go { .. }));
+    assert!(matches!(
+        launch,
+        Launch {
+            request: Some(_),
+            ..
+        }
+    ));
     let on_page = ApiResponse::from(answer);
     core.answered(now, slot, on_page).expect("under way");
 }
@@ -241,7 +247,11 @@ fn what_a_launch_that_could_not_be_committed_remembered_is_stored_with_the_next(
             panic!("no probe");
         };
         let slot = probe.slot;
-        let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+        let Launch {
+            request: Some(_),
+            ops,
+        } = core.launch(at(60), probe, About::default())
+        else {
             panic!("not sent");
         };
         let stored = |op: &Op| matches!(op, Op::Meta { key, .. } if key == memory::KEY);

@@ -52,13 +52,7 @@ impl Core {
             settings,
             budget,
             gate: Gate::new(memory.streaks),
-            tokens: KnownTokens::new(
-                known.binding,
-                memory.token,
-                memory.refused,
-                &known.slots,
-                now,
-            ),
+            tokens: KnownTokens::new(&known, &memory, now),
             in_flight: InFlightRequests::default(),
             requests: Requests::new(),
             confirmation: Confirmation::new(memory.page_strategy),
@@ -118,7 +112,7 @@ impl Core {
 
     /// The token before the one in use, while it lives on.
     pub fn before(&mut self, before: Option<Before>) {
-        self.tokens.set_before(before);
+        self.tokens.before = before.filter(|it| !self.tokens.is_current(&it.token));
     }
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
@@ -155,7 +149,9 @@ impl Core {
     pub fn adopt(&mut self, now: Now, ended: &[Duration]) -> Vec<Op> {
         let token = self.tokens.current.clone();
         let token = token.unwrap_or_else(|| TokenFingerprint::of(""));
-        self.budget.adopt(now, ended, &token)
+        let adopted = self.budget.pacer.adopt(now.boot, ended).into_iter();
+        let row = |(slot, one)| self.budget.row(slot, &token, now.wall, one);
+        adopted.map(row).collect()
     }
 
     /// Times since boot at which requests ended that may still count for whoever sends next, with
@@ -173,10 +169,14 @@ impl Core {
     pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
         let cause = self.gate.pause_cause();
         let place = &self.settings.token_place;
+        let pause = |reason: &str, cure| {
+            let reason = reason.to_owned();
+            Some(Pause { reason, cure })
+        };
         let pause = match cause {
-            _ if self.clock_is_wrong(now) => Some(("clock", CLOCK_CURE.to_owned())),
-            Some((cause, why)) => Some((status::word(cause), status::cure(cause, why, place))),
-            None if self.settings.dry_run => Some(("dry_run", DRY_RUN_CURE.to_owned())),
+            _ if self.clock_is_wrong(now) => pause("clock", CLOCK_CURE.to_owned()),
+            Some((cause, why)) => pause(status::word(cause), status::cure(cause, why, place)),
+            None if self.settings.dry_run => pause("dry_run", DRY_RUN_CURE.to_owned()),
             None => None,
         };
         let pacer = &self.budget.pacer;
@@ -186,22 +186,23 @@ impl Core {
             true => self.confirmation.reconciliation.worth_under_load(),
             false => 1,
         };
+        let (info, present) = (self.tokens.info.as_ref(), self.tokens.current.is_some());
         SenderStatus {
-            token: status::token(
-                self.tokens.info.as_ref(),
-                cause.map(|(cause, _)| cause),
-                self.tokens.current.is_some(),
-            ),
-            pause: pause.map(|(reason, cure)| Pause {
-                reason: reason.to_owned(),
-                cure,
-            }),
+            token: status::token(info, cause.map(|(cause, _)| cause), present),
+            pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),
             backlog: status::backlog(head, pacer, confirmed_at_once, now.boot),
             expires_in_days: self.tokens.expires_in_days,
             under_way: self.in_flight.by_slot.len(),
-            ..SenderStatus::default().with_pacer(pacer, now.boot)
+            token_shared: pacer.is_shared(now.boot),
+            slots: status::Slots {
+                limit: pacer.allowed(now.boot),
+                window: pacer.rate.window(),
+                frees: pacer.frees(now.boot).collect(),
+                silent_until: pacer.silent_until,
+            },
+            ..SenderStatus::default()
         }
     }
 
@@ -212,11 +213,11 @@ impl Core {
         let webhooks = !self.confirmation.webhooks_wait(now).is_zero();
         let barred = self.rights.trouble(pages, webhooks);
         let other_works = beside.len() == 1 && barred.is_none();
-        let troubles = beside.into_iter().map(|trouble| SenderTrouble {
-            part: trouble.part.word().to_owned(),
-            why: trouble.why,
-            instead: status::instead(trouble.part, other_works).to_owned(),
-            since: trouble.since.floor_seconds().get(),
+        let troubles = beside.into_iter().map(|(part, it)| SenderTrouble {
+            part: part.word().to_owned(),
+            why: it.why.clone(),
+            instead: status::instead(part, other_works).to_owned(),
+            since: it.began.floor_seconds().get(),
         });
         troubles.chain(barred).collect()
     }

@@ -79,7 +79,10 @@ pub(super) fn ready(settings: Settings) -> Core {
     let slot = plan.slot;
     assert!(matches!(
         core.launch(at(0), plan, About::default()),
-        Launch::Go { .. }
+        Launch {
+            request: Some(_),
+            ..
+        }
     ));
     let heard = ApiResponse::from(Ok(ApiReply::TokenInfo(info())));
     let outcome = core.answered(at(0), slot, heard).expect("under way");
@@ -166,7 +169,10 @@ fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
     let slot = plan.slot;
     assert!(matches!(
         core.launch(at(300), plan, About::default()),
-        Launch::Go { .. }
+        Launch {
+            request: Some(_),
+            ..
+        }
     ));
     let heard = ApiResponse::from(Ok(ApiReply::Status(WriteStatus::Success)));
     let outcome = core.answered(at(300), slot, heard).expect("under way");
@@ -275,7 +281,10 @@ fn a_call_is_polled_once_at_a_time() {
     };
     assert!(matches!(
         core.launch(at(10), plan, About::default()),
-        Launch::Go { .. }
+        Launch {
+            request: Some(_),
+            ..
+        }
     ));
     let hourly = Decision::WaitUntil(at(3_600).boot);
     assert_eq!(core.next(at(10), &head), hourly);
@@ -295,7 +304,10 @@ fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
     let used = core.status(at(10), &head).budget(at(10).boot).used;
     assert_eq!(
         core.launch(at(10), plan, About::default()),
-        Launch::Not { ops: Vec::new() }
+        Launch {
+            request: None,
+            ops: Vec::new()
+        }
     );
     assert_eq!(
         core.status(at(10), &head).budget(at(10).boot).used,
@@ -393,7 +405,10 @@ fn another_token_has_no_fresh_budget() {
         let slot = plan.slot;
         assert!(matches!(
             core.launch(now, plan, About::default()),
-            Launch::Go { .. }
+            Launch {
+                request: Some(_),
+                ..
+            }
         ));
         let heard = ApiResponse::from(Ok(ApiReply::Status(WriteStatus::Success)));
         core.answered(now, slot, heard).expect("under way");

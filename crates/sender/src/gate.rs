@@ -257,12 +257,13 @@ impl Gate {
     /// A call was refused for good.
     pub fn refused(&mut self, passed: Passed, kind: Reason, why: &str) {
         let streak = &mut self.streaks[index(passed.endpoint)];
-        let count = match streak.kind == Some(kind) {
-            true => streak.count + 1,
-            false => 1,
+        let before = if streak.kind == Some(kind) {
+            streak.count
+        } else {
+            0
         };
-        (streak.kind, streak.count) = (Some(kind), count);
-        if count >= REFUSALS_MAX {
+        (streak.kind, streak.count) = (Some(kind), before + 1);
+        if streak.count >= REFUSALS_MAX {
             self.troubles.spoke();
             self.too_many = 0;
             self.pause(passed.now, PauseCause::Refused(kind), why.to_owned());

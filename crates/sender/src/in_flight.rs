@@ -1,13 +1,11 @@
 //! The requests under way, each in its slot.
 
 use crate::{InFlightPart, Part, Plan, SLOW, Task};
-use callbridge_call::EventTime;
 use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Requests under way at one time…
 const UNDER_WAY_MAX: usize = 4;
@@ -20,9 +18,8 @@ pub(super) struct InFlight {
     pub(super) plan: Plan,
     pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
-    /// Time since boot at which it left.
-    pub(super) sent: Duration,
-    pub(super) wall_sent: EventTime,
+    /// Moment at which it left.
+    pub(super) sent: Now,
 }
 
 impl InFlight {
@@ -34,12 +31,12 @@ impl InFlight {
         }
     }
 
-    fn is_page(&self) -> bool {
+    pub(super) fn is_page(&self) -> bool {
         matches!(self.plan.task, Task::Reconcile { .. })
     }
 
     fn is_slow(&self, now: Now) -> bool {
-        now.boot.saturating_sub(self.sent) >= SLOW
+        now.boot.saturating_sub(self.sent.boot) >= SLOW
     }
 }
 
@@ -101,7 +98,7 @@ impl InFlightRequests {
     pub(super) fn in_flight_parts(&self) -> Vec<InFlightPart> {
         let parts = self.by_slot.values().map(|it| InFlightPart {
             part: it.part(),
-            sent: it.sent,
+            sent: it.sent.boot,
         });
         parts.collect()
     }

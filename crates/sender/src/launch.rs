@@ -14,22 +14,21 @@ impl Core {
         let mut ops = Vec::new();
         let request = self.tokens.fitting(now, &plan.task).and_then(|token| {
             let request = self.request(now, &plan.task, about, &mut ops)?;
-            Some((token, request))
+            Some((request, token))
         });
-        let Some((token, request)) = request else {
+        let Some((sent, token)) = &request else {
             self.budget.pacer.never_sent(slot);
-            return Launch::Not { ops };
+            return Launch { request, ops };
         };
         self.confirmation.launched(&plan.task);
         let in_flight = InFlight {
             plan,
-            endpoint: request.endpoint(),
+            endpoint: sent.endpoint(),
             token: token.clone(),
-            sent: now.boot,
-            wall_sent: now.wall,
+            sent: now,
         };
-        ops.push(self.budget.launched(now, slot, &in_flight));
-        if self.tokens.launched(now, &in_flight.token) {
+        ops.push(self.budget.launched(&in_flight));
+        if self.tokens.launched(now, token) {
             self.remember(now, &mut ops);
         }
         if in_flight.plan.task == Task::TokenInfo {
@@ -38,11 +37,7 @@ impl Core {
         }
         self.gate.sent(now.boot, in_flight.part());
         self.in_flight.by_slot.insert(slot, in_flight);
-        Launch::Go {
-            request,
-            token,
-            ops,
-        }
+        Launch { request, ops }
     }
 
     /// An unresolved call that no reconciliation can find: sent again with its uuid, which makes no
@@ -59,14 +54,14 @@ impl Core {
 
     /// The operations of a launch could not be committed: nothing was sent.
     pub fn aborted(&mut self, slot: u32) {
-        let in_flight = self.in_flight.by_slot.remove(&slot);
         let beside = self.rights.ended(slot);
-        if let Some(in_flight) = in_flight.as_ref().filter(|_| beside) {
-            self.rights.unread(in_flight.sent);
-        }
-        if in_flight.is_some_and(|in_flight| matches!(in_flight.plan.task, Task::Reconcile { .. }))
-        {
-            self.confirmation.reconciliation.dropped();
+        if let Some(in_flight) = self.in_flight.by_slot.remove(&slot) {
+            if beside {
+                self.rights.unread(in_flight.sent.boot);
+            }
+            if in_flight.is_page() {
+                self.confirmation.reconciliation.dropped();
+            }
         }
         self.budget.pacer.never_sent(slot);
         self.memory.not_stored();
@@ -148,11 +143,7 @@ impl Core {
         let step = match body {
             Some(_) => Step::Send,
             // no rule of ours lets such a call become ready; it must not stop the line
-            None => Step::Died {
-                reason: Reason::NoLead,
-                message: "the call has no lead or no uuid".to_owned(),
-                errors: serde_json::Value::Null,
-            },
+            None => unresolved::died(Reason::NoLead, "the call has no lead or no uuid".to_owned()),
         };
         ops.push(Op::step(id, step, now.wall));
         self.retry.recall(id, row.failures);

@@ -52,7 +52,11 @@ fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (
         panic!("something is sent");
     };
     let slot = plan.slot;
-    let Launch::Go { request, .. } = core.launch(now, plan, About::default()) else {
+    let Launch {
+        request: Some((request, _)),
+        ..
+    } = core.launch(now, plan, About::default())
+    else {
         panic!("it goes");
     };
     let heard = ApiResponse::from(answer);
@@ -247,7 +251,7 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
     };
     let used = core.budget.used(at(1));
     let launch = core.launch(at(1), plan, About::default());
-    let Launch::Not { ops } = launch else {
+    let Launch { request: None, ops } = launch else {
         panic!("nothing is left to write");
     };
     assert!(
@@ -341,7 +345,16 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
         };
         let (slot, lane) = (plan.slot, plan.lane);
         let launch = core.launch(now, plan, About::default());
-        assert!(matches!(launch, Launch::Go { .. }), "{launch:?}");
+        assert!(
+            matches!(
+                launch,
+                Launch {
+                    request: Some(_),
+                    ..
+                }
+            ),
+            "{launch:?}"
+        );
         assert_eq!(lane, Lane::Spare);
         core.answered(now, slot, ApiResponse::from(empty()));
     }

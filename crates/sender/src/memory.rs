@@ -82,29 +82,30 @@ impl Memory {
         let Some(text) = text else {
             return LoadedMemory::default();
         };
-        let mut fields = match serde_json::from_str::<Map<String, Value>>(text) {
-            Ok(fields) => Fields::of(fields),
+        let mut fields: Map<String, Value> = match serde_json::from_str(text) {
+            Ok(fields) => fields,
             Err(error) => {
                 let doubts = vec![format!("all of it ({error})")];
                 let memory = Self::default();
                 return LoadedMemory { memory, doubts };
             }
         };
-        for name in ["window", "silence", "shared"] {
-            if !fields.fields.contains_key(name) {
-                fields.doubts.push(format!("{name} (it is missing)"));
-            }
+        let needed = ["window", "silence", "shared"].into_iter();
+        let missing = needed.filter(|name| !fields.contains_key(*name));
+        let mut doubts: Vec<_> = missing.map(|it| format!("{it} (it is missing)")).collect();
+        let window: Option<Duration> = take(&mut fields, "window", &mut doubts);
+        if let Some(window) = window.filter(|it| !WINDOWS.contains(it)) {
+            doubts.push(format!("window (no rate has one of {window:?})"));
         }
         let memory = Self {
-            page_strategy: fields.take("ways").unwrap_or_default(),
-            token: fields.take("token").flatten(),
-            window: fields.window(),
-            silence: fields.take("silence").flatten(),
-            shared: fields.take("shared").flatten(),
-            streaks: fields.take("streaks").unwrap_or_default(),
-            refused: fields.take("refused").flatten(),
+            page_strategy: take(&mut fields, "ways", &mut doubts),
+            token: take(&mut fields, "token", &mut doubts),
+            window: window.filter(|it| WINDOWS.contains(it)),
+            silence: take(&mut fields, "silence", &mut doubts),
+            shared: take(&mut fields, "shared", &mut doubts),
+            streaks: take(&mut fields, "streaks", &mut doubts),
+            refused: take(&mut fields, "refused", &mut doubts),
         };
-        let doubts = fields.doubts;
         LoadedMemory { memory, doubts }
     }
 
@@ -147,39 +148,19 @@ impl Remembered {
     }
 }
 
-/// Reads field by field: one that cannot be read says nothing against the others.
-struct Fields {
-    fields: Map<String, Value>,
-    doubts: Vec<String>,
-}
-
-impl Fields {
-    const fn of(fields: Map<String, Value>) -> Self {
-        let doubts = Vec::new();
-        Self { fields, doubts }
-    }
-
-    /// The field, where it is there and can be read.
-    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
-        let value = self.fields.remove(name)?;
-        match serde_json::from_value(value) {
-            Ok(read) => Some(read),
-            Err(error) => {
-                self.doubts.push(format!("{name} ({error})"));
-                None
-            }
-        }
-    }
-
-    fn window(&mut self) -> Option<Duration> {
-        let window = self.take::<Option<Duration>>("window").flatten()?;
-        let possible = WINDOWS.contains(&window);
-        if !possible {
-            self.doubts
-                .push(format!("window (no rate has one of {window:?})"));
-        }
-        possible.then_some(window)
-    }
+/// Reads one field, as in a fresh state where it is not there or cannot be read: that is doubted,
+/// and says nothing against the others.
+fn take<T: DeserializeOwned + Default>(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    doubts: &mut Vec<String>,
+) -> T {
+    let read = fields.remove(name).map(serde_json::from_value);
+    read.unwrap_or_else(|| Ok(T::default()))
+        .unwrap_or_else(|error| {
+            doubts.push(format!("{name} ({error})"));
+            T::default()
+        })
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Failure<'_> {
 }
 
 /// Nothing but failures, of one part of the service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// Since when nothing has passed, since boot.
     pub since: Duration,
@@ -96,25 +96,10 @@ pub struct Failures {
     pub calls: Vec<(RowId, bool)>,
     /// Number of failed requests, those about no call among them.
     pub count: u32,
-    gateways: u32,
+    pub(crate) gateways: u32,
 }
 
 impl Failures {
-    /// Starts a row of failures, without one counted yet.
-    pub const fn new(since: Duration, began: EventTime) -> Self {
-        Self {
-            since,
-            began,
-            why: String::new(),
-            suspected: None,
-            outage: false,
-            unreached: false,
-            calls: Vec::new(),
-            count: 0,
-            gateways: 0,
-        }
-    }
-
     /// One more; `share` fails anyhow, and so many calls wait for this part.
     pub fn add(&mut self, now: Duration, failure: Failure, share: f64, waiting: u64) {
         self.count = self.count.saturating_add(1);
@@ -155,44 +140,34 @@ impl Failures {
     }
 }
 
-/// One try, and its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Try {
-    call: Option<RowId>,
-    failed: bool,
-}
-
-/// The last tries of one part of the service. An outage is none of them, and of a call no try
-/// after the first that failed while others passed: what is wrong with one call is no chance.
+/// The last tries of one part of the service, and whether each failed. An outage is none of them,
+/// and of a call no try after the first that failed while others passed: what is wrong with one
+/// call is no chance.
 #[derive(Clone, Debug, Default)]
-pub struct Share {
-    last: VecDeque<Try>,
-}
+pub struct Share(VecDeque<(Option<RowId>, bool)>);
 
 impl Share {
     /// Adds a try, in place of the oldest of 128.
     pub fn tried(&mut self, call: Option<RowId>, failed: bool) {
-        if self.last.len() >= TRIES_KEPT {
-            self.last.pop_front();
+        if self.0.len() >= TRIES_KEPT {
+            self.0.pop_front();
         }
-        self.last.push_back(Try { call, failed });
+        self.0.push_back((call, failed));
     }
 
     /// The share by which an outage is told from chance: a service that little is known of is
     /// taken for a good one, so that its first outage is soon found.
     pub fn expected(&self) -> f64 {
-        let failed = self.last.iter().filter(|it| it.failed).count();
-        (float(failed) + 0.5) / (float(self.last.len()) + 10.0)
+        let failed = self.0.iter().filter(|(_, failed)| *failed).count();
+        (float(failed) + 0.5) / (float(self.0.len()) + 10.0)
     }
 
     /// The largest share that has to be feared where a call is to be given up for its failures:
     /// that of the other calls, `failing` just now among them, and two standard deviations more.
     pub fn feared(&self, call: RowId, failing: usize) -> f64 {
-        let (mut all, mut failed) = (failing, failing);
-        for other in self.last.iter().filter(|it| it.call != Some(call)) {
-            all += 1;
-            failed += usize::from(other.failed);
-        }
+        let others = || self.0.iter().filter(|(other, _)| *other != Some(call));
+        let all = failing + others().count();
+        let failed = failing + others().filter(|(_, failed)| *failed).count();
         let share = (float(failed) + 1.0) / (float(all) + 2.0);
         let deviation = (share * (1.0 - share) / float(all + 2)).sqrt();
         (share + 2.0 * deviation).min(1.0)
@@ -215,7 +190,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     fn fresh() -> Failures {
-        Failures::new(Duration::ZERO, EventTime::from_seconds(0))
+        Failures::default()
     }
 
     const fn failure(call: i64, fault: Fault) -> Failure<'static> {
@@ -333,7 +308,7 @@ mod tests {
             share.tried(Some(RowId(id)), true);
         }
         assert!(share.expected() > 0.9);
-        assert_eq!(share.last.len(), TRIES_KEPT);
+        assert_eq!(share.0.len(), TRIES_KEPT);
     }
 
     #[test]

@@ -188,21 +188,12 @@ pub enum Decision {
 
 /// Result of a launch: a request to send, or none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Launch {
-    /// Commit the operations, then send the request.
-    Go {
-        /// Request to send to the CRM.
-        request: Request,
-        /// Fingerprint of the token to send it with.
-        token: TokenFingerprint,
-        /// Operations to commit before it leaves.
-        ops: Vec<Op>,
-    },
-    /// Nothing is sent; commit what there is.
-    Not {
-        /// Operations to commit all the same.
-        ops: Vec<Op>,
-    },
+pub struct Launch {
+    /// Request to send to the CRM, and the fingerprint of the token to send it with; `None` where
+    /// nothing is sent.
+    pub request: Option<(Request, TokenFingerprint)>,
+    /// Operations to commit before it leaves, or all the same.
+    pub ops: Vec<Op>,
 }
 
 impl Task {

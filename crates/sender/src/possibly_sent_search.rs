@@ -41,10 +41,7 @@ const FRUITLESS: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchNews {
     /// So many calls are to be looked for.
-    Begun {
-        /// Calls that wait to be looked for.
-        calls: u64,
-    },
+    Begun(u64),
     /// A segment was looked for.
     Segment {
         /// Calls found since the search began.
@@ -54,11 +51,8 @@ pub enum SearchNews {
         /// Calls that still wait to be looked for.
         waiting: u64,
     },
-    /// The journal cannot be read: they are sent.
-    Unreadable {
-        /// Calls that are sent without being looked for.
-        calls: u64,
-    },
+    /// The journal cannot be read: so many calls are sent without being looked for.
+    Unreadable(u64),
 }
 
 /// Next step of the search.
@@ -127,8 +121,7 @@ impl PossiblySentSearch {
         }
         if !readable {
             self.over();
-            let calls = calls.waiting;
-            self.news.push(SearchNews::Unreadable { calls });
+            self.news.push(SearchNews::Unreadable(calls.waiting));
             return SearchStep::Commit(vec![round_is_over()]);
         }
         if let Some(run) = self.running.take() {
@@ -139,8 +132,7 @@ impl PossiblySentSearch {
                 return SearchStep::Wait(from);
             }
             self.found_before = Some(calls.found);
-            let calls = calls.waiting;
-            self.news.push(SearchNews::Begun { calls });
+            self.news.push(SearchNews::Begun(calls.waiting));
         }
         SearchStep::Page(Some(self.depth.unwrap_or(PageSize::LARGEST.get())))
     }

@@ -158,7 +158,7 @@ fn newer_calls_are_released_before_older_ones_are_looked_for() {
     assert_eq!(world.released.len(), 100);
     assert_eq!(world.released.first(), Some(&999));
     let news = world.search.take_news();
-    let SearchNews::Begun { calls: 1_000 } = news[0] else {
+    let SearchNews::Begun(1_000) = news[0] else {
         panic!("{news:?}")
     };
     let first = SearchNews::Segment {
@@ -230,7 +230,7 @@ fn where_the_journal_cannot_be_read_all_are_sent_and_that_is_said() {
     ops.into_iter().for_each(|op| world.commit(op));
     assert_eq!(world.released.len(), 10);
     let news = world.search.take_news();
-    assert_eq!(news, [SearchNews::Unreadable { calls: 10 }]);
+    assert_eq!(news, [SearchNews::Unreadable(10)]);
 }
 
 #[test]

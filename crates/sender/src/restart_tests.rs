@@ -141,7 +141,11 @@ fn probed() -> Vec<Op> {
     let Decision::Send(probe) = core.next(at(60), &WorkQueue::default()) else {
         panic!("no probe");
     };
-    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+    let Launch {
+        request: Some(_),
+        ops,
+    } = core.launch(at(60), probe, About::default())
+    else {
         panic!("not sent");
     };
     ops

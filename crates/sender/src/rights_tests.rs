@@ -20,7 +20,11 @@ fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (
         unconfirmed: head.polls.clone(),
         ..About::default()
     };
-    let Launch::Go { request, .. } = core.launch(now, plan, about) else {
+    let Launch {
+        request: Some((request, _)),
+        ..
+    } = core.launch(now, plan, about)
+    else {
         panic!("it goes");
     };
     let outcome = core.answered(now, slot, answer.into());

@@ -259,17 +259,10 @@ impl Loop {
             return Ok(());
         };
         let call = Call::of(&plan, &about);
-        let now = clock::now();
-        let (request, token, ops) = match self.core.launch(now, plan, about) {
-            Launch::Go {
-                request,
-                token,
-                ops,
-            } => (request, token, ops),
-            Launch::Not { ops } => {
-                self.unwritten.push_back(ops);
-                return Ok(());
-            }
+        let Launch { request, ops } = self.core.launch(clock::now(), plan, about);
+        let Some((request, token)) = request else {
+            self.unwritten.push_back(ops);
+            return Ok(());
         };
         let Some(secret) = self.secret(&token) else {
             self.core.aborted(slot);

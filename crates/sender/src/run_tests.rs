@@ -159,7 +159,11 @@ impl Stage {
         let about = self.work.read(clock::now(), about).await.expect("open");
         let about = about.expect("readable");
         let launch = self.work.core.launch(clock::now(), plan, about);
-        let Launch::Go { ops, request, .. } = launch else {
+        let Launch {
+            request: Some((request, _)),
+            ops,
+        } = launch
+        else {
             panic!("not sent");
         };
         self.work.spool.write(ops).await.expect("stored");

@@ -143,7 +143,7 @@ pub(super) fn doubted(doubts: &[String]) {
 pub(super) fn searched(news: &[SearchNews]) {
     for news in news {
         match news {
-            SearchNews::Begun { calls } => info!(
+            SearchNews::Begun(calls) => info!(
                 calls,
                 "calls from before this state began are looked for in the CRM's journal before \
                  they are sent"
@@ -156,7 +156,7 @@ pub(super) fn searched(news: &[SearchNews]) {
                 found,
                 pages, waiting, "found in the journal; of the newest the others are sent now"
             ),
-            SearchNews::Unreadable { calls } => warn!(
+            SearchNews::Unreadable(calls) => warn!(
                 calls,
                 "calls from before this state began cannot be looked for in the CRM's journal: \
                  they are sent, newest first, and those that it holds are not written twice"
@@ -198,39 +198,20 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     for (call, step) in &answered.swept {
         settled(call, step);
     }
-    match answered.outcome {
-        _ if answered.again => {
-            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
-                "tried again");
-        }
-        Outcome::Journaled => {
-            info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
-        }
-        // it may go on to another lead, or without its employee: the spool decides
-        Outcome::Dead if verdict == Reason::Failed.word() => {
-            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
-                "the CRM could not write it");
-        }
-        Outcome::Dead => {
-            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
-                "dead letter");
-        }
-        Outcome::Submitted
-        | Outcome::NotYet
-        | Outcome::Known
-        | Outcome::PageShown
-        | Outcome::PageRefused
-        | Outcome::Lost
-        | Outcome::Fault
-        | Outcome::Unreached
-        | Outcome::TokenRefused
-        | Outcome::NoGrant
-        | Outcome::WrongAddress
-        | Outcome::TooMany
-        | Outcome::LeadRequest => {
-            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
-                "answered");
-        }
+    if answered.again {
+        info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
+            "tried again");
+    } else if answered.outcome == Outcome::Journaled {
+        info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
+    } else if answered.outcome == Outcome::Dead {
+        let what = match verdict == Reason::Failed.word() {
+            // it may go on to another lead, or without its employee: the spool decides
+            true => "the CRM could not write it",
+            false => "dead letter",
+        };
+        warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words, "{what}");
+    } else {
+        debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, "answered");
     }
 }
 
@@ -238,33 +219,14 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
 pub(super) fn settled(call: &Unconfirmed, step: &Step) {
     let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
     let trunk = call.trunk.as_deref().unwrap_or_default();
-    match step {
-        Step::Journaled(OutcomeSource::Confirmation | OutcomeSource::Webhook) => {
-            info!(call = %uuid, %linkedid, %trunk, id, "journaled");
-        }
-        Step::Died {
-            reason, message, ..
-        } => {
-            warn!(reason = %reason, call = %uuid, %linkedid, %trunk, id, words = message,
-                "dead letter");
-        }
-        Step::Resubmit { why } => {
-            info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
-        }
-        Step::NotYet { .. }
-        | Step::Send
-        | Step::Accepted { .. }
-        | Step::Returned { .. }
-        | Step::Unsent
-        | Step::Unresolved { .. }
-        | Step::Retry { .. }
-        | Step::Recheck { .. }
-        | Step::Rejudged { .. }
-        | Step::Moved { .. }
-        | Step::Expire
-        | Step::Discard { .. }
-        | Step::Forwarded
-        | Step::Journaled(OutcomeSource::Journal | OutcomeSource::Stream)
-        | Step::SendAgain { .. } => {}
+    if let Step::Journaled(OutcomeSource::Confirmation | OutcomeSource::Webhook) = step {
+        info!(call = %uuid, %linkedid, %trunk, id, "journaled");
+    } else if let Step::Resubmit { why } = step {
+        info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
+    } else if let Step::Died {
+        reason, message, ..
+    } = step
+    {
+        warn!(%reason, call = %uuid, %linkedid, %trunk, id, words = message, "dead letter");
     }
 }

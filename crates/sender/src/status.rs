@@ -68,16 +68,6 @@ impl SenderStatus {
             next_free_in_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         }
     }
-
-    /// The budget part, from the pacer.
-    pub(super) fn with_pacer(mut self, pacer: &Pacer, now: Duration) -> Self {
-        self.slots.limit = pacer.allowed(now);
-        self.slots.window = pacer.rate.window();
-        self.slots.frees = pacer.frees(now).collect();
-        self.slots.silent_until = pacer.silent_until;
-        self.token_shared = pacer.is_shared(now);
-        self
-    }
 }
 
 /// Calls that wait, and the time until they are confirmed: a request for each call to be submitted,
@@ -113,22 +103,25 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
             (None, false) => "missing",
         },
     };
-    let unknown = Token {
-        state: state.to_owned(),
-        ..Token::default()
+    let state = state.to_owned();
+    let Some(info) = info else {
+        return Token {
+            state,
+            ..Token::default()
+        };
     };
-    let Some(info) = info else { return unknown };
     let named = |name: &str, id: Option<i64>| match name {
         "" => id.map(|id| id.to_string()),
         name => Some(name.to_owned()),
     };
     Token {
+        state,
         kind: named(&info.kind, None),
         company: named(&info.company_name, Some(info.company)),
         application: named(&info.application_name, info.application),
         expires_at: info.expires_at.map(|at| at.get()),
         grants: info.grants.clone().unwrap_or_default(),
-        ..unknown
+        ..Token::default()
     }
 }
 

@@ -17,14 +17,9 @@ pub enum TokenError {
     /// The file is not there.
     #[error("--token-file {0} is not there: put the token into it, on a line by itself")]
     Missing(PathBuf),
-    /// The file cannot be read.
-    #[error("--token-file {path}: {why}; give callbridge's user the right to read it")]
-    Unreadable {
-        /// Path of the token file.
-        path: PathBuf,
-        /// Reason as the system gives it.
-        why: String,
-    },
+    /// The file cannot be read, for this reason as the system gives it.
+    #[error("--token-file {0}: {1}; give callbridge's user the right to read it")]
+    Unreadable(PathBuf, String),
     /// The file holds nothing but white space.
     #[error("--token-file {0} is empty: put the token into it, on a line by itself")]
     Empty(PathBuf),
@@ -61,16 +56,11 @@ impl TokenSource {
             Self::File(path) => {
                 let unreadable = |error: std::io::Error| match error.kind() {
                     ErrorKind::NotFound => TokenError::Missing(path.clone()),
-                    _ => TokenError::Unreadable {
-                        path: path.clone(),
-                        why: error.to_string(),
-                    },
+                    _ => TokenError::Unreadable(path.clone(), error.to_string()),
                 };
                 let file = File::open(path).map_err(unreadable)?;
                 let mut bytes = Vec::new();
-                file.take(FILE_MAX + 1)
-                    .read_to_end(&mut bytes)
-                    .map_err(unreadable)?;
+                (file.take(FILE_MAX + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
                 let not_a_token = || TokenError::NotAToken(path.clone());
                 let text = String::from_utf8(bytes).map_err(|_| not_a_token())?;
                 // editors put the mark of UTF-8 before it
@@ -160,8 +150,7 @@ impl Watch {
         match self.source.read() {
             Ok(token) => {
                 self.seen = version;
-                self.doubted = false;
-                self.reported = false;
+                (self.doubted, self.reported) = (false, false);
                 let prints = token.as_ref().map(Tokens::prints);
                 if prints == self.current && prints.is_some() {
                     return TokenCheck::Same;

@@ -4,7 +4,7 @@
 use crate::left_slots::LeftSlots;
 use crate::memory::Memory;
 use crate::token_update::print;
-use crate::{About, Core, Decision, Known, Launch, Rate, Settings};
+use crate::{About, Core, Decision, Known, Rate, Settings};
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, Store, WorkQueue};
@@ -54,8 +54,10 @@ pub struct TokenProbe<'a> {
     client: Client,
     spool: &'a Handle,
     token: &'a Secret,
-    binding: Binding,
-    left: Option<&'a LeftSlots>,
+    /// Company and application that the state was bound to before.
+    pub binding: Binding,
+    /// The spool is gone with the check: its slots are left there, before a request and after it.
+    pub left: Option<&'a LeftSlots>,
 }
 
 impl<'a> TokenProbe<'a> {
@@ -95,18 +97,6 @@ impl<'a> TokenProbe<'a> {
         })
     }
 
-    /// The spool is gone with the check: its slots are left there, before a request and after it.
-    #[must_use]
-    pub const fn leaving(mut self, left: Option<&'a LeftSlots>) -> Self {
-        self.left = left;
-        self
-    }
-
-    /// Company and application that the state was bound to before.
-    pub const fn binding(&self) -> &Binding {
-        &self.binding
-    }
-
     /// Makes the request that is due by this head; `token/info` before all else. Waits up to 3 s
     /// for its turn.
     ///
@@ -131,16 +121,9 @@ impl<'a> TokenProbe<'a> {
         };
         let slot = plan.slot;
         let launch = self.core.launch(clock::now(), plan, About::default());
-        let Launch::Go {
-            request,
-            ops: launched,
-            ..
-        } = launch
-        else {
-            return Err(Unasked::Not);
-        };
+        let (request, _) = launch.request.ok_or(Unasked::Not)?;
         let mut ops = std::mem::take(&mut self.ops);
-        ops.extend(launched);
+        ops.extend(launch.ops);
         self.keep(ops).await?;
         let response = self.client.send(&request, self.token).await;
         let answer = response.answer.clone();

@@ -1,8 +1,8 @@
 //! The token in use and the one before it: what their requestIds can be asked with, what the
 //! record says, and which token was refused.
 
-use crate::memory::Refused;
-use crate::{PROBE, STRAGGLER, TOKEN_END, Task};
+use crate::memory::{Memory, Refused};
+use crate::{Known, PROBE, STRAGGLER, TOKEN_END, Task};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, ApiResult, Endpoint, TokenInfo};
 use callbridge_leads::lead_request::due::LeadRequest;
@@ -11,11 +11,11 @@ use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 
 /// The token in use and the one before it, with all that answers have shown of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KnownTokens {
     pub(super) current: Option<TokenFingerprint>,
     /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
-    before: Option<Before>,
+    pub(super) before: Option<Before>,
     /// The token in use is asked with before all else so long before its end.
     ends_within: Duration,
     /// The record of the token in use.
@@ -43,24 +43,14 @@ pub(super) enum Standing {
 }
 
 impl KnownTokens {
-    /// None yet; `last` and `refused` are remembered, `slots` those of the requests before.
-    pub(super) fn new(
-        binding: Binding,
-        last: Option<TokenFingerprint>,
-        refused: Option<Refused>,
-        slots: &[SlotRow],
-        now: Now,
-    ) -> Self {
+    /// None yet, and what is remembered of the last one.
+    pub(super) fn new(known: &Known, memory: &Memory, now: Now) -> Self {
         Self {
-            current: None,
-            before: None,
             ends_within: TOKEN_END,
-            info: None,
-            binding,
-            company: None,
-            expires_in_days: None,
-            last,
-            refused: refused_at(refused, slots, now),
+            binding: known.binding.clone(),
+            last: memory.token.clone(),
+            refused: refused_at(memory.refused.clone(), &known.slots, now),
+            ..Self::default()
         }
     }
 
@@ -134,11 +124,6 @@ impl KnownTokens {
                 Some(LeadRequest::Catalogue | LeadRequest::FieldPoll(_)) | None => false,
             };
         against || matches!(answer, Err(ApiError::Forbidden(..)))
-    }
-
-    /// The token before the one in use, while it lives on.
-    pub(super) fn set_before(&mut self, before: Option<Before>) {
-        self.before = before.filter(|it| Some(&it.token) != self.current.as_ref());
     }
 
     /// The token in use; `None` where it is the same one again. Else whether it is not the last one

@@ -1,13 +1,14 @@
 //! A token that was replaced and lives on reads the requestIds that it was given (§4.6).
 
 use super::tests::{at, due, lane, print, ready, submitted};
-use crate::Before;
 use crate::core::Core;
+use crate::memory::Memory;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use crate::tokens::{KnownTokens, Standing};
+use crate::{Before, Known};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
 use callbridge_model::{Now, TokenFingerprint};
-use callbridge_spool::{Binding, Op, Unconfirmed, WorkQueue};
+use callbridge_spool::{Op, Unconfirmed, WorkQueue};
 
 fn second() -> TokenFingerprint {
     TokenFingerprint::of("svc_at_two")
@@ -41,7 +42,11 @@ fn sent(
         panic!("something is sent");
     };
     let slot = plan.slot;
-    let Launch::Go { request, token, .. } = core.launch(now, plan, About::default()) else {
+    let Launch {
+        request: Some((request, token)),
+        ..
+    } = core.launch(now, plan, About::default())
+    else {
         panic!("it goes");
     };
     let heard = ApiResponse::from(answer);
@@ -146,7 +151,13 @@ fn a_new_token_without_the_older_one_reads_nothing_of_it() {
         panic!("room");
     };
     let launch = core.launch(at(101), plan, About::default());
-    assert_eq!(launch, Launch::Not { ops: Vec::new() });
+    assert_eq!(
+        launch,
+        Launch {
+            request: None,
+            ops: Vec::new()
+        }
+    );
 }
 
 #[test]
@@ -176,7 +187,7 @@ fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answe
 fn a_token_of_another_company_than_was_named_is_foreign_and_nothing_is_bound() {
     let own = super::tests::info();
     for (named, foreign) in [(None, false), (Some(own.company), false), (Some(13), true)] {
-        let mut tokens = KnownTokens::new(Binding::default(), None, None, &[], at(0));
+        let mut tokens = KnownTokens::new(&Known::default(), &Memory::default(), at(0));
         tokens.company = named;
         let mut ops = Vec::new();
         let standing = tokens.read(at(0), own.clone(), &mut ops);

@@ -4,7 +4,6 @@
 
 use crate::schedule::until_probe;
 use crate::{Failure, Failures, Fault, PROBE_LEAST, Share};
-use callbridge_call::EventTime;
 use callbridge_crm::Endpoint;
 use callbridge_model::Now;
 use callbridge_spool::RowId;
@@ -86,17 +85,6 @@ pub enum Extent {
     Submissions,
 }
 
-/// A part that fails while others work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// Part that fails: polls or reconciliations.
-    pub part: Part,
-    /// Words of the newest failure.
-    pub why: String,
-    /// Since when, by the wall clock.
-    pub since: EventTime,
-}
-
 /// State of one part: its last answers and its failures.
 #[derive(Clone, Debug, Default)]
 struct Health {
@@ -172,8 +160,11 @@ impl Troubles {
         }
         let since = failure.sent;
         let share = health.share.expected();
-        let began = now.wall.minus(now.boot.saturating_sub(since));
-        let failures = health.failures.get_or_insert(Failures::new(since, began));
+        let failures = health.failures.get_or_insert_with(|| Failures {
+            since,
+            began: now.wall.minus(now.boot.saturating_sub(since)),
+            ..Failures::default()
+        });
         failures.add(now.boot, failure, share, waiting);
     }
 
@@ -234,14 +225,11 @@ impl Troubles {
         let asked = asked.unwrap_or(trial.since);
         // one that did not fail yet tells most
         let soon = health.at_once || all && health.failures.is_none();
-        let wait = match soon {
-            true => PROBE_LEAST,
-            false => {
-                let so_far = asked.saturating_sub(trial.since);
-                until_probe(so_far, self.is_replaced(part), self.shorter)
-            }
-        };
-        Some(asked + wait)
+        if soon {
+            return Some(asked + PROBE_LEAST);
+        }
+        let so_far = asked.saturating_sub(trial.since);
+        Some(asked + until_probe(so_far, self.is_replaced(part), self.shorter))
     }
 
     /// The service spoke, of the token or of us: it works.
@@ -261,13 +249,12 @@ impl Troubles {
 
     /// Returns `true` when this part is certain to fail: its failures are an outage.
     pub fn fails(&self, part: Part) -> bool {
-        self.failures(part).is_some_and(|it| it.outage)
+        self.certain(part).is_some()
     }
 
-    /// Since when it does, since boot.
-    pub fn fails_since(&self, part: Part) -> Option<Duration> {
-        let failures = self.failures(part).filter(|it| it.outage);
-        failures.map(|it| it.since)
+    /// Failures of this part that are an outage.
+    pub fn certain(&self, part: Part) -> Option<&Failures> {
+        self.failures(part).filter(|it| it.outage)
     }
 
     /// The outage, and what was said last.
@@ -287,20 +274,12 @@ impl Troubles {
     }
 
     /// Parts that fail while calls are taken, or others tell what they would have told.
-    pub fn beside(&self) -> Vec<Trouble> {
-        if self.whole().is_some() {
-            return Vec::new();
-        }
-        let trouble = |part| {
-            let failures = self.failures(part).filter(|it| it.outage)?;
-            Some(Trouble {
-                part,
-                why: failures.why.clone(),
-                since: failures.began,
-            })
-        };
-        let parts = [Part::Polls, Part::Reconciliation];
-        parts.into_iter().filter_map(trouble).collect()
+    pub fn beside(&self) -> Vec<(Part, &Failures)> {
+        let parts = [Part::Polls, Part::Reconciliation].into_iter();
+        let alone = parts.filter(|_| !self.is_whole());
+        alone
+            .filter_map(|part| Some((part, self.certain(part)?)))
+            .collect()
     }
 
     fn failures(&self, part: Part) -> Option<&Failures> {

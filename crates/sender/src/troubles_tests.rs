@@ -1,6 +1,7 @@
 //! What may be asked of a service of which some, or all, fails.
 
 use super::*;
+use callbridge_call::EventTime;
 
 const S: Duration = Duration::from_secs(1);
 
@@ -150,7 +151,7 @@ fn polls_or_sweeps_that_fail_while_calls_are_taken_are_told_beside() {
         let told: Vec<(Part, i64)> = troubles
             .beside()
             .iter()
-            .map(|it| (it.part, it.since.floor_seconds().get() - 1_795_151_000))
+            .map(|(part, it)| (*part, it.began.floor_seconds().get() - 1_795_151_000))
             .collect();
         assert_eq!(told, [(part, 1)]);
         assert_eq!(

@@ -59,7 +59,8 @@ pub fn unobservable(call: &Unconfirmed) -> Step {
     )
 }
 
-fn died(reason: Reason, message: String) -> Step {
+/// A dead letter for a reason of ours: the service gives no errors with it.
+pub(crate) fn died(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,
         message,

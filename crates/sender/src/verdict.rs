@@ -58,16 +58,11 @@ pub enum Verdict {
         /// The service's `errors[]`, or null.
         errors: Value,
     },
-    /// The requestId may not be asked with (403): other ways must tell.
-    Unpolled {
-        /// Words in which the service refuses.
-        why: String,
-    },
-    /// The requestId is worth nothing: the call is an unresolved call.
-    Lost {
-        /// Words of the service, or of what stands before it.
-        why: String,
-    },
+    /// The requestId may not be asked with (403), in the service's words: other ways must tell.
+    Unpolled(String),
+    /// The requestId is worth nothing, in words of the service, or of what stands before it: the
+    /// call is an unresolved call.
+    Lost(String),
     /// Tried again later; a fault of the way or of the service, not of the call.
     Fault {
         /// Words of the service or the transport.
@@ -130,8 +125,8 @@ impl Verdict {
             Self::PageShown(_) => Outcome::PageShown,
             Self::PageRefused { .. } => Outcome::PageRefused,
             Self::Dead { .. } => Outcome::Dead,
-            Self::Unpolled { .. } => Outcome::NoGrant,
-            Self::Lost { .. } => Outcome::Lost,
+            Self::Unpolled(_) => Outcome::NoGrant,
+            Self::Lost(_) => Outcome::Lost,
             Self::Fault { fault, .. } => match fault {
                 Fault::Unreached => Outcome::Unreached,
                 Fault::Gateway | Fault::Unreadable | Fault::Request => Outcome::Fault,
@@ -163,7 +158,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
         ApiError::NotFound { own: false, .. } if endpoint == Endpoint::Poll => {
             beside(why, Fault::Gateway)
         }
-        ApiError::NotFound { .. } if endpoint == Endpoint::Poll => Verdict::Lost { why },
+        ApiError::NotFound { .. } if endpoint == Endpoint::Poll => Verdict::Lost(why),
         ApiError::NotFound { .. } | ApiError::WrongAddress(..) => {
             stop(endpoint, StopReason::WrongAddress, why)
         }
@@ -208,7 +203,7 @@ fn granted(reply: ApiReply) -> Verdict {
 fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => unswept(Bar::Barred, why),
-        Endpoint::Poll if stop != StopReason::WrongAddress => Verdict::Unpolled { why },
+        Endpoint::Poll if stop != StopReason::WrongAddress => Verdict::Unpolled(why),
         Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => Verdict::Stop { stop, why },
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
             beside(why, Fault::Request)
@@ -241,7 +236,7 @@ fn refused(endpoint: Endpoint, status: u16, why: String, errors: Value) -> Verdi
     match endpoint {
         Endpoint::Submit if status == 409 => dead(Reason::Conflict, why, errors),
         Endpoint::Submit => dead(Reason::Rejected, why, errors),
-        Endpoint::Poll => Verdict::Lost { why },
+        Endpoint::Poll => Verdict::Lost(why),
         Endpoint::Filter if answer::names_max(&errors) => unswept(Bar::TooLarge, why),
         Endpoint::Filter => unswept(Bar::Refused, why),
         Endpoint::TokenInfo => beside(why, Fault::Unreached),

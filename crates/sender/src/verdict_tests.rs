@@ -106,7 +106,7 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
     }
     let poll = first(Endpoint::Poll, Err(ApiError::Forbidden(message())));
     let why = "403: xato".to_owned();
-    assert_eq!(poll, Verdict::Unpolled { why });
+    assert_eq!(poll, Verdict::Unpolled(why));
     let filter = first(Endpoint::Filter, Err(ApiError::Forbidden(message())));
     assert_eq!(
         filter,
@@ -145,7 +145,7 @@ fn a_404_on_a_poll_makes_the_call_an_orphan() {
     };
     let why = || "404".to_owned();
     let lost = first(Endpoint::Poll, missing(true));
-    assert_eq!(lost, Verdict::Lost { why: why() });
+    assert_eq!(lost, Verdict::Lost(why()));
     let between = first(Endpoint::Poll, missing(false));
     let fault = Fault::Gateway;
     assert_eq!(between, Verdict::Fault { why: why(), fault });
@@ -277,9 +277,7 @@ fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
     });
     assert_eq!(
         first(Endpoint::Poll, answer),
-        Verdict::Lost {
-            why: "400: xato".to_owned()
-        }
+        Verdict::Lost("400: xato".to_owned())
     );
 }
 

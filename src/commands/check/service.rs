@@ -115,7 +115,7 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {
-            Ok(probe) => all(crm, spool, probe.leaving(left)).await,
+            Ok(probe) => all(crm, spool, TokenProbe { left, ..probe }).await,
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
@@ -132,7 +132,7 @@ async fn all(
     let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
     let place = outward::token_place(crm.token.as_ref(), outward::directory_of);
-    let mut found = judge(&crm.setup.address, answer, probe.binding(), &place);
+    let mut found = judge(&crm.setup.address, answer, &probe.binding, &place);
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();
         head.lead_requests.due.push(DueRequest {

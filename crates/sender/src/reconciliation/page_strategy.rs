@@ -15,7 +15,9 @@ const PERSISTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from
 
 /// Beginning of a reconciliation's range. Each is tried when the one before it misses calls that
 /// the journal is known to hold. The words are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Range {
     /// The moment the first of them was sent; clocks agree.
@@ -32,14 +34,10 @@ pub enum Range {
 
 impl Range {
     /// The next to try; `None` after the last.
-    pub const fn next(self) -> Option<Self> {
-        match self {
-            Self::Sent => Some(Self::SentMinute),
-            Self::SentMinute => Some(Self::SentMinutes),
-            Self::SentMinutes => Some(Self::Started),
-            Self::Started => Some(Self::Whole),
-            Self::Whole => None,
-        }
+    pub fn next(self) -> Option<Self> {
+        <Self as strum::VariantArray>::VARIANTS
+            .get(self as usize + 1)
+            .copied()
     }
 
     /// Seconds subtracted from the moment of sending: the service's clock may be behind ours.
