@@ -27,26 +27,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.
 pub const ROWS_MAX: usize = 1_000;
 
-/// Source of some of a lead's phones: one contact, the snapshot's `phone`, or the contacts of a row
-/// that names none. The numbers are stored.
+/// Source of some of a lead's phones, as the number that is stored: one contact by its id, the
+/// snapshot's `phone` (0), or the contacts of a row that names none (-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(i64);
+pub struct Slot(pub i64);
 
 impl Slot {
     /// The snapshot's `phone`: nobody says whose it is but that it is the main contact's.
     pub const SNAPSHOT: Self = Self(0);
     /// Contacts of a row that names none.
     pub const NAMELESS: Self = Self(-1);
-
-    /// Makes a slot of the number that is stored: a contact's id, or one of the two.
-    pub const fn stored(number: i64) -> Self {
-        Self(number)
-    }
-
-    /// The number as it is stored: a contact's id, 0 or -1.
-    pub const fn number(self) -> i64 {
-        self.0
-    }
 
     /// Returns `true` for phones of a contact that is known by its id.
     pub const fn is_contact(self) -> bool {
@@ -119,32 +109,24 @@ impl Entry {
     /// [`Entry::merge`].
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what.source();
-        match news.what {
-            ChangeKind::Deleted => self.life.deleted = self.life.deleted.max(Some(news.at)),
-            ChangeKind::Created
-            | ChangeKind::Assigned
-            | ChangeKind::StageChanged
-            | ChangeKind::PropertiesUpdated
-            | ChangeKind::Merged { .. }
-            | ChangeKind::Filter
-            | ChangeKind::Read => self.life.living = self.life.living.max(Some(news.at)),
+        let life = &mut self.life;
+        match news.what == ChangeKind::Deleted {
+            true => life.deleted = life.deleted.max(Some(news.at)),
+            false => life.living = life.living.max(Some(news.at)),
         }
         if news.whole {
-            self.life.whole = self.life.whole.max(Some(news.at));
+            life.whole = life.whole.max(Some(news.at));
         }
-        let first = match &news.phone {
-            FactUpdate::Unchanged => None,
-            FactUpdate::None => Some(BTreeSet::new()),
-            FactUpdate::Is(phone) => Some([phone.clone()].into()),
-        };
         let fact = |phones, name| Fact {
             at: news.at,
             source,
             phones,
             name,
         };
-        if let Some(phones) = first {
-            self.set(Slot::SNAPSHOT, fact(phones, None));
+        match &news.phone {
+            FactUpdate::Unchanged => {}
+            FactUpdate::None => self.set(Slot::SNAPSHOT, fact(BTreeSet::new(), None)),
+            FactUpdate::Is(phone) => self.set(Slot::SNAPSHOT, fact([phone.clone()].into(), None)),
         }
         for contact in &news.contacts {
             let slot = Slot::of(contact);
@@ -184,9 +166,9 @@ impl Entry {
         let first = self.slots.get(&Slot::SNAPSHOT);
         let first = first.and_then(|fact| fact.phones.first());
         let mut named = self.slots.iter().filter_map(|(slot, fact)| {
-            let is_main = first.is_none_or(|phone| fact.phones.contains(phone));
-            let is_main = is_main && *slot != Slot::SNAPSHOT;
-            fact.name.as_ref()?.fact.as_ref().filter(|_| is_main)
+            let has_first = first.is_none_or(|phone| fact.phones.contains(phone));
+            let name = fact.name.as_ref()?.fact.as_ref();
+            name.filter(|_| has_first && *slot != Slot::SNAPSHOT)
         });
         let name = named.next();
         name.filter(|_| first.is_some() || named.next().is_none())

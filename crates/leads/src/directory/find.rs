@@ -57,7 +57,13 @@ impl Finding {
     /// Returns the lead that it gives, with the reason.
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
-            [] => LeadAnswer::None(self.nobody()),
+            [] => {
+                let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
+                LeadAnswer::None(match had.collect::<Vec<_>>().join(", ").as_str() {
+                    "" => "the directory knows no lead with the number".to_owned(),
+                    had => format!("the directory has no lead in force for the number: {had}"),
+                })
+            }
             [lead] => {
                 let words = self.has().next().map(Holder::words).unwrap_or_default();
                 LeadAnswer::One(lead, format!("the directory: {words}"))
@@ -71,14 +77,6 @@ impl Finding {
 
     fn has(&self) -> impl Iterator<Item = &Holder> {
         (self.holders.iter()).filter(|holder| holder.standing == Standing::Has)
-    }
-
-    fn nobody(&self) -> String {
-        let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
-        match had.collect::<Vec<_>>().join(", ").as_str() {
-            "" => "the directory knows no lead with the number".to_owned(),
-            had => format!("the directory has no lead in force for the number: {had}"),
-        }
     }
 }
 
@@ -124,9 +122,18 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
             let Some((since, source)) = row.held else {
                 continue;
             };
-            let standing = match end.deleted {
-                Some(at) if end.is_deleted() => Standing::Deleted(at),
-                Some(_) | None => stands(row, since, root, &end, &family),
+            // No contact gave it up later, and the survivor's contacts, told whole after the merge,
+            // are not all without it: a living lead still has the number.
+            let others = family.iter().map(|(_, other)| other);
+            let others = others.filter(|it| !row.slot.is_contact() || it.slot == row.slot);
+            let gone = others.filter_map(|other| other.gone).max();
+            let whole = end
+                .whole
+                .filter(|it| root.merged.is_some_and(|merged| *it > merged));
+            let standing = match (end.deleted, gone.max(whole)) {
+                (Some(at), _) if end.is_deleted() => Standing::Deleted(at),
+                (_, Some(at)) if at > since => Standing::GaveUp(at),
+                (_, _) => Standing::Has,
             };
             let holder = Holder {
                 lead: row.lead,
@@ -144,28 +151,6 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     }
     holders.sort_by_key(|holder| holder.lead);
     Ok(Finding { holders })
-}
-
-/// Decides whether a living lead still has the number: no contact gave it up later, and no whole
-/// list of contacts came later without it.
-fn stands(
-    row: &LeadPhone,
-    since: EpochSeconds,
-    root: &Root,
-    end: &Life,
-    family: &[(Root, &LeadPhone)],
-) -> Standing {
-    let gone = family.iter().map(|(_, other)| *other);
-    let gone = gone.filter(|other| !row.slot.is_contact() || other.slot == row.slot);
-    let gone = gone.filter_map(|other| other.gone).max();
-    // The survivor's contacts were told whole after the merge, and this is not among them.
-    let whole = end
-        .whole
-        .filter(|whole| root.merged.is_some_and(|merged| *whole > merged));
-    match gone.max(whole).filter(|at| *at > since) {
-        Some(at) => Standing::GaveUp(at),
-        None => Standing::Has,
-    }
 }
 
 /// Writes a second in UTC, `2026-11-20T10:00:00Z`; one outside of the calendar as a bare number.

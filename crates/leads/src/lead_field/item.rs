@@ -90,13 +90,11 @@ fn given(text: &str) -> Result<Given, String> {
         return Ok(Given::Null);
     }
     if bare.starts_with('"') {
-        return match serde_json::from_str(bare) {
-            Ok(text) => Ok(Given::Text(text)),
-            Err(_) => Err("begins as a JSON string and is none".to_owned()),
-        };
+        let text = serde_json::from_str(bare);
+        let no_string = |_| "begins as a JSON string and is none".to_owned();
+        return text.map(Given::Text).map_err(no_string);
     }
-    let inner = bare.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let Some(inner) = inner else {
+    let Some(inner) = bare.strip_prefix('[').and_then(|it| it.strip_suffix(']')) else {
         return Ok(Given::Text(text.to_owned()));
     };
     if let Ok(list) = serde_json::from_str::<Vec<Value>>(bare) {
@@ -141,20 +139,14 @@ fn is_kept(number: &Number, text: &str) -> bool {
 
 /// The values of a list (§2.4).
 fn texts(list: Vec<Value>) -> Result<Given, String> {
-    let texts = list.into_iter().map(scalar);
-    texts.collect::<Result<_, _>>().map(Given::List)
-}
-
-/// Makes a string of a list's entry (§2.4).
-fn scalar(value: Value) -> Result<String, String> {
-    match value {
+    let texts = list.into_iter().map(|entry| match entry {
         Value::String(text) => Ok(text),
-        Value::Number(number) => Ok(number.to_string()),
-        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Number(_) | Value::Bool(_) => Ok(entry.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => {
             Err("has an entry in its list that is not a text".to_owned())
         }
-    }
+    });
+    texts.collect::<Result<_, _>>().map(Given::List)
 }
 
 /// The body of the request: the items as they are, or under the key of `--field-list-wrapper`

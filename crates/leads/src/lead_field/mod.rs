@@ -170,8 +170,8 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         };
         let (word, id) = (word.trim(), id.trim());
         let Some(name) = Name::from_word(word) else {
-            let all: Vec<&str> = Name::ALL.iter().map(|name| name.word()).collect();
-            let all = all.join(", ");
+            let all = Name::ALL.iter().map(|name| name.word());
+            let all = all.collect::<Vec<_>>().join(", ");
             faults.push(format!("`{word}` is not a name; there are {all}"));
             continue;
         };
@@ -205,13 +205,9 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
 /// A time as a person reads it and every CRM field takes it: ISO 8601 in the PBX's zone, with its
 /// offset, `2026-11-20T17:58:31+05:00`.
 pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
-    match jiff::Timestamp::from_second(at.get()) {
-        Ok(at) => at
-            .to_zoned(zone.clone())
-            .strftime("%Y-%m-%dT%H:%M:%S%:z")
-            .to_string(),
-        Err(_) => at.get().to_string(),
-    }
+    let moment = jiff::Timestamp::from_second(at.get()).map(|at| at.to_zoned(zone.clone()));
+    let text = moment.map(|at| at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string());
+    text.unwrap_or_else(|_| at.to_string())
 }
 
 /// Returns the values that a journaled call gives the fields of its lead, whose customer waits for

@@ -215,10 +215,8 @@ impl LeadFieldState {
             polls: 0,
             items: names.zip(write.items.iter().cloned()).collect(),
         });
-        self.due = match self.request {
-            Some(_) => now.plus(LOST).micros(),
-            None => now.micros(),
-        };
+        let lost_after = self.request.as_ref().map_or(Duration::ZERO, |_| LOST);
+        self.due = now.plus(lost_after).micros();
         left_out
     }
 
@@ -281,15 +279,17 @@ impl LeadFieldState {
     pub fn refused(&mut self, blames: &RefusedPart, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let items = self.request.as_ref().map_or(&[][..], |it| &it.items);
-        let named: Vec<_> = match blames {
-            RefusedPart::Items(places) => places.iter().filter_map(|at| items.get(*at)).collect(),
-            RefusedPart::SomeItem | RefusedPart::ItemOrLead => Vec::new(),
+        let places = match blames {
+            RefusedPart::Items(places) => &places[..],
+            RefusedPart::SomeItem | RefusedPart::ItemOrLead => &[],
         };
-        let blamed: Vec<_> = match (named.is_empty(), items.len()) {
-            (false, _) => named.into_iter().cloned().collect(),
-            (true, 1) => items.to_vec(),
-            (true, _) => Vec::new(),
-        };
+        let mut blamed: Vec<_> = places
+            .iter()
+            .filter_map(|at| items.get(*at).cloned())
+            .collect();
+        if blamed.is_empty() && items.len() == 1 {
+            blamed = items.to_vec();
+        }
         self.alone |= blamed.is_empty();
         let of_older_version = items.is_empty();
         let mut given_up = 0;

@@ -79,10 +79,8 @@ impl FailedCall {
             (_, Some(on)) if self.drop_employee => FailedCallDecision::WithoutEmployee(on),
             (_, _) => {
                 let message = finding.and_then(|found| message(&self.record, found, words));
-                FailedCallDecision::Letter {
-                    message: message.unwrap_or_else(|| words.to_owned()),
-                    finding,
-                }
+                let message = message.unwrap_or_else(|| words.to_owned());
+                FailedCallDecision::Letter { message, finding }
             }
         }
     }

@@ -147,12 +147,8 @@ enum Sort<'a> {
     Stopped,
 }
 
-/// The kind of an answer, and its words, for a lead request that did not ask for such a one.
-fn sort(answer: &ApiResult) -> (Sort<'_>, String) {
-    let error = match answer {
-        Ok(reply) => return sort_reply(reply),
-        Err(error) => error,
-    };
+/// The kind of an error, and its words.
+fn sort_error(error: &ApiError) -> (Sort<'_>, String) {
     let sort = match error {
         // what stands in between knows of no lead
         ApiError::NotFound { own: true, .. } => Sort::Gone,
@@ -177,6 +173,7 @@ fn sort(answer: &ApiResult) -> (Sort<'_>, String) {
     (sort, error.to_string())
 }
 
+/// The kind of an answer, and its words for a lead request that did not ask for such a one.
 fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
     let sort = match reply {
         ApiReply::Data(envelope) => Sort::Content(envelope),
@@ -227,7 +224,7 @@ pub fn settle(
     result: &ApiResult,
     token: &TokenFingerprint,
 ) -> Settled {
-    let (sort, why) = sort(result);
+    let (sort, why) = result.as_ref().map_or_else(sort_error, sort_reply);
     let settled = |outcome, done, words| Settled {
         changes: LeadChange::request(outcome, now),
         done,

@@ -66,14 +66,14 @@ fn rows_of(entry: &Entry) -> Rows {
         let none = fact.phones.is_empty().then_some(EMPTY);
         let mut name = fact.name.clone();
         for digits in digits.chain(none) {
-            let row = rows.entry((digits, slot.number())).or_default();
+            let row = rows.entry((digits, slot.0)).or_default();
             row.held = Some(fact.at.get());
             row.source = Some(fact.source.number());
             row.name = name.take();
         }
     }
     for ((slot, phone), at) in &entry.gone {
-        let row = rows.entry((phone.digits(), slot.number())).or_default();
+        let row = rows.entry((phone.digits(), slot.0)).or_default();
         row.gone = Some(at.get());
     }
     rows
@@ -153,7 +153,7 @@ fn lead_phone(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
     let source: Option<i64> = row.get(3)?;
     let held = seconds(row, 2)?.zip(source.and_then(FactSource::from_repr));
     let (gone, life) = (seconds(row, 4)?, life_at(row, 5)?);
-    let slot = Slot::stored(row.get(1)?);
+    let slot = Slot(row.get(1)?);
     Ok(LeadId::new(row.get(0)?).map(|lead| LeadPhone {
         lead,
         slot,
@@ -372,7 +372,7 @@ impl Ledger for Db {
                 gone: row.get(4)?,
                 name: name_at(row, 5)?,
             };
-            Ok((row.get(0)?, Slot::stored(row.get(1)?), phone))
+            Ok((row.get(0)?, Slot(row.get(1)?), phone))
         })?;
         for (digits, slot, row) in rows {
             take_row(&mut entry, digits, slot, row);
