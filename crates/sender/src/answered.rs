@@ -103,7 +103,7 @@ impl Core {
         let (word, outcome) = (verdict.word(), verdict.outcome());
         self.count(endpoint, word);
         let request_id = match &verdict {
-            Verdict::Submitted { request_id } => Some(request_id.clone()),
+            Verdict::Submitted(request_id) => Some(request_id.clone()),
             _ => request.task().poll().and_then(|it| it.request_id.clone()),
         };
         let row = request.row();
@@ -122,7 +122,7 @@ impl Core {
         let steps = (swept.iter()).map(|(call, step)| Op::step(call.row, step.clone(), now.wall));
         request.ops.extend(steps.chain(shown));
         let words = match verdict {
-            Verdict::Fault { why, .. } | Verdict::Stop { why, .. } if unread => why,
+            Verdict::Fault(_, why) | Verdict::Stop(_, why) if unread => why,
             verdict => self.apply(&mut request, verdict),
         };
         let mut ops = request.ops;
@@ -207,7 +207,7 @@ impl Core {
         // what an old token was told says nothing about the new one
         let current = self.tokens.is_current(&token);
         match verdict {
-            Verdict::Submitted { request_id } => {
+            Verdict::Submitted(request_id) => {
                 self.passed(request, true);
                 request.step(Step::Accepted { request_id, token });
             }
@@ -227,16 +227,12 @@ impl Core {
             Verdict::Known(info) if current => self.known(info, now, &mut request.ops),
             Verdict::Known(_) | Verdict::PageShown(_) => {}
             Verdict::TooMany { own } => self.too_many(request, own),
-            Verdict::PageRefused { why, bar } => {
+            Verdict::PageRefused(bar, why) => {
                 self.passed(request, false);
                 self.confirmation.unswept(now, bar);
                 return why;
             }
-            Verdict::Dead {
-                reason,
-                message,
-                errors,
-            } => {
+            Verdict::Dead(reason, message, errors) => {
                 self.died(request, reason, message.clone(), errors);
                 return message;
             }
@@ -259,12 +255,12 @@ impl Core {
                 });
                 return why;
             }
-            Verdict::Fault { why, fault } => {
+            Verdict::Fault(fault, why) => {
                 self.failing(request, fault, &why);
                 self.failed(request, fault, &why);
                 return why;
             }
-            Verdict::Stop { stop, why } => {
+            Verdict::Stop(stop, why) => {
                 if current {
                     self.stopped(now, &token, stop, &why);
                 } else if stop == StopReason::TokenRefused {
@@ -507,7 +503,7 @@ const fn is_unresolved(op: &Op) -> bool {
 /// An answer of the token's record that tells nothing of the token.
 const fn says_nothing(verdict: &Verdict) -> bool {
     match verdict {
-        Verdict::Stop { stop, .. } => !matches!(stop, StopReason::TokenRefused),
-        other => matches!(other, Verdict::Fault { .. }),
+        Verdict::Stop(stop, _) => !matches!(stop, StopReason::TokenRefused),
+        other => matches!(other, Verdict::Fault(..)),
     }
 }

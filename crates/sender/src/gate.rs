@@ -140,14 +140,12 @@ impl Gate {
     /// nothing but the question for its record goes out, whatever the answers to the token before
     /// it say.
     pub fn admission(&self, now: Duration, in_flight_parts: &[InFlightPart]) -> Admission {
-        match self.admitted(now, in_flight_parts) {
-            Admission::Calls | Admission::Probe | Admission::Trial { .. } if !self.known => {
-                match in_flight_parts.is_empty() {
-                    true => Admission::Ask,
-                    false => Admission::Answer,
-                }
-            }
-            admission => admission,
+        use Admission::{Calls, Probe, Trial};
+        let admission = self.admitted(now, in_flight_parts);
+        match !self.known && matches!(admission, Calls | Probe | Trial { .. }) {
+            true if in_flight_parts.is_empty() => Admission::Ask,
+            true => Admission::Answer,
+            false => admission,
         }
     }
 

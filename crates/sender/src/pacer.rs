@@ -123,9 +123,10 @@ impl Pacer {
         if !self.rate.exceeds_service() {
             self.room(Rate::SERVICE.limit(), Rate::SERVICE.window(), now)?;
         }
-        match (self.shape.check(now), pace) {
-            (Ok(()), Pace::AtOnce | Pace::Even | Pace::Spare) | (Err(_), Pace::AtOnce) => {}
-            (Err(at), Pace::Even | Pace::Spare) => return Err(Some(at)),
+        if let Err(at) = self.shape.check(now)
+            && pace != Pace::AtOnce
+        {
+            return Err(Some(at));
         }
         let free = (0..).find(|slot| !self.uses.contains_key(slot));
         let slot = free.unwrap_or(u32::MAX);
@@ -218,17 +219,16 @@ impl Pacer {
 
     /// Requests a window that are allowed now.
     pub fn allowed(&self, now: Duration) -> u32 {
-        let Some(shared) = self.shared else {
-            return self.rate.limit();
+        let holds = |it: &Shared| {
+            let windows = if it.again {
+                SHARED_AGAIN_WINDOWS
+            } else {
+                SHARED_WINDOWS
+            };
+            now < it.since + windows * self.shared_window()
         };
-        let windows = match shared.again {
-            true => SHARED_AGAIN_WINDOWS,
-            false => SHARED_WINDOWS,
-        };
-        match now < shared.since + windows * self.shared_window() {
-            true => self.rate.limit().min(shared.allowed),
-            false => self.rate.limit(),
-        }
+        let shared = self.shared.filter(holds);
+        shared.map_or(self.rate.limit(), |it| self.rate.limit().min(it.allowed))
     }
 
     /// The window in which another's requests count together with ours.
@@ -252,11 +252,7 @@ impl Pacer {
     }
 
     /// Until when each use counts that may still count in a window.
-    fn counting(
-        &self,
-        window: Duration,
-        now: Duration,
-    ) -> impl Iterator<Item = Option<Duration>> + '_ {
+    fn counting(&self, window: Duration, now: Duration) -> impl Iterator<Item = Option<Duration>> {
         let uses = self.uses.values();
         let counts = uses.filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
@@ -300,9 +296,7 @@ impl Shape {
     /// Takes a cell, or says from when there is one.
     fn check(&self, now: Duration) -> Result<(), Duration> {
         self.clock.set(now);
-        self.limiter
-            .check()
-            .map_err(|not| not.earliest_possible().max(now))
+        (self.limiter.check()).map_err(|not| not.earliest_possible().max(now))
     }
 }
 

@@ -62,19 +62,16 @@ pub type RequestTimes = Box<dyn Fn(Duration) + Send + Sync>;
 type Response = (task::Id, ApiResponse);
 
 struct Loop {
-    spool: Handle,
-    client: Arc<Client>,
+    /// The parts that it was started with.
+    with: Sender,
     core: Core,
     watch: Watch,
     tokens: Option<Tokens>,
-    questions: Questions,
     /// Commands that wait for an answer, by the request each asked for.
     asking: BTreeMap<RequestId, oneshot::Sender<ProxyReply>>,
     next_ticket: u64,
     /// Reason for which there is no token, in words.
     no_token: Option<String>,
-    request_times: RequestTimes,
-    pulse: Heartbeat,
     in_flight: JoinSet<ApiResponse>,
     /// Slot and start of the request of each task of `in_flight`.
     tasks: HashMap<task::Id, (u32, Instant)>,
@@ -98,13 +95,13 @@ impl Sender {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         let mut work = self.open(status).await?;
-        let mut changed = work.spool.changed();
+        let mut changed = work.with.spool.changed();
         let mut looks = tokio::time::interval(TOKEN_CHECK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watched = work.watch.is_worthwhile();
         tokio::pin!(shutdown);
         loop {
-            work.pulse.beat();
+            work.with.pulse.beat();
             changed.borrow_and_update();
             let until = work.turn().await?;
             let far = Duration::from_secs(3600);
@@ -122,9 +119,9 @@ impl Sender {
                         () = work.watch.changed() => {
                             work.check_token();
                         }
-                        Some(question) = work.questions.0.recv() => work.asked(question),
+                        Some(question) = work.with.questions.0.recv() => work.asked(question),
                         _ = looks.tick() => {
-                            work.pulse.beat();
+                            work.with.pulse.beat();
                             if !(watched && work.check_token()) {
                                 continue;
                             }
@@ -147,7 +144,7 @@ impl Sender {
             |store: &Store| Ok((Known::read(store, boot_id)?, tables::calls::sending(store)?));
         let (known, sending) = self.spool.read(read).await?;
         let now = clock::now();
-        let (core, mut ops) = Core::start(self.settings, known, now);
+        let (core, mut ops) = Core::start(self.settings.clone(), known, now);
         doubted(&core.memory.doubts);
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
@@ -157,24 +154,20 @@ impl Sender {
             );
         }
         let mut work = Loop {
-            spool: self.spool,
-            client: self.client,
             core,
-            watch: Watch::new(self.token),
+            watch: Watch::new(self.token.clone()),
             tokens: None,
-            questions: self.questions,
             asking: BTreeMap::new(),
             next_ticket: 0,
             no_token: None,
-            request_times: self.request_times,
-            pulse: self.pulse,
             in_flight: JoinSet::new(),
             tasks: HashMap::new(),
             calls: BTreeMap::new(),
             unwritten: VecDeque::from([ops]),
             trouble: None,
             head: WorkQueue::default(),
-            shown: SenderView::new(status, self.lease),
+            shown: SenderView::new(status, self.lease.clone()),
+            with: self,
         };
         work.check_token();
         Ok(work)
@@ -193,11 +186,11 @@ impl Loop {
                 return Ok(Some(now.boot + SPOOL_AGAIN));
             };
             self.head = head;
-            if !self.client.permit().is_held_at(now) {
+            if !self.with.client.permit().is_held_at(now) {
                 self.shown.may_have_sent = true;
                 break Some(now.boot + TURN_CHECK);
             }
-            let inherited = self.client.permit().take_inherited();
+            let inherited = self.with.client.permit().take_inherited();
             if !inherited.is_empty() {
                 let ops = self.core.adopt(now, &inherited);
                 self.unwritten.push_back(ops);
@@ -240,13 +233,9 @@ impl Loop {
         read: impl FnOnce(&Store, &QueueQuery) -> Result<T, Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
         let ask = self.core.ask(now);
-        match self.spool.read(move |store| read(store, &ask)).await {
+        match self.with.spool.read(move |store| read(store, &ask)).await {
             Ok(found) => Ok(Some(found)),
-            Err(Error::Closed) => Err(Error::Closed),
-            Err(trouble) => {
-                self.troubled(trouble);
-                Ok(None)
-            }
+            Err(trouble) => self.troubled(trouble).map(|()| None),
         }
     }
 
@@ -268,21 +257,17 @@ impl Loop {
             self.core.aborted(slot);
             return Ok(());
         };
-        match self.spool.write(ops).await {
-            Ok(_) => {}
-            Err(Error::Closed) => return Err(Error::Closed),
-            Err(trouble) => {
-                self.core.aborted(slot);
-                match trouble {
-                    // a webhook has told of it since it was chosen
-                    refused @ Error::Refused { .. } => debug!(%refused, "not sent"),
-                    trouble => self.troubled(trouble),
-                }
-                return Ok(());
+        if let Err(trouble) = self.with.spool.write(ops).await {
+            self.core.aborted(slot);
+            if !matches!(trouble, Error::Refused { .. }) {
+                return self.troubled(trouble);
             }
+            // a webhook has told of it since it was chosen
+            debug!(refused = %trouble, "not sent");
+            return Ok(());
         }
         self.calls.insert(slot, call);
-        let client = Arc::clone(&self.client);
+        let client = Arc::clone(&self.with.client);
         self.start(slot, async move { client.send(&request, &secret).await });
         Ok(())
     }
@@ -305,7 +290,7 @@ impl Loop {
             self.unwritten.push_back(ops);
             return;
         }
-        (self.request_times)(took);
+        (self.with.request_times)(took);
         let call = self.calls.remove(&slot).unwrap_or_default();
         if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
             log_answer(&outcome, &call, took);
@@ -357,12 +342,10 @@ impl Loop {
     /// Writes what is not written; `false` when the spool cannot take it now.
     async fn write_back(&mut self) -> Result<bool, Error> {
         while let Some(ops) = self.unwritten.front() {
-            match self.spool.write(ops.clone()).await {
+            match self.with.spool.write(ops.clone()).await {
                 Ok(_) => self.trouble = None,
-                Err(Error::Closed) => return Err(Error::Closed),
-                Err(trouble) if trouble.is_retryable() => {
-                    self.troubled(trouble);
-                    return Ok(false);
+                Err(trouble) if trouble.is_retryable() || trouble == Error::Closed => {
+                    return self.troubled(trouble).map(|()| false);
                 }
                 Err(refused) => {
                     // the step does not fit the row any more: what it says of the budget does
@@ -381,7 +364,11 @@ impl Loop {
         Ok(self.trouble.is_none())
     }
 
-    fn troubled(&mut self, trouble: Error) {
+    /// Nothing is sent before the spool can be used again; one that is closed is the end.
+    fn troubled(&mut self, trouble: Error) -> Result<(), Error> {
+        if trouble == Error::Closed {
+            return Err(trouble);
+        }
         if self.trouble.as_ref() != Some(&trouble) {
             error!(error = %trouble, "the spool cannot be used; nothing is sent until then");
         }
@@ -391,6 +378,7 @@ impl Loop {
         }
         self.trouble = Some(trouble);
         self.publish();
+        Ok(())
     }
 
     /// Looks at the token; `true` when it is another now.
@@ -406,13 +394,12 @@ impl Loop {
                     warn!(error = %why, "no token");
                 }
                 self.no_token = why.map(|why| why.to_string());
-                let current = token.as_ref().map(|it| print(&it.current));
                 let before = token.as_ref().and_then(|it| it.previous.as_ref());
                 let before = before.map(|(secret, until)| Before {
                     token: print(secret),
                     until: *until,
                 });
-                self.core.token(current);
+                self.core.token(token.as_ref().map(|it| print(&it.current)));
                 self.core.tokens.company = token.as_ref().and_then(|it| it.company);
                 self.core.before(before);
                 self.tokens = token;
@@ -445,7 +432,7 @@ impl Loop {
         let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();
         let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
-        let held = self.client.permit().is_held_at(now);
+        let held = self.with.client.permit().is_held_at(now);
         let by_other = self.shown.anothers_turn(held);
         self.answer_waiting(waits.or(by_other.as_ref()));
         let renewed = self.watch.kept().is_some();
@@ -470,7 +457,7 @@ impl Loop {
         }
         self.in_flight.shutdown().await;
         if let Some(ended) = self.core.left_slots(clock::now()) {
-            self.client.permit().leave_behind(ended);
+            self.with.client.permit().leave_behind(ended);
         }
         self.write_back().await?;
         self.publish();
@@ -481,14 +468,11 @@ impl Loop {
 /// A task that panicked may have sent its request: its answer is lost, and its call is looked for
 /// before it is sent again.
 fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
-    let error = match answered {
-        Ok(answered) => return answered,
-        Err(error) => error,
-    };
-    let task = error.id();
-    error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
-    let why = "callbridge failed in the middle of it".to_owned();
-    (task, Err(ApiError::Lost(why)).into())
+    answered.unwrap_or_else(|error| {
+        error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
+        let why = "callbridge failed in the middle of it".to_owned();
+        (error.id(), Err(ApiError::Lost(why)).into())
+    })
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ impl Stage {
     async fn row(&self, row: RowId) -> Row {
         let read = self
             .work
+            .with
             .spool
             .read(move |store| tables::calls::row(store, row))
             .await;
@@ -97,6 +98,7 @@ impl Stage {
         if timeout(DEADLINE, turning).await.is_err() {
             let rows = self
                 .work
+                .with
                 .spool
                 .read(|store| tables::calls::oldest(store, 9))
                 .await;
@@ -107,7 +109,7 @@ impl Stage {
     /// A call has come.
     async fn told(&self) -> RowId {
         let told = vec![Op::Finish(Box::new(journaled()))];
-        let done = self.work.spool.write(told);
+        let done = self.work.with.spool.write(told);
         let [Done::New(row)] = done.await.expect("stored")[..] else {
             panic!("not new");
         };
@@ -123,7 +125,7 @@ impl Stage {
         told.judged.reason = Some(Reason::NoLead);
         let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent(uuid));
         let told = vec![Op::Finish(Box::new(told)), possibly_sent];
-        let done = self.work.spool.write(told).await.expect("stored");
+        let done = self.work.with.spool.write(told).await.expect("stored");
         let Done::New(row) = done[0] else {
             panic!("not new");
         };
@@ -145,6 +147,7 @@ impl Stage {
         let ask = self.work.core.ask(clock::now());
         let head = self
             .work
+            .with
             .spool
             .read(move |store| tables::work_queue::head(store, &ask))
             .await;
@@ -166,13 +169,17 @@ impl Stage {
         else {
             panic!("not sent");
         };
-        self.work.spool.write(ops).await.expect("stored");
+        self.work.with.spool.write(ops).await.expect("stored");
         assert_eq!(self.row(row).await.state, State::Sending);
         (row, slot, request)
     }
 
     async fn slots(&self) -> Vec<SlotRow> {
-        let slots = self.work.spool.read(|store| tables::slots::slots(store));
+        let slots = self
+            .work
+            .with
+            .spool
+            .read(|store| tables::slots::slots(store));
         slots.await.expect("readable")
     }
 }
@@ -213,7 +220,8 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
 }
 
 fn is_journaled(work: &Loop) -> bool {
-    let books = tokio::task::block_in_place(|| work.spool.read(|store| Ok(store.books())).wait());
+    let books =
+        tokio::task::block_in_place(|| work.with.spool.read(|store| Ok(store.books())).wait());
     books.expect("readable").journaled == 1
 }
 
@@ -229,7 +237,7 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
         .crm
         .admin(|core, _| core.counts().values().sum::<u64>());
     permit.set(clock::now(), None);
-    let client = Arc::clone(&stage.work.client);
+    let client = Arc::clone(&stage.work.with.client);
     let token = Secret::from("svc_pat_sandbox".to_owned());
     let sent = async move { client.send(&request, &token).await };
     stage.work.start(slot, sent);

@@ -53,13 +53,9 @@ pub const PROBE_LEAST: Duration = Duration::from_secs(1);
 /// For so long an outage is young: who looks at it waits for its end.
 const YOUNG: Duration = Duration::from_secs(6 * 60);
 
-/// The most between two probes while it is young, afterwards, and where nothing waits for it
-/// since the same is done by other requests.
-const PROBE_MOST: [Duration; 3] = [
-    Duration::from_secs(30),
-    Duration::from_secs(60),
-    Duration::from_secs(600),
-];
+/// The most seconds between two probes while it is young, afterwards, and where nothing waits for
+/// it since the same is done by other requests.
+const PROBE_MOST_SECONDS: [u64; 3] = [30, 60, 600];
 
 /// Waits are shortened by a share between these, in 1024, lest many programs ask at one moment.
 /// They are never made longer: the figures above hold.
@@ -98,10 +94,11 @@ pub fn next_check(age: Duration, idle: bool, now: EventTime) -> EventTime {
 /// Time from a request to the next one, so long after the first that failed (`so_far`). `replaced`:
 /// other requests do what those do that fail.
 pub fn until_probe(so_far: Duration, replaced: bool, shorter: u32) -> Duration {
+    let [young, later, least_urgent] = PROBE_MOST_SECONDS.map(Duration::from_secs);
     let wait = match (replaced, so_far < YOUNG) {
-        (true, _) => so_far.min(PROBE_MOST[2]),
-        (false, true) => (so_far / 3).min(PROBE_MOST[0]),
-        (false, false) => (so_far / 3).min(PROBE_MOST[1]),
+        (true, _) => so_far.min(least_urgent),
+        (false, true) => (so_far / 3).min(young),
+        (false, false) => (so_far / 3).min(later),
     };
     let (least, most) = SHORTER;
     let shorter = shorter.clamp(least, most);
@@ -156,13 +153,11 @@ impl Jitter {
     /// Wait after the `times`-th 429 in a row, from 1 (§7.7): 1, 2, 4, 8 s and up to half a second
     /// more, then until the window must be over.
     pub fn after_429(&mut self, times: u32, window: Duration) -> Duration {
-        match times {
-            0..=4 => {
-                Duration::from_secs(1 << times.saturating_sub(1))
-                    + self.up_to(Duration::from_millis(500))
-            }
-            5.. => window + self.up_to(Duration::from_secs(1)),
-        }
+        let (wait, more_ms) = match times {
+            0..=4 => (Duration::from_secs(1 << times.saturating_sub(1)), 500),
+            5.. => (window, 1_000),
+        };
+        wait + self.up_to(Duration::from_millis(more_ms))
     }
 }
 

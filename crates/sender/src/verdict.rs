@@ -29,11 +29,8 @@ pub struct Context {
 /// Meaning of an answer for its call, or for the sender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Accepted; the outcome is to be asked for.
-    Submitted {
-        /// Id to ask for the outcome with, for 24 hours.
-        request_id: String,
-    },
+    /// Accepted; the outcome is to be asked for with this requestId, for 24 hours.
+    Submitted(String),
     /// The journal holds the call.
     Journaled,
     /// Not decided yet: ask again later.
@@ -42,41 +39,22 @@ pub enum Verdict {
     Known(TokenInfo),
     /// A page of the journal.
     PageShown(Page),
-    /// The journal cannot be reconciled this way.
-    PageRefused {
-        /// Words in which the service refuses.
-        why: String,
-        /// Obstacle, which decides on what is tried next.
-        bar: Bar,
-    },
-    /// The call becomes a dead letter.
-    Dead {
-        /// Reason under which it is listed.
-        reason: Reason,
-        /// In words, the service's where it has any.
-        message: String,
-        /// The service's `errors[]`, or null.
-        errors: Value,
-    },
+    /// The journal cannot be reconciled this way, in the service's words: the obstacle decides on
+    /// what is tried next.
+    PageRefused(Bar, String),
+    /// The call becomes a dead letter, listed under this reason, with a message, the service's
+    /// where it has any, and the service's `errors[]`, or null.
+    Dead(Reason, String, Value),
     /// The requestId may not be asked with (403), in the service's words: other ways must tell.
     Unpolled(String),
     /// The requestId is worth nothing, in words of the service, or of what stands before it: the
     /// call is an unresolved call.
     Lost(String),
-    /// Tried again later; a fault of the way or of the service, not of the call.
-    Fault {
-        /// Words of the service or the transport.
-        why: String,
-        /// Kind of the fault, by which an outage is found.
-        fault: Fault,
-    },
-    /// Nothing more is to be sent until this is mended.
-    Stop {
-        /// Obstacle that somebody has to remove.
-        stop: StopReason,
-        /// Words in which the service refuses.
-        why: String,
-    },
+    /// Tried again later; a fault of the way or of the service, not of the call, with their words:
+    /// by its kind an outage is found.
+    Fault(Fault, String),
+    /// Nothing more is to be sent until somebody has removed this obstacle, in the service's words.
+    Stop(StopReason, String),
     /// The request came too early: 429.
     TooMany {
         /// By the service's own limit.
@@ -110,7 +88,7 @@ impl Verdict {
     /// The label of metrics: fixed words.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Dead { reason, .. } => reason.word(),
+            Self::Dead(reason, ..) => reason.word(),
             other => other.outcome().word(),
         }
     }
@@ -118,24 +96,19 @@ impl Verdict {
     /// The same without what it carries.
     pub const fn outcome(&self) -> Outcome {
         match self {
-            Self::Submitted { .. } => Outcome::Submitted,
+            Self::Submitted(_) => Outcome::Submitted,
             Self::Journaled => Outcome::Journaled,
             Self::NotYet => Outcome::NotYet,
             Self::Known(_) => Outcome::Known,
             Self::PageShown(_) => Outcome::PageShown,
-            Self::PageRefused { .. } => Outcome::PageRefused,
-            Self::Dead { .. } => Outcome::Dead,
-            Self::Unpolled(_) => Outcome::NoGrant,
+            Self::PageRefused(..) => Outcome::PageRefused,
+            Self::Dead(..) => Outcome::Dead,
+            Self::Unpolled(_) | Self::Stop(StopReason::NoGrant(_), _) => Outcome::NoGrant,
             Self::Lost(_) => Outcome::Lost,
-            Self::Fault { fault, .. } => match fault {
-                Fault::Unreached => Outcome::Unreached,
-                Fault::Gateway | Fault::Unreadable | Fault::Request => Outcome::Fault,
-            },
-            Self::Stop { stop, .. } => match stop {
-                StopReason::TokenRefused => Outcome::TokenRefused,
-                StopReason::NoGrant(_) => Outcome::NoGrant,
-                StopReason::WrongAddress => Outcome::WrongAddress,
-            },
+            Self::Fault(Fault::Unreached, _) => Outcome::Unreached,
+            Self::Fault(Fault::Gateway | Fault::Unreadable | Fault::Request, _) => Outcome::Fault,
+            Self::Stop(StopReason::TokenRefused, _) => Outcome::TokenRefused,
+            Self::Stop(StopReason::WrongAddress, _) => Outcome::WrongAddress,
             Self::TooMany { .. } => Outcome::TooMany,
         }
     }
@@ -149,14 +122,11 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
     };
     let why = error.to_string();
     match error {
-        ApiError::TokenRefused { .. } => Verdict::Stop {
-            stop: StopReason::TokenRefused,
-            why,
-        },
+        ApiError::TokenRefused { .. } => Verdict::Stop(StopReason::TokenRefused, why),
         ApiError::Forbidden(..) => stop(endpoint, StopReason::NoGrant(endpoint), why),
         // a gateway knows nothing of requestIds
         ApiError::NotFound { own: false, .. } if endpoint == Endpoint::Poll => {
-            beside(why, Fault::Gateway)
+            Verdict::Fault(Fault::Gateway, why)
         }
         ApiError::NotFound { .. } if endpoint == Endpoint::Poll => Verdict::Lost(why),
         ApiError::NotFound { .. } | ApiError::WrongAddress(..) => {
@@ -174,14 +144,14 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
             failed(endpoint, why, Fault::Request, context)
         }
         ApiError::NotPermitted | ApiError::NotConnected(..) | ApiError::TlsRefused(..) => {
-            beside(why, Fault::Unreached)
+            Verdict::Fault(Fault::Unreached, why)
         }
     }
 }
 
 fn granted(reply: ApiReply) -> Verdict {
     match reply {
-        ApiReply::Accepted(request_id) => Verdict::Submitted { request_id },
+        ApiReply::Accepted(request_id) => Verdict::Submitted(request_id),
         ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
         ApiReply::Status(WriteStatus::Pending(_)) => Verdict::NotYet,
         ApiReply::Status(WriteStatus::Failed { words, errors }) => {
@@ -190,11 +160,13 @@ fn granted(reply: ApiReply) -> Verdict {
                 true => "FAILED: the CRM does not know its lead or its employee".to_owned(),
                 false => words,
             };
-            dead(Reason::Failed, words, errors)
+            Verdict::Dead(Reason::Failed, words, errors)
         }
         ApiReply::TokenInfo(info) => Verdict::Known(info),
         ApiReply::Page(page) => Verdict::PageShown(page),
-        ApiReply::Data(_) => beside("no answer to such a question".to_owned(), Fault::Unreadable),
+        ApiReply::Data(_) => {
+            Verdict::Fault(Fault::Unreadable, "no answer to such a question".to_owned())
+        }
     }
 }
 
@@ -202,11 +174,11 @@ fn granted(reply: ApiReply) -> Verdict {
 /// for polls without theirs: each does for the other.
 fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
     match endpoint {
-        Endpoint::Filter => unswept(Bar::Barred, why),
+        Endpoint::Filter => Verdict::PageRefused(Bar::Barred, why),
         Endpoint::Poll if stop != StopReason::WrongAddress => Verdict::Unpolled(why),
-        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => Verdict::Stop { stop, why },
+        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => Verdict::Stop(stop, why),
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
-            beside(why, Fault::Request)
+            Verdict::Fault(Fault::Request, why)
         }
     }
 }
@@ -217,44 +189,27 @@ fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Ve
     let times = context.failures.saturating_add(1);
     let rare = times >= FAILURES_MAX && by_chance(context.share, times) <= CHANCE;
     if endpoint != Endpoint::Submit || context.trouble || !rare {
-        return beside(why, fault);
+        return Verdict::Fault(fault, why);
     }
     let message = format!(
         "the service failed {times} times on this call while others passed; \
          the last time: {why}"
     );
-    dead(Reason::ServerError, message, Value::Null)
-}
-
-/// A failure that says nothing of any call.
-const fn beside(why: String, fault: Fault) -> Verdict {
-    Verdict::Fault { why, fault }
+    Verdict::Dead(Reason::ServerError, message, Value::Null)
 }
 
 /// A 4xx that speaks of the request itself.
 fn refused(endpoint: Endpoint, status: u16, why: String, errors: Value) -> Verdict {
     match endpoint {
-        Endpoint::Submit if status == 409 => dead(Reason::Conflict, why, errors),
-        Endpoint::Submit => dead(Reason::Rejected, why, errors),
+        Endpoint::Submit if status == 409 => Verdict::Dead(Reason::Conflict, why, errors),
+        Endpoint::Submit => Verdict::Dead(Reason::Rejected, why, errors),
         Endpoint::Poll => Verdict::Lost(why),
-        Endpoint::Filter if answer::names_max(&errors) => unswept(Bar::TooLarge, why),
-        Endpoint::Filter => unswept(Bar::Refused, why),
-        Endpoint::TokenInfo => beside(why, Fault::Unreached),
+        Endpoint::Filter if answer::names_max(&errors) => Verdict::PageRefused(Bar::TooLarge, why),
+        Endpoint::Filter => Verdict::PageRefused(Bar::Refused, why),
+        Endpoint::TokenInfo => Verdict::Fault(Fault::Unreached, why),
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
-            beside(why, Fault::Request)
+            Verdict::Fault(Fault::Request, why)
         }
-    }
-}
-
-fn unswept(bar: Bar, why: String) -> Verdict {
-    Verdict::PageRefused { why, bar }
-}
-
-fn dead(reason: Reason, message: String, errors: Value) -> Verdict {
-    Verdict::Dead {
-        reason,
-        message,
-        errors,
     }
 }
 

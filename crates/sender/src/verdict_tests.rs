@@ -13,13 +13,13 @@ fn first(endpoint: Endpoint, answer: ApiResult) -> Verdict {
 fn is_fault(verdict: &Verdict) -> bool {
     matches!(
         verdict,
-        Verdict::Fault { fault, .. } if *fault != Fault::Unreached
+        Verdict::Fault(fault, _) if *fault != Fault::Unreached
     )
 }
 
 fn stopped(verdict: &Verdict) -> Option<StopReason> {
     match verdict {
-        Verdict::Stop { stop, .. } => Some(*stop),
+        Verdict::Stop(stop, _) => Some(*stop),
         Verdict::Submitted { .. }
         | Verdict::Journaled
         | Verdict::NotYet
@@ -44,7 +44,7 @@ fn a_200_with_request_id_is_submitted() {
     let answer = Ok(ApiReply::Accepted(request_id.clone()));
     assert_eq!(
         first(Endpoint::Submit, answer),
-        Verdict::Submitted { request_id }
+        Verdict::Submitted(request_id)
     );
 }
 
@@ -74,11 +74,7 @@ fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
         errors: errors.clone(),
     });
     let message = "400: xato".to_owned();
-    let dead = Verdict::Dead {
-        reason: Reason::Rejected,
-        message,
-        errors,
-    };
+    let dead = Verdict::Dead(Reason::Rejected, message, errors);
     assert_eq!(first(Endpoint::Submit, answer), dead);
 }
 
@@ -110,10 +106,7 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
     let filter = first(Endpoint::Filter, Err(ApiError::Forbidden(message())));
     assert_eq!(
         filter,
-        Verdict::PageRefused {
-            why: "403: xato".to_owned(),
-            bar: Bar::Barred,
-        }
+        Verdict::PageRefused(Bar::Barred, "403: xato".to_owned())
     );
 }
 
@@ -148,13 +141,13 @@ fn a_404_on_a_poll_makes_the_call_an_orphan() {
     assert_eq!(lost, Verdict::Lost(why()));
     let between = first(Endpoint::Poll, missing(false));
     let fault = Fault::Gateway;
-    assert_eq!(between, Verdict::Fault { why: why(), fault });
+    assert_eq!(between, Verdict::Fault(fault, why()));
 }
 
 #[test]
 fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
     let bar = |answer| match first(Endpoint::Filter, answer) {
-        Verdict::PageRefused { bar, .. } => bar,
+        Verdict::PageRefused(bar, _) => bar,
         other => panic!("{other:?}"),
     };
     let rejected = |errors| {
@@ -193,11 +186,7 @@ fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
         errors: Value::Null,
     });
     let message = "409: xato".to_owned();
-    let dead = Verdict::Dead {
-        reason: Reason::Conflict,
-        message,
-        errors: Value::Null,
-    };
+    let dead = Verdict::Dead(Reason::Conflict, message, Value::Null);
     assert_eq!(first(Endpoint::Submit, conflict), dead);
     for status in [402, 407, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
         let other = Err(ApiError::Rejected {
@@ -205,11 +194,7 @@ fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
             message: String::new(),
             errors: Value::Null,
         });
-        let dead = Verdict::Dead {
-            reason: Reason::Rejected,
-            message: status.to_string(),
-            errors: Value::Null,
-        };
+        let dead = Verdict::Dead(Reason::Rejected, status.to_string(), Value::Null);
         assert_eq!(first(Endpoint::Submit, other), dead);
     }
 }
@@ -330,13 +315,7 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
         Err(ApiError::TlsRefused("expired".to_owned())),
     ] {
         let verdict = judge(Endpoint::Submit, answer, context);
-        assert!(matches!(
-            verdict,
-            Verdict::Fault {
-                fault: Fault::Unreached,
-                ..
-            }
-        ));
+        assert!(matches!(verdict, Verdict::Fault(Fault::Unreached, _)));
     }
 }
 
@@ -356,12 +335,7 @@ fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
         judge(Endpoint::Submit, answer.clone(), context)
     };
     assert!(is_fault(&at(3)));
-    let Verdict::Dead {
-        reason: Reason::ServerError,
-        message,
-        ..
-    } = at(4)
-    else {
+    let Verdict::Dead(Reason::ServerError, message, _) = at(4) else {
         panic!("not given up");
     };
     let words = "the service failed 5 times on this call while others passed; the last time: 500";
@@ -402,7 +376,7 @@ fn a_gateway_s_page_is_told_from_the_service_s_own_refusal() {
             message: String::new(),
         });
         match first(Endpoint::Submit, answer) {
-            Verdict::Fault { fault, .. } => fault,
+            Verdict::Fault(fault, _) => fault,
             other => panic!("{other:?}"),
         }
     };
@@ -425,11 +399,7 @@ fn failed_is_a_dead_letter_failed_with_words() {
             errors: errors.clone(),
         }));
         let (reason, message) = (Reason::Failed, message.to_owned());
-        let dead = Verdict::Dead {
-            reason,
-            message,
-            errors,
-        };
+        let dead = Verdict::Dead(reason, message, errors);
         assert_eq!(first(Endpoint::Poll, answer), dead);
     }
 }

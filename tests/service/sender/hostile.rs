@@ -20,9 +20,9 @@ const UNREAD_MAX: usize = 32 << 20;
 fn verdict(answer: ApiResult) -> (&'static str, String) {
     let verdict = judge(Endpoint::Submit, answer, Context::default());
     let words = match &verdict {
-        Verdict::Fault { why, .. } | Verdict::Stop { why, .. } => why.clone(),
-        Verdict::Dead { message, .. } => message.clone(),
-        Verdict::Submitted { request_id } => request_id.clone(),
+        Verdict::Fault(_, why) | Verdict::Stop(_, why) => why.clone(),
+        Verdict::Dead(_, message, _) => message.clone(),
+        Verdict::Submitted(request_id) => request_id.clone(),
         Verdict::Journaled
         | Verdict::NotYet
         | Verdict::Known(_)
