@@ -1,10 +1,10 @@
 //! What an answer changes: steps and slots for the spool, the gate, the counters.
 
-use crate::schedule::next_poll;
+use crate::schedule::{next_check, next_poll};
 use crate::verdict::judge;
 use crate::{
-    Circumstances, Core, Failure, Fault, InFlight, Outcome, Passed, Standing, StopReason, Task,
-    Verdict, lead_requests,
+    Core, Failure, Fault, Findings, InFlight, OLD_POLL, Outcome, Passed, Standing, StopReason,
+    Task, Verdict, lead_requests, unresolved,
 };
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
@@ -15,6 +15,13 @@ use callbridge_spool::{
     FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
 };
 use serde_json::Value;
+use std::time::Duration;
+
+/// Between two reconciliations that both count a call as absent.
+const APART: Duration = Duration::from_secs(60);
+
+/// Time beyond `persisting` after which an unresolved call is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// So often a poll that failed is made again soon.
 const FAULTY_POLLS: u32 = 5;
@@ -287,22 +294,65 @@ impl Core {
         self.back(request, "429");
     }
 
-    /// Steps that a page of the journal means for the calls of the reconciliation.
+    /// The steps that a page of the journal means for the calls it shows, which come first, and
+    /// for those it should show and does not.
     pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
-        let around = Circumstances {
-            load: self.load,
-            tokens: &self.tokens,
-            rights: &self.rights,
-        };
-        let (steps, any) = self.confirmation.swept(now, page, around);
+        let loaded = self.load.loaded;
+        let findings = (self.confirmation.reconciliation).on_page(now.wall, page, loaded);
+        for call in &findings.found {
+            self.confirmation.settled(now, call);
+        }
+        let found = (findings.found.iter()).map(|call| (call.clone(), unresolved::found(call)));
+        let absent =
+            (findings.absent.iter()).map(|call| (call.clone(), self.absent(now, call, &findings)));
+        let steps = found.chain(absent).collect();
         let passed = Passed {
             now: now.boot,
             endpoint: Endpoint::Filter,
             call: None,
             first: true,
         };
-        self.gate.passed(passed, any);
+        self.gate.passed(passed, !findings.found.is_empty());
+        self.confirmation.probe = findings.probe;
         steps
+    }
+
+    /// A reconciliation did not show this call. That proves nothing: after two of them, a minute
+    /// apart, it is polled alone. An unresolved call cannot be polled.
+    pub(super) fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
+        let ahead = |at: EventTime| at > now.wall; // the clock was set back since
+        let apart = |at| now.wall.since(at) >= APART || ahead(at);
+        let apart = call.absent_at.is_none_or(apart);
+        let counts = apart && findings.conclusive;
+        let times = call.absent.saturating_add(u32::from(counts));
+        let unresolved = !self.tokens.reads(now, &call.token);
+        let age = call.age(now.wall);
+        let given_time = age >= self.confirmation.page_strategy().persisting + PATIENCE;
+        if unresolved && given_time && (findings.complete && findings.conclusive || times >= 2) {
+            return unresolved::absent(call, true);
+        }
+        let barred = self.rights.polls_barred(now.boot);
+        if barred && !unresolved && times >= 2 && age >= OLD_POLL {
+            return unresolved::absent(&self.rights.with_bar(call), true);
+        }
+        // an unresolved call is never left to the polls, nor is anything to polls that are refused
+        let (times, alone) = match unresolved || barred {
+            true => (times.min(1), false),
+            false => (times, times >= 2),
+        };
+        let absent = Some(times);
+        let next_check = if alone {
+            now.wall
+        } else if unresolved && given_time && findings.conclusive {
+            // the journal is longer than what is read of it: sooner, its silence does not count
+            let counted = call.absent_at.filter(|at| !counts && !ahead(*at));
+            counted.unwrap_or(now.wall).plus(APART)
+        } else {
+            // where absence says nothing another range may show it soon
+            let soon = !self.load.loaded || !findings.conclusive;
+            next_check(age, soon, now.wall)
+        };
+        Step::NotYet { next_check, absent }
     }
 
     fn passed(&mut self, request: &FinishedRequest, good: bool) {
@@ -339,9 +389,8 @@ impl Core {
             Endpoint::Submit => self.load.unsent,
             _ => self.load.waiting,
         };
-        let shorter = self.retry.jitter.shorter();
-        self.gate
-            .failed(request.now, endpoint, failure, waiting, shorter);
+        self.gate.troubles.shorter = self.retry.jitter.shorter();
+        self.gate.failed(request.now, endpoint, failure, waiting);
     }
 
     fn died(

@@ -101,20 +101,14 @@ impl Budget {
     }
 
     /// A slot as it is stored.
-    pub(super) fn row(
-        &self,
-        slot: u32,
-        token: &TokenFingerprint,
-        wall_sent: EventTime,
-        one: Use,
-    ) -> Op {
+    pub(super) fn row(&self, slot: u32, token: &TokenFingerprint, wall: EventTime, one: Use) -> Op {
         Op::Slot(SlotRow {
             slot,
             token: token.clone(),
             boot_id: self.boot_id.clone(),
             sent: one.sent,
             answered: one.ended,
-            wall_sent,
+            wall_sent: wall,
         })
     }
 

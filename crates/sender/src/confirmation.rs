@@ -1,26 +1,14 @@
 //! The calls that wait to be confirmed: what polls, pages of the journal and webhooks tell of
 //! them, and what is looked for how.
 
-use crate::schedule::next_check;
 use crate::webhook_expectation::WebhookExpectation;
 use crate::{
-    Bar, Findings, JournalReconciliation, KnownTokens, Load, OLD_POLL, Outcome, PageStrategy,
-    PossiblySentSearch, Rights, STRAGGLER, Task, unresolved,
+    Bar, JournalReconciliation, Load, Outcome, PageStrategy, PossiblySentSearch, STRAGGLER, Task,
 };
 use callbridge_call::EventTime;
-use callbridge_crm::{FilterPage, Page};
-use callbridge_model::{Now, TokenFingerprint};
+use callbridge_model::Now;
 use callbridge_spool::{FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed, WebhookPace};
 use std::time::Duration;
-
-/// Between two reconciliations that both count a call as absent.
-const APART: Duration = Duration::from_secs(60);
-
-/// Time beyond `persisting` after which an unresolved call is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Wait after a reconciliation that could not begin.
-const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
 /// State of the ways to confirm calls: polls, pages of the journal, webhooks.
 #[derive(Debug, Default)]
@@ -36,14 +24,6 @@ pub(super) struct Confirmation {
     pub(super) polled_last: bool,
     /// The latest acceptance of a call that is journaled.
     pub(super) settled_to: EventTime,
-}
-
-/// State outside of [`Confirmation`] that decides on a call which no page shows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances<'a> {
-    pub(super) load: Load,
-    pub(super) tokens: &'a KnownTokens,
-    pub(super) rights: &'a Rights,
 }
 
 impl Confirmation {
@@ -102,22 +82,6 @@ impl Confirmation {
         }
     }
 
-    /// The page to ask for; `None` where none is worth it now.
-    pub(super) fn page(
-        &mut self,
-        now: Now,
-        load: Load,
-        tokens: &[TokenFingerprint],
-        unconfirmed: Vec<Unconfirmed>,
-    ) -> Option<FilterPage> {
-        let confirmable_before = self.confirmable_before(now, load);
-        let page = (self.reconciliation).page(now.wall, confirmable_before, tokens, unconfirmed);
-        if page.is_none() {
-            self.reconcile_from = now.boot + RECONCILE_AGAIN;
-        }
-        page
-    }
-
     /// Another token; `renewed`: what the old one was refused says nothing.
     pub(super) fn token_replaced(&mut self, renewed: bool) {
         if renewed {
@@ -138,7 +102,8 @@ impl Confirmation {
         self.reconciliation.polled(now.wall, call);
     }
 
-    fn settled(&mut self, now: Now, call: &Unconfirmed) {
+    /// The journal holds this call, as another way has shown.
+    pub(super) fn settled(&mut self, now: Now, call: &Unconfirmed) {
         self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
         self.webhooks.asked_for(now.wall, call.age(now.wall));
     }
@@ -154,69 +119,5 @@ impl Confirmation {
         } else if outcome == Outcome::NotYet {
             self.reconciliation.probe_was_not(now.wall, &probe);
         }
-    }
-
-    /// The steps that a page of the journal means for the calls it shows, which come first, and
-    /// for those it should show and does not; and whether it shows any.
-    pub(super) fn swept(
-        &mut self,
-        now: Now,
-        page: &Page,
-        around: Circumstances<'_>,
-    ) -> (Vec<(Unconfirmed, Step)>, bool) {
-        let findings = (self.reconciliation).on_page(now.wall, page, around.load.loaded);
-        for call in &findings.found {
-            self.settled(now, call);
-        }
-        let found = (findings.found.iter()).map(|call| (call.clone(), unresolved::found(call)));
-        let absent = (findings.absent.iter())
-            .map(|call| (call.clone(), self.absent(now, call, &findings, around)));
-        let steps = found.chain(absent).collect();
-        self.probe.clone_from(&findings.probe);
-        (steps, !findings.found.is_empty())
-    }
-
-    /// A reconciliation did not show this call. That proves nothing: after two of them, a minute
-    /// apart, it is polled alone. An unresolved call cannot be polled.
-    pub(super) fn absent(
-        &self,
-        now: Now,
-        call: &Unconfirmed,
-        findings: &Findings,
-        around: Circumstances<'_>,
-    ) -> Step {
-        let ahead = |at: EventTime| at > now.wall; // the clock was set back since
-        let apart = |at| now.wall.since(at) >= APART || ahead(at);
-        let apart = call.absent_at.is_none_or(apart);
-        let counts = apart && findings.conclusive;
-        let times = call.absent.saturating_add(u32::from(counts));
-        let unresolved = !around.tokens.reads(now, &call.token);
-        let age = call.age(now.wall);
-        let given_time = age >= self.page_strategy().persisting + PATIENCE;
-        if unresolved && given_time && (findings.complete && findings.conclusive || times >= 2) {
-            return unresolved::absent(call, true);
-        }
-        let barred = around.rights.polls_barred(now.boot);
-        if barred && !unresolved && times >= 2 && age >= OLD_POLL {
-            return unresolved::absent(&around.rights.with_bar(call), true);
-        }
-        // an unresolved call is never left to the polls, nor is anything to polls that are refused
-        let (times, alone) = match unresolved || barred {
-            true => (times.min(1), false),
-            false => (times, times >= 2),
-        };
-        let absent = Some(times);
-        let next_check = if alone {
-            now.wall
-        } else if unresolved && given_time && findings.conclusive {
-            // the journal is longer than what is read of it: sooner, its silence does not count
-            let counted = call.absent_at.filter(|at| !counts && !ahead(*at));
-            counted.unwrap_or(now.wall).plus(APART)
-        } else {
-            // where absence says nothing another range may show it soon
-            let soon = !around.load.loaded || !findings.conclusive;
-            next_check(age, soon, now.wall)
-        };
-        Step::NotYet { next_check, absent }
     }
 }

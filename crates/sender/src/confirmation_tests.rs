@@ -1,7 +1,6 @@
 //! What the journal's silence means for a call, and what one that was confirmed says of others.
 
 use super::tests::{at, due, lane, print, ready, submitted};
-use crate::confirmation::Circumstances;
 use crate::core::Core;
 use crate::memory;
 use crate::memory::Memory;
@@ -20,12 +19,7 @@ fn conclusive(complete: bool) -> Findings {
 }
 
 fn absent(core: &Core, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
-    let around = Circumstances {
-        load: core.load,
-        tokens: &core.tokens,
-        rights: &core.rights,
-    };
-    core.confirmation.absent(now, call, findings, around)
+    core.absent(now, call, findings)
 }
 
 fn times(step: Step) -> u32 {

@@ -270,18 +270,10 @@ impl Gate {
         }
     }
 
-    /// A request failed by no fault of its call; so many calls wait for what it asked. Waits are
-    /// `shorter` by so much, in 1024.
-    pub fn failed(
-        &mut self,
-        now: Now,
-        endpoint: Endpoint,
-        failure: Failure,
-        waiting: u64,
-        shorter: u32,
-    ) {
+    /// A request failed by no fault of its call; so many calls wait for what it asked.
+    pub fn failed(&mut self, now: Now, endpoint: Endpoint, failure: Failure, waiting: u64) {
         if let Some(part) = Part::of(endpoint) {
-            self.troubles.failed(now, part, failure, waiting, shorter);
+            self.troubles.failed(now, part, failure, waiting);
         }
         match &mut self.state {
             State::Probing | State::Flowing => {}

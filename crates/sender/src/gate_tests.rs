@@ -36,7 +36,8 @@ fn fails(gate: &mut Gate, at: Duration, endpoint: Endpoint, fault: Fault) {
         boot: at,
     };
     gate.sent(at, Part::of(endpoint));
-    gate.failed(now, endpoint, failure, 1, Jitter::new(7).shorter());
+    gate.troubles.shorter = Jitter::new(7).shorter();
+    gate.failed(now, endpoint, failure, 1);
 }
 
 fn submitted(now: Duration) -> Passed {

@@ -6,6 +6,10 @@ use crate::{
 use callbridge_crm::{Request, request};
 use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
+use std::time::Duration;
+
+/// Wait after a reconciliation that could not begin.
+const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Makes the chosen request; `about` is what is stored of it ([`Task::about`]).
@@ -13,7 +17,7 @@ impl Core {
         let slot = plan.slot;
         let mut ops = Vec::new();
         let request = self.tokens.fitting(now, &plan.task).and_then(|token| {
-            let request = self.request(now, &plan.task, about, &mut ops)?;
+            let request = self.make(now, &plan.task, about, &mut ops)?;
             Some((request, token))
         });
         let Some((sent, token)) = &request else {
@@ -83,13 +87,7 @@ impl Core {
         Some(ops)
     }
 
-    fn request(
-        &mut self,
-        now: Now,
-        task: &Task,
-        about: About,
-        ops: &mut Vec<Op>,
-    ) -> Option<Request> {
+    fn make(&mut self, now: Now, task: &Task, about: About, ops: &mut Vec<Op>) -> Option<Request> {
         match task {
             Task::TokenInfo => Some(Request::TokenInfo),
             Task::Poll(poll) => Some(Request::Poll {
@@ -120,7 +118,12 @@ impl Core {
             self.tokens.living(now).filter(|_| polls).cloned().collect();
         let free = |call: &Unconfirmed| !self.in_flight.has_call(call.row);
         let unconfirmed = unconfirmed.into_iter().filter(free).collect();
-        let page = self.confirmation.page(now, self.load, &tokens, unconfirmed);
+        let before = self.confirmation.confirmable_before(now, self.load);
+        let reconciliation = &mut self.confirmation.reconciliation;
+        let page = reconciliation.page(now.wall, before, &tokens, unconfirmed);
+        if page.is_none() {
+            self.confirmation.reconcile_from = now.boot + RECONCILE_AGAIN;
+        }
         page.map(Request::Filter)
     }
 

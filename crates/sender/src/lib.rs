@@ -78,7 +78,7 @@ pub use token::{TokenError, TokenSource};
 pub use token_update::{TokenUpdate, Tokens, Trouble};
 pub use tokens::Before;
 
-pub(crate) use confirmation::{Circumstances, Confirmation};
+pub(crate) use confirmation::Confirmation;
 pub(crate) use gate::{Admission, Gate, Passed, PauseCause, Streak};
 pub(crate) use in_flight::{InFlight, InFlightRequests};
 pub(crate) use outage::{Failure, Failures, Fault, Share, by_chance};

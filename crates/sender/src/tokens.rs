@@ -106,13 +106,9 @@ impl KnownTokens {
     }
 
     /// An answer says something else of the token's rights than its record.
-    pub(super) fn is_doubted_by(
-        &self,
-        lead_request: Option<&LeadRequest>,
-        answer: &ApiResult,
-    ) -> bool {
+    pub(super) fn is_doubted_by(&self, asked: Option<&LeadRequest>, answer: &ApiResult) -> bool {
         let against = answer.is_ok()
-            && match lead_request {
+            && match asked {
                 Some(LeadRequest::FieldWrite(_)) => !self.may(Grant::LeadSave),
                 Some(LeadRequest::LookUp(_) | LeadRequest::Backfill(_)) => {
                     !self.may(Grant::LeadRead)

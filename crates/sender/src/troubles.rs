@@ -102,7 +102,7 @@ pub struct Troubles {
     parts: [Health; 4],
     asked: Option<Duration>,
     /// By how much waits are shortened, in 1024.
-    shorter: u32,
+    pub(super) shorter: u32,
 }
 
 /// One trouble of one part, or of all.
@@ -145,8 +145,7 @@ impl Troubles {
     }
 
     /// A request of this part failed; so many calls wait for it.
-    pub fn failed(&mut self, now: Now, part: Part, failure: Failure, waiting: u64, shorter: u32) {
-        self.shorter = shorter;
+    pub fn failed(&mut self, now: Now, part: Part, failure: Failure, waiting: u64) {
         let health = &mut self.parts[part.place()];
         if health.failures.is_none() && !failure.is_evidence() {
             return;
@@ -189,13 +188,8 @@ impl Troubles {
         health.share.feared(call, failing)
     }
 
-    /// Decides when a request of this part may go out.
-    pub fn admission(
-        &self,
-        now: Duration,
-        part: Part,
-        in_flight_parts: &[InFlightPart],
-    ) -> PartAdmission {
+    /// Decides when a request of this part may go out, with these others under way.
+    pub fn admission(&self, now: Duration, part: Part, others: &[InFlightPart]) -> PartAdmission {
         let whole = self.whole();
         let Some(trial) = whole.or(self.parts[part.place()].trial()) else {
             return PartAdmission::AtOnce;
@@ -206,7 +200,7 @@ impl Troubles {
             let after = it.sent >= trial.suspected && !slow;
             after && (whole.is_some() || it.part == Some(part))
         };
-        if in_flight_parts.iter().any(counts) {
+        if others.iter().any(counts) {
             return PartAdmission::Answer;
         }
         match self.next(part) {

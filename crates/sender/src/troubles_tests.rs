@@ -37,7 +37,8 @@ impl Troubles {
             alone: 0,
         };
         self.sent(now.boot, part);
-        self.failed(now, part, failure, waiting, crate::schedule::SHORTER.0);
+        self.shorter = crate::schedule::SHORTER.0;
+        self.failed(now, part, failure, waiting);
     }
 
     fn request_fails(&mut self, second: u64, part: Part, call: i64) {
@@ -255,13 +256,15 @@ fn a_call_that_fails_alone_time_and_again_says_nothing_of_the_service() {
     };
     for second in 1..100 {
         troubles.sent(at(second).boot, Part::Submissions);
-        troubles.failed(at(second), Part::Submissions, alone(Fault::Request), 1, 20);
+        troubles.shorter = 20;
+        troubles.failed(at(second), Part::Submissions, alone(Fault::Request), 1);
     }
     assert_eq!(
         troubles.admission_at(99, Part::Submissions),
         PartAdmission::AtOnce
     );
-    troubles.failed(at(100), Part::Submissions, alone(Fault::Unreached), 1, 20);
+    troubles.shorter = 20;
+    troubles.failed(at(100), Part::Submissions, alone(Fault::Unreached), 1);
     let everything = Some((Extent::Everything, "500"));
     assert_eq!(
         troubles.outage(),
@@ -280,13 +283,15 @@ fn a_time_out_that_began_before_others_passed_is_chance_alone() {
         why: "no answer in time",
         alone: 0,
     };
-    troubles.failed(at(30), Part::Submissions, failure, 1, 20);
+    troubles.shorter = 20;
+    troubles.failed(at(30), Part::Submissions, failure, 1);
     assert!(troubles.failures(Part::Submissions).is_none());
     let later = Failure {
         sent: at(29).boot,
         ..failure
     };
-    troubles.failed(at(59), Part::Submissions, later, 1, 20);
+    troubles.shorter = 20;
+    troubles.failed(at(59), Part::Submissions, later, 1);
     let since = troubles.failures(Part::Submissions).map(|it| it.since);
     assert_eq!(since, Some(at(29).boot));
 }

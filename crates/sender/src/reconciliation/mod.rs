@@ -153,24 +153,6 @@ impl JournalReconciliation {
         tokens: &[TokenFingerprint],
         targets: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
-        if self.running.is_none() {
-            self.begin(now, confirmable_before, tokens, targets);
-        }
-        let run = self.running.as_ref()?;
-        Some(FilterPage {
-            page: run.page,
-            size: self.page_strategy.size,
-            since: run.since,
-        })
-    }
-
-    fn begin(
-        &mut self,
-        now: EventTime,
-        confirmable_before: EventTime,
-        tokens: &[TokenFingerprint],
-        targets: Vec<Unconfirmed>,
-    ) {
         let due = |call: &Unconfirmed| {
             let waits = call.next_poll > now && call.next_poll <= now.plus(HELD_MAX);
             (call.submitted_at <= confirmable_before || call.is_ahead(now)) && !waits
@@ -180,8 +162,19 @@ impl JournalReconciliation {
             unresolved: !tokens.contains(&call.token),
             call,
         };
-        let targets = targets.into_iter().map(|call| (call.uuid, target(call)));
-        let targets: BTreeMap<CallUuid, ReconcileTarget> = targets.collect();
+        if self.running.is_none() {
+            let targets = targets.into_iter().map(|call| (call.uuid, target(call)));
+            self.begin(now, targets.collect());
+        }
+        let run = self.running.as_ref()?;
+        Some(FilterPage {
+            page: run.page,
+            size: self.page_strategy.size,
+            since: run.since,
+        })
+    }
+
+    fn begin(&mut self, now: EventTime, targets: BTreeMap<CallUuid, ReconcileTarget>) {
         let ways = &self.page_strategy;
         let confirmable = || targets.values().filter(|it| it.confirmable);
         let first = match ways.range {

@@ -15,10 +15,9 @@ const PERSISTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from
 
 /// Beginning of a reconciliation's range. Each is tried when the one before it misses calls that
 /// the journal is known to hold. The words are stored.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::VariantArray)]
 pub enum Range {
     /// The moment the first of them was sent; clocks agree.
     Sent,
