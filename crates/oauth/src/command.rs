@@ -73,8 +73,8 @@ fn redacted(words: &str, printed: &str) -> String {
         known || looks || word.len() >= 24 && word.bytes().all(plain)
     };
     let line = |line: &str| {
-        let clean = safe(line);
-        let words = clean.split_whitespace();
+        let line = safe(line);
+        let words = line.split_whitespace();
         let words = words.map(|word| if hides(word) { "[redacted]" } else { word });
         words.collect::<Vec<_>>().join(" ")
     };
@@ -164,11 +164,11 @@ impl Work {
         let now = clock::now();
         let current = self.tokens.as_ref().map(|it| it.current.expose_secret());
         let is_current = |token: &Secret| current == Some(token.expose_secret());
-        match printed {
+        let trouble = match printed {
             // it has no newer one yet
             Ok(token) if is_current(&token) => {
                 self.core.ended(now, RefreshOutcome::NotDone);
-                self.publish(None);
+                None
             }
             Ok(token) => {
                 let facts = facts(print(&token), now, LONG);
@@ -179,21 +179,19 @@ impl Work {
                     ..Tokens::one(token)
                 });
                 self.core.ended(now, RefreshOutcome::Rotated(facts));
-                self.publish(None);
+                None
             }
             Err(error) => {
                 self.core.ended(now, RefreshOutcome::NotSent);
                 warn!(%error, "no token");
-                self.publish(Some(format!("{error}; it is run again by itself")));
+                let cure = format!("{error}; it is run again by itself");
+                let reason = "token_missing";
+                Some(Trouble { reason, cure })
             }
-        }
-    }
-
-    fn publish(&self, trouble: Option<String>) {
-        let reason = "token_missing";
+        };
         self.keeper.updates.send_replace(TokenUpdate {
             tokens: self.tokens.clone(),
-            trouble: trouble.map(|cure| Trouble { reason, cure }),
+            trouble,
             cure: "the CRM refuses the token that --token-command prints: it is run again once a \
                    minute; if that does not help, see whether the company is blocked"
                 .to_owned(),

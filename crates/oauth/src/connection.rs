@@ -1,8 +1,8 @@
 //! A connection: what one consent gave, and all that is needed to keep it alive.
 
 use callbridge_call::EpochSeconds;
-use callbridge_model::{ExposeSecret, Secret, TokenFingerprint, is_token};
-use callbridge_sender::token_update::{Tokens, print};
+use callbridge_model::{ExposeSecret, Secret, is_token};
+use callbridge_sender::token_update::Tokens;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -86,11 +86,6 @@ pub struct Client {
 }
 
 impl Connection {
-    /// Returns the fingerprint of the access token.
-    pub fn print(&self) -> TokenFingerprint {
-        print(&self.access)
-    }
-
     /// Returns `true` when both hold the same pair: no refresh and no consent lies between them.
     pub fn is_same_pair(&self, other: &Self) -> bool {
         self.refresh.expose_secret() == other.refresh.expose_secret()
@@ -117,25 +112,22 @@ impl Connection {
         let file = client.secret_file.as_deref().unwrap_or("FILE");
         let state = state.display().to_string();
         let flags = [
-            ("--crm-url", client.crm_url.as_str()),
-            ("--auth-url", &client.auth_url),
-            ("--consent-url", &client.consent_url),
-            ("--client-id", &client.id),
-            ("--client-secret-file", file),
-            ("--redirect-uri", &client.redirect_uri),
-            ("--scope", &self.asked),
-            ("--state", &state),
-        ];
-        let mut command = "callbridge connect".to_owned();
-        let more = [
+            ("--crm-url", Some(client.crm_url.as_str())),
+            ("--auth-url", Some(&client.auth_url)),
+            ("--consent-url", Some(&client.consent_url)),
+            ("--client-id", Some(&client.id)),
+            ("--client-secret-file", Some(file)),
+            ("--redirect-uri", Some(&client.redirect_uri)),
+            ("--scope", Some(&self.asked)),
+            ("--state", Some(&state)),
             ("--crm-ca-file", client.ca_file.as_deref()),
             ("--crm-proxy", client.proxy.as_deref()),
         ];
-        let flags = flags.map(|(flag, value)| (flag, Some(value)));
-        for (flag, value) in flags.into_iter().chain(more) {
-            command.extend(value.map(|value| format!(" {flag} {}", quoted(value))));
-        }
-        command
+        let given = flags
+            .iter()
+            .filter_map(|(flag, value)| Some((flag, (*value)?)));
+        let given = given.map(|(flag, value)| format!(" {flag} {}", quoted(value)));
+        "callbridge connect".to_owned() + &given.collect::<String>()
     }
 
     /// Writes the content of `connection.json`, secrets bare, with a newline at its end.
@@ -151,23 +143,25 @@ impl Connection {
     /// In words what is missing or wrong; never with a value of the file.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
         let read = serde_json::from_slice::<Self>(text);
-        let stored = read.map_err(|error| match error.classify() {
+        let stored = read.map_err(|error| match error.is_data() {
             // serde's own words would show the value
-            serde_json::error::Category::Data => {
-                let line = error.line();
-                format!("a field is missing or of another kind, in line {line}")
-            }
-            _ => format!("it is no whole JSON ({error})"),
+            true => format!(
+                "a field is missing or of another kind, in line {}",
+                error.line()
+            ),
+            false => format!("it is no whole JSON ({error})"),
         })?;
-        for (name, token) in [
+        let tokens = [
             ("accessToken", &stored.access),
             ("refreshToken", &stored.refresh),
-        ] {
-            if !is_token(token.expose_secret()) {
-                return Err(format!("{name} holds no token"));
-            }
+        ];
+        match tokens
+            .iter()
+            .find(|(_, token)| !is_token(token.expose_secret()))
+        {
+            Some((name, _)) => Err(format!("{name} holds no token")),
+            None => Ok(stored),
         }
-        Ok(stored)
     }
 }
 
@@ -185,12 +179,8 @@ pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Er
     secret.expose_secret().serialize(to)
 }
 
-pub(super) fn bare_option<S: Serializer>(
-    secret: &Option<Secret>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    let secret = secret.as_ref().map(ExposeSecret::expose_secret);
-    secret.serialize(to)
+pub(super) fn bare_option<S: Serializer>(it: &Option<Secret>, to: S) -> Result<S::Ok, S::Error> {
+    it.as_ref().map(ExposeSecret::expose_secret).serialize(to)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use callbridge_model::status::Requests;
 use callbridge_model::{FileVersion, Now, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token_update::{
-    CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, Trouble,
+    CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, Trouble, print,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -355,7 +355,7 @@ impl Work {
 /// Facts of a stored connection that decide on its next refresh.
 pub fn facts(connection: &Connection) -> Facts {
     Facts {
-        access: connection.print(),
+        access: print(&connection.access),
         issued_at: connection.issued_at,
         expires_at: connection.expires_at,
         began: connection.refresh_began.is_some(),

@@ -5,7 +5,6 @@
 use super::connection::Connection;
 use super::exchange::{Exchange, TokenReply, TokenRequest};
 use callbridge_crm::{Address, AddressError, Setup};
-use callbridge_model::Secret;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
@@ -41,6 +40,7 @@ pub fn way(connection: &Connection) -> Result<Exchange, AddressError> {
 
 /// Revokes all that is known; what could not be.
 pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked> {
+    use TokenReply::{NotSent, TooMany, Unsure};
     let tokens = [
         ("refresh token", Some(&connection.refresh)),
         ("access token", Some(&connection.access)),
@@ -49,32 +49,22 @@ pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked>
     let mut left: Vec<Unrevoked> = Vec::new();
     for (token, secret) in tokens {
         let Some(secret) = secret else { continue };
+        let ask = TokenRequest::Revoke(secret.clone());
         // where one was tried in vain so often, once is enough for the others
-        let tries = if left.is_empty() { TRIES_MAX } else { 1 };
-        let came = revoke(exchange, connection, secret, tries).await;
+        let mut tries = if left.is_empty() { TRIES_MAX } else { 1 };
+        let came = loop {
+            let came = exchange.ask(&ask, &connection.client).await;
+            tries -= 1;
+            if tries == 0 || !matches!(came, Unsure(_) | NotSent(_) | TooMany) {
+                break came;
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
         if !matches!(came, TokenReply::Revoked) {
             left.push(Unrevoked { token, came });
         }
     }
     left
-}
-
-async fn revoke(
-    exchange: &Exchange,
-    connection: &Connection,
-    token: &Secret,
-    tries: u32,
-) -> TokenReply {
-    let ask = TokenRequest::Revoke(token.clone());
-    for _ in 1..tries {
-        match exchange.ask(&ask, &connection.client).await {
-            TokenReply::Unsure(_) | TokenReply::NotSent(_) | TokenReply::TooMany => {
-                tokio::time::sleep(AGAIN).await;
-            }
-            came => return came,
-        }
-    }
-    exchange.ask(&ask, &connection.client).await
 }
 
 /// Names those tokens, and the reason for which the first of them could not be revoked.
