@@ -17,7 +17,6 @@ use callbridge_crm::{Address, ApiReply, ApiResponse, Request};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Sandbox, ViolationKind};
-use callbridge_sender::Before;
 use callbridge_sender::core::Core;
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
@@ -427,10 +426,7 @@ impl World {
             .event(self.truth, format_args!("takes up the token {print:?}"));
         self.witness.token_taken(&self.token);
         self.core.token(print);
-        let before = self.older.as_ref().map(|(token, until)| Before {
-            token: TokenFingerprint::of(token),
-            until: *until,
-        });
+        let before = self.older.as_ref().map(|(token, until)| (TokenFingerprint::of(token), *until));
         self.core.before(before);
     }
 

@@ -260,7 +260,7 @@ impl<'a> Choice<'a> {
 
     /// A webhook may still confirm it, for nothing.
     fn is_left(&self, call: &Unconfirmed) -> bool {
-        call.age(self.now.wall) < self.core.confirmation.webhooks_wait(self.now)
+        call.age(self.now.wall) < self.core.confirmation.webhooks.left(self.now.wall)
     }
 
     /// Confirmable calls that no request of ours asks for just now.
@@ -347,7 +347,7 @@ impl<'a> Choice<'a> {
             gates.min(),
             Some(self.core.confirmation.reconcile_from).filter(|from| *from > self.now.boot),
             company.then_some(self.now.boot + CHECK),
-            (!self.head.lead_requests.due.is_empty() || self.core.lead_requests.is_asked())
+            (!self.head.lead_requests.due.is_empty() || !self.core.lead_requests.asked.is_empty())
                 .then_some(self.now.boot + LEAD_REQUEST_CHECK),
             self.core.rights.next_check(self.now.boot),
             moment,

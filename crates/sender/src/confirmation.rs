@@ -16,7 +16,7 @@ pub(super) struct Confirmation {
     pub(super) reconciliation: JournalReconciliation,
     /// Calls that another may have sent.
     pub(super) search: PossiblySentSearch,
-    webhooks: WebhookExpectation,
+    pub(super) webhooks: WebhookExpectation,
     /// Call whose outcome shows that the journal can, or cannot, be reconciled the way it was.
     pub(super) probe: Option<Unconfirmed>,
     /// Time since boot before which no reconciliation begins.
@@ -40,18 +40,13 @@ impl Confirmation {
         &self.reconciliation.page_strategy
     }
 
-    /// So long after its acceptance a call is left to webhooks.
-    pub(super) fn webhooks_wait(&self, now: Now) -> Duration {
-        self.webhooks.left(now.wall)
-    }
-
     /// On an idle line a reconciliation too early costs nothing; while calls wait it must pay.
     pub(super) fn confirmable_before(&self, now: Now, load: Load) -> EventTime {
         let age = match load.loaded {
             true => self.page_strategy().persisting,
             false => FIRST_POLL,
         };
-        now.wall.minus(age.max(self.webhooks_wait(now)))
+        now.wall.minus(age.max(self.webhooks.left(now.wall)))
     }
 
     /// A call that may have arrived, or may yet.
@@ -80,14 +75,6 @@ impl Confirmation {
         if let Some(call) = task.poll() {
             self.reconciliation.asked_for(call);
         }
-    }
-
-    /// Another token; `renewed`: what the old one was refused says nothing.
-    pub(super) fn token_replaced(&mut self, renewed: bool) {
-        if renewed {
-            self.reconciliation.renewed();
-        }
-        self.probe = None;
     }
 
     /// The reconciliation's request was refused.

@@ -59,7 +59,10 @@ impl Core {
             lead_requests: LeadRequests::default(),
             rights: Rights::default(),
             load: Load::default(),
-            memory: Remembered::new(known.memory, doubts),
+            memory: Remembered {
+                stored: known.memory.unwrap_or_default(),
+                doubts,
+            },
         };
         core.gate.token(false);
         core.remember(now, &mut ops);
@@ -112,7 +115,7 @@ impl Core {
 
     /// The token before the one in use, while it lives on.
     pub fn before(&mut self, before: Option<Before>) {
-        self.tokens.before = before.filter(|it| !self.tokens.is_current(&it.token));
+        self.tokens.before = before.filter(|(token, _)| !self.tokens.is_current(token));
     }
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
@@ -125,7 +128,10 @@ impl Core {
         if let Some(until) = refused_until {
             self.gate.refused_before(until);
         }
-        self.confirmation.token_replaced(renewed);
+        if renewed {
+            self.confirmation.reconciliation.renewed();
+        }
+        self.confirmation.probe = None;
         self.rights.forget_token();
     }
 
@@ -138,7 +144,7 @@ impl Core {
             shared: self.budget.shared(now),
             streaks: self.gate.streaks,
             token: self.tokens.last.clone(),
-            refused: self.tokens.refused().cloned(),
+            refused: self.tokens.refused.as_ref().map(|(it, _)| it.clone()),
         };
         ops.extend(self.memory.update(&memory));
     }
@@ -210,7 +216,7 @@ impl Core {
     fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
         let beside = self.gate.troubles.beside();
         let pages = self.confirmation.page_strategy().is_readable(now.wall);
-        let webhooks = !self.confirmation.webhooks_wait(now).is_zero();
+        let webhooks = !self.confirmation.webhooks.left(now.wall).is_zero();
         let barred = self.rights.trouble(pages, webhooks);
         let other_works = beside.len() == 1 && barred.is_none();
         let troubles = beside.into_iter().map(|(part, it)| SenderTrouble {

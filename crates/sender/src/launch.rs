@@ -49,7 +49,7 @@ impl Core {
     pub fn revive(&self, now: Now, call: &Unconfirmed) -> Step {
         let refused = self.rights.polls_barred(now.boot) && self.tokens.reads(now, &call.token);
         let pages = self.confirmation.page_strategy().is_readable(now.wall);
-        let others_tell = pages || !self.confirmation.webhooks_wait(now).is_zero();
+        let others_tell = pages || !self.confirmation.webhooks.left(now.wall).is_zero();
         match refused && !others_tell {
             true => unresolved::unobservable(&self.rights.with_bar(call)),
             false => unresolved::absent(call, false),
@@ -68,7 +68,8 @@ impl Core {
             }
         }
         self.budget.pacer.never_sent(slot);
-        self.memory.not_stored();
+        // the next one is stored whatever it says
+        self.memory.stored.clear();
     }
 
     /// The operations of a launch are committed, and leave to send had ended before the first byte

@@ -24,7 +24,7 @@ const ASKED_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct LeadRequests {
     /// Asked for by commands, the first one first.
-    asked: VecDeque<(RequestId, CommandRequest)>,
+    pub(super) asked: VecDeque<(RequestId, CommandRequest)>,
     /// None goes out before, while calls wait.
     from: Duration,
     /// The last ones answered, and when.
@@ -54,11 +54,6 @@ impl LeadRequests {
         let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
         Some(LeadRequest::Asked(*ticket, asked.clone()))
-    }
-
-    /// A command waits for an answer.
-    pub(super) fn is_asked(&self) -> bool {
-        !self.asked.is_empty()
     }
 
     /// One may go out although calls wait.

@@ -333,7 +333,7 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
     let idle = WorkQueue::default();
     let before = core.budget.used(at(0));
     for second in 0..50 {
-        if !core.lead_requests.is_asked() {
+        if core.lead_requests.asked.is_empty() {
             assert!(
                 core.lead_requests
                     .ask(RequestId(second), Request::Filter(page).into())

@@ -119,19 +119,13 @@ impl Memory {
 /// [`Memory`] as the spool holds it.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    stored: String,
+    /// The text stored at the start is written anew before anything is sent, where it has changed.
+    pub(super) stored: String,
     /// Faults of the stored text, as found at the start.
     pub(super) doubts: Vec<String>,
 }
 
 impl Remembered {
-    /// Takes the text stored at a start, and the faults found in it: it is written anew before
-    /// anything is sent.
-    pub(super) fn new(stored: Option<String>, doubts: Vec<String>) -> Self {
-        let stored = stored.unwrap_or_default();
-        Self { stored, doubts }
-    }
-
     /// Operation that stores this memory; `None` when it is stored already.
     pub(super) fn update(&mut self, memory: &Memory) -> Option<Op> {
         let value = memory.text();
@@ -140,11 +134,6 @@ impl Remembered {
         }
         self.stored.clone_from(&value);
         Some(Op::meta(KEY, value))
-    }
-
-    /// The last update could not be committed: the next one is stored whatever it says.
-    pub(super) fn not_stored(&mut self) {
-        self.stored.clear();
     }
 }
 

@@ -5,7 +5,7 @@ use crate::shown::{Call, SenderView, doubted, log_answer, searched, settled};
 use crate::token::{TokenCheck, TokenSource, Watch};
 use crate::token_update::{Tokens, print};
 use crate::{
-    Before, Core, Decision, Extent, Known, Launch, PauseCause, Plan, SenderStatus, Settings, status,
+    Core, Decision, Extent, Known, Launch, PauseCause, Plan, SenderStatus, Settings, status,
 };
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
@@ -395,10 +395,7 @@ impl Loop {
                 }
                 self.no_token = why.map(|why| why.to_string());
                 let before = token.as_ref().and_then(|it| it.previous.as_ref());
-                let before = before.map(|(secret, until)| Before {
-                    token: print(secret),
-                    until: *until,
-                });
+                let before = before.map(|(secret, until)| (print(secret), *until));
                 self.core.token(token.as_ref().map(|it| print(&it.current)));
                 self.core.tokens.company = token.as_ref().and_then(|it| it.company);
                 self.core.before(before);

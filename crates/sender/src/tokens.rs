@@ -10,6 +10,9 @@ use callbridge_model::{Grant, Now, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 
+/// A token that was replaced and lives on, and its end.
+pub type Before = (TokenFingerprint, EpochSeconds);
+
 /// The token in use and the one before it, with all that answers have shown of them.
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens {
@@ -28,7 +31,7 @@ pub(super) struct KnownTokens {
     /// The last token there was, over restarts.
     pub(super) last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
-    refused: Option<(Refused, Duration)>,
+    pub(super) refused: Option<(Refused, Duration)>,
 }
 
 /// Verdict on the token by its record.
@@ -58,15 +61,10 @@ impl KnownTokens {
         self.current.as_ref() == Some(token)
     }
 
-    /// The token that was refused last, to be remembered.
-    pub(super) fn refused(&self) -> Option<&Refused> {
-        self.refused.as_ref().map(|(refused, _)| refused)
-    }
-
     /// The tokens whose requestIds can be read, the one in use first.
     pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
-        let lives = |it: &&Before| now.wall.floor_seconds() < it.until;
-        let before = self.before.as_ref().filter(lives).map(|it| &it.token);
+        let lives = |(_, until): &&Before| now.wall.floor_seconds() < *until;
+        let before = self.before.as_ref().filter(lives).map(|(token, _)| token);
         self.current.iter().chain(before)
     }
 
@@ -88,8 +86,8 @@ impl KnownTokens {
 
     /// The token ends soon, and with it all that can be asked of its requestIds.
     pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
-        let (expires, soon) = match self.before.as_ref().filter(|it| it.token == *token) {
-            Some(before) => (Some(before.until), self.ends_within.min(PROBE)),
+        let (expires, soon) = match self.before.as_ref().filter(|(it, _)| it == token) {
+            Some((_, until)) => (Some(*until), self.ends_within.min(PROBE)),
             None => {
                 let expires = self.info.as_ref().and_then(|info| info.expires_at);
                 (expires, self.ends_within)
@@ -160,7 +158,7 @@ impl KnownTokens {
 
     /// The token before the one in use is dead: what it made can only be looked for.
     pub(super) fn over(&mut self, token: &TokenFingerprint) {
-        self.before.take_if(|before| before.token == *token);
+        self.before.take_if(|(before, _)| before == token);
     }
 
     /// The token in use was refused.
@@ -227,13 +225,4 @@ fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Ref
     }
     let since = now.wall.since(last.at);
     Some((last, now.boot.saturating_sub(since)))
-}
-
-/// A token that was replaced and lives on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Before {
-    /// Fingerprint of the older token.
-    pub token: TokenFingerprint,
-    /// End of the older token.
-    pub until: EpochSeconds,
 }

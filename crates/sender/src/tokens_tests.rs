@@ -1,11 +1,11 @@
 //! A token that was replaced and lives on reads the requestIds that it was given (§4.6).
 
 use super::tests::{at, due, lane, print, ready, submitted};
+use crate::Known;
 use crate::core::Core;
 use crate::memory::Memory;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use crate::tokens::{KnownTokens, Standing};
-use crate::{Before, Known};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{Op, Unconfirmed, WorkQueue};
@@ -18,10 +18,7 @@ fn second() -> TokenFingerprint {
 fn refreshed() -> Core {
     let mut core = ready(Settings::default());
     core.token(Some(second()));
-    core.before(Some(Before {
-        token: print(),
-        until: at(400).wall.floor_seconds(),
-    }));
+    core.before(Some((print(), at(400).wall.floor_seconds())));
     let (request, token) = sent(&mut core, at(100), &WorkQueue::default(), info());
     assert_eq!((request, token), (Request::TokenInfo, second()));
     core
@@ -137,10 +134,7 @@ fn a_new_token_without_the_older_one_reads_nothing_of_it() {
     let mut core = ready(Settings::default());
     core.token(Some(second()));
     assert_eq!(core.ask(at(101)).tokens, [second()]);
-    core.before(Some(Before {
-        token: second(),
-        until: at(400).wall.floor_seconds(),
-    }));
+    core.before(Some((second(), at(400).wall.floor_seconds())));
     assert_eq!(
         core.ask(at(101)).tokens,
         [second()],
