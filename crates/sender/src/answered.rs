@@ -462,12 +462,11 @@ impl Core {
                 let (next_check, absent) = (now.wall.plus(FIRST_POLL), None);
                 request.step(Step::NotYet { next_check, absent });
             }
-            Task::Poll(_) => self.ask_later(request),
             // pages that cannot be read are no better in a minute
             Task::Reconcile { .. } | Task::Search { .. } if fault == Fault::Unreadable => {
                 self.confirmation.reconciliation.failed(now.wall);
             }
-            Task::Reconcile { .. } => self.confirmation.reconciliation.dropped(),
+            Task::Poll(_) | Task::Reconcile { .. } => self.back(request, why),
             // the page is asked for again
             Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }

@@ -255,12 +255,10 @@ impl Gate {
     /// A call was refused for good.
     pub fn refused(&mut self, passed: Passed, kind: Reason, why: &str) {
         let streak = &mut self.streaks[index(passed.endpoint)];
-        let before = if streak.kind == Some(kind) {
-            streak.count
-        } else {
-            0
-        };
-        (streak.kind, streak.count) = (Some(kind), before + 1);
+        if streak.kind != Some(kind) {
+            (streak.kind, streak.count) = (Some(kind), 0);
+        }
+        streak.count += 1;
         if streak.count >= REFUSALS_MAX {
             self.troubles.spoke();
             self.too_many = 0;

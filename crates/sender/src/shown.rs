@@ -41,13 +41,12 @@ impl SenderView {
 
     /// Waits until the lease may have changed. Never ends where nobody else could send.
     pub(super) async fn turn_changed(&mut self) {
-        let changed = match &mut self.lease {
-            Some(lease) => lease.changed().await.is_ok(),
-            None => false,
-        };
-        if !changed {
-            std::future::pending().await
+        if let Some(lease) = &mut self.lease
+            && lease.changed().await.is_ok()
+        {
+            return;
         }
+        std::future::pending().await
     }
 
     /// Reason given to commands while another holds the lease, as `standby`; no pause of the
@@ -91,8 +90,7 @@ impl SenderView {
                 warn!(
                     reason = "token_shared",
                     limit,
-                    "a 429 although fewer requests than allowed were sent: the rate is \
-                            halved"
+                    "a 429 although fewer requests than allowed were sent: the rate is halved"
                 );
             }
             let modified = *shown != status;

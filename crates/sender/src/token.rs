@@ -120,14 +120,13 @@ impl Watch {
 
     /// Ends when the keeper of the token has told something new; never where there is none.
     pub async fn changed(&mut self) {
-        let changed = match &mut self.source {
-            // without news the keeper has ended, and the process with it
-            TokenSource::Kept(updates) => updates.changed().await.is_ok(),
-            TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => false,
-        };
-        if !changed {
-            std::future::pending().await
+        // without news the keeper has ended, and the process with it
+        if let TokenSource::Kept(updates) = &mut self.source
+            && updates.changed().await.is_ok()
+        {
+            return;
         }
+        std::future::pending().await
     }
 
     /// Newest update of the token's keeper; `None` for a token that nobody keeps.

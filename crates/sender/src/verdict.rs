@@ -192,8 +192,7 @@ fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Ve
         return Verdict::Fault(fault, why);
     }
     let message = format!(
-        "the service failed {times} times on this call while others passed; \
-         the last time: {why}"
+        "the service failed {times} times on this call while others passed; the last time: {why}"
     );
     Verdict::Dead(Reason::ServerError, message, Value::Null)
 }
