@@ -154,15 +154,10 @@ impl Entry {
         self.forget_names();
     }
 
-    /// Returns what is shown of the lead, under its main contact's name where that is known.
+    /// Returns what is shown of the lead, under its main contact's name where that is known: that
+    /// of the contact which has the first phone of the main one (§2.5); where none is reported, of
+    /// the only contact.
     pub fn profile(self) -> LeadProfile {
-        let main = self.main_contact().cloned();
-        self.profile.shown(main.as_ref())
-    }
-
-    /// The name of the contact that has the first phone of the main one (§2.5); where none is
-    /// reported, of the only contact.
-    fn main_contact(&self) -> Option<&Name> {
         let first = self.slots.get(&Slot::SNAPSHOT);
         let first = first.and_then(|fact| fact.phones.first());
         let mut named = self.slots.iter().filter_map(|(slot, fact)| {
@@ -170,8 +165,9 @@ impl Entry {
             let name = fact.name.as_ref()?.fact.as_ref();
             name.filter(|_| has_first && *slot != Slot::SNAPSHOT)
         });
-        let name = named.next();
-        name.filter(|_| first.is_some() || named.next().is_none())
+        let main = named.next();
+        let main = main.filter(|_| first.is_some() || named.next().is_none());
+        self.profile.shown(main)
     }
 
     /// The phones that it has, or had before it ended.

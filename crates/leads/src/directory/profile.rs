@@ -204,11 +204,9 @@ impl ProfileFacts {
     pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
         let text = |known: Option<Known<Name>>| known.and_then(|it| it.fact).map(String::from);
         let responsible = self.responsible.and_then(|it| it.fact);
+        let name = contact.cloned().map(String::from);
         LeadProfile {
-            name: contact
-                .cloned()
-                .map(String::from)
-                .or_else(|| text(self.name)),
+            name: name.or_else(|| text(self.name)),
             responsible: responsible.as_ref().map(|it| it.id),
             responsible_name: responsible.and_then(|it| it.name).map(String::from),
             stage: text(self.stage),

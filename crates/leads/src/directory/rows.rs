@@ -52,11 +52,9 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     let data = body.get("data").unwrap_or(body);
     let rows = list(data).or_else(|| list(body))?;
     let total = [data, body].into_iter().find_map(|it| it.get("totalPages"));
-    let rows = rows
-        .iter()
-        .map(|row| read(row, ChangeKind::Filter, country));
+    let read = |row| read(row, ChangeKind::Filter, country);
     Some(RowsPage {
-        rows: rows.collect(),
+        rows: rows.iter().map(read).collect(),
         total: total.and_then(whole).and_then(|n| u32::try_from(n).ok()),
     })
 }
@@ -106,12 +104,11 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
         Some(value) => FirstPhone::of(text(value).as_deref(), country),
     };
     let mut contacts = Vec::new();
-    if row.get("phones").is_some_and(Value::is_array) {
-        let named = of_contact(row, None, country);
-        contacts.extend(named.map(|phones| ContactPhones {
-            name: FactUpdate::Unchanged,
-            ..phones
-        }));
+    if row.get("phones").is_some_and(Value::is_array)
+        && let Some(mut phones) = of_contact(row, None, country)
+    {
+        phones.name = FactUpdate::Unchanged;
+        contacts.push(phones);
     }
     let mut is_whole = false;
     if let Some(Value::Array(all)) = row.get("contacts") {
@@ -185,11 +182,13 @@ fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
-        Value::Object(object) => ["phone", "number", "phoneNumber", "value"]
-            .into_iter()
-            .filter_map(|key| object.get(key))
-            .find(|it| it.is_string() || it.is_number())
-            .and_then(text),
+        Value::Object(object) => {
+            let keys = ["phone", "number", "phoneNumber", "value"].into_iter();
+            let mut places = keys.filter_map(|key| object.get(key));
+            places
+                .find(|it| it.is_string() || it.is_number())
+                .and_then(text)
+        }
         Value::Null | Value::Bool(_) | Value::Array(_) => None,
     }
 }

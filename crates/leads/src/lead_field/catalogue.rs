@@ -151,8 +151,9 @@ pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     all.sort_by_key(|field| field.id);
     all.dedup_by_key(|field| field.id);
     let page = |name: &str| {
-        let places = [data.get(name), envelope.get(name)];
-        places.into_iter().flatten().find_map(Value::as_i64)
+        [data, envelope]
+            .iter()
+            .find_map(|it| it.get(name)?.as_i64())
     };
     let whole = match (page("currentPage"), page("totalPages")) {
         (Some(current), Some(total)) => current >= total,

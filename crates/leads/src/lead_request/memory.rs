@@ -126,14 +126,9 @@ impl RequestMemory {
     }
 
     /// Returns `true` when the catalogue is to be read for these fields.
-    pub fn wants_catalogue(
-        &self,
-        fields: &str,
-        now: EventTime,
-        requests: &mut DueRequests,
-    ) -> bool {
+    pub fn wants_catalogue(&self, fields: &str, now: EventTime, queue: &mut DueRequests) -> bool {
         let due = EventTime::from_micros(self.catalogue_due);
-        (!self.knows(fields) && self.catalogue_tries == 0) || requests.is_due(due, now)
+        (!self.knows(fields) && self.catalogue_tries == 0) || queue.is_due(due, now)
     }
 
     /// Notes that the catalogue's request leaves: due again if a kill keeps the answer from us.
@@ -155,9 +150,10 @@ impl RequestMemory {
     /// Notes that this was read for these fields, and sets the next read: after a day, or an hour
     /// where it failed.
     pub fn catalogue_read(&mut self, catalogue: &Catalogue, fields: String, at: EventTime) {
-        let again = match catalogue.unread {
-            None => DAILY,
-            Some(_) => REST,
+        let again = if catalogue.unread.is_none() {
+            DAILY
+        } else {
+            REST
         };
         self.catalogue_due = at.plus(again).micros();
         self.catalogue_tries = 0;
