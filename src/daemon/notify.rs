@@ -3,9 +3,9 @@
 
 use super::observer::Observer;
 use callbridge_model::clock;
-use callbridge_ops::notify::history::{Notification, Troubles};
+use callbridge_ops::notify::history::Troubles;
 use callbridge_ops::notify::waiting::WaitingCustomers;
-use callbridge_ops::notify::{self, Settings};
+use callbridge_ops::notify::{self, Settings, WITHIN};
 use callbridge_spool::{Handle, Store, tables::missed::missed_waiting};
 use std::{sync::Arc, time::Duration};
 
@@ -53,8 +53,12 @@ pub(crate) async fn keep(
             let command = status.command("missed");
             notifications.extend(waiting.update(&all, limit, (status.at, boot), &command));
         }
-        if !notifications.is_empty() {
-            run(&settings.command, &notifications).await;
+        if !notifications.is_empty()
+            && let Err(error) = notify::run(&settings.command, &notifications, WITHIN).await
+        {
+            for it in &notifications {
+                tracing::error!(kind = it.kind, state = ?it.state, %error, "--notify-command");
+            }
         }
         for ((key, kept), value) in kept.iter_mut().zip([troubles.stored(), waiting.stored()]) {
             if kept.as_ref() != Some(&value) {
@@ -69,14 +73,5 @@ pub(crate) async fn keep(
         for it in notifications {
             tracing::info!(kind = it.kind, state = ?it.state, "--notify-command has run");
         }
-    }
-}
-
-async fn run(command: &str, notifications: &[Notification]) {
-    let Err(error) = notify::run(command, notifications).await else {
-        return;
-    };
-    for it in notifications {
-        tracing::error!(kind = it.kind, state = ?it.state, %error, "--notify-command");
     }
 }

@@ -138,7 +138,7 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
         line(Turn::Ends, "2 dead letters"),
     ];
     let command = format!("{} '{curl}'", script("mail"));
-    callbridge_ops::notify::run(&command, &told)
+    callbridge_ops::notify::run(&command, &told, callbridge_ops::notify::WITHIN)
         .await
         .expect("mailed");
     let mail = double.next().await;
@@ -152,7 +152,7 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
     assert!(mail.contains(body), "{mail}");
     // What is missing is said by the script's last line.
     let nowhere = format!("{} /no/such/file", script("mail"));
-    let failed = callbridge_ops::notify::run(&nowhere, &told).await;
+    let failed = callbridge_ops::notify::run(&nowhere, &told, callbridge_ops::notify::WITHIN).await;
     let words = failed.expect_err("failed").to_string();
     assert!(words.ends_with(": /no/such/file cannot be read"), "{words}");
 }

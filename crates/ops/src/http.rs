@@ -9,7 +9,6 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, heade
 use std::{future::Future, sync::Arc};
 use tokio::net::TcpListener;
 
-const NAME: &str = "--listen";
 /// Most connections held at the same time, before the share of descriptors.
 pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
@@ -40,7 +39,7 @@ pub async fn serve(
         ..Limits::FEW
     };
     let open = Open {
-        name: NAME,
+        name: "--listen",
         listener,
         tls: None,
         limits,
@@ -64,24 +63,19 @@ impl<W: Watch> AnswerHttp for Pages<W> {
             refused.headers_mut().insert(header::ALLOW, allow);
             return refused;
         }
-        match path {
-            METRICS => self.scrape(&request).await,
-            READYZ => self.readyz(),
-            _ => text(StatusCode::OK, "ok\n".to_owned()),
+        let missing = match path {
+            METRICS => return self.scrape(&request).await,
+            READYZ => self.0.not_ready(),
+            _ => Vec::new(),
+        };
+        match missing.is_empty() {
+            true => text(StatusCode::OK, "ok\n".to_owned()),
+            false => text(StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n"),
         }
     }
 }
 
 impl<W: Watch> Pages<W> {
-    fn readyz(&self) -> Response<Body> {
-        let missing = self.0.not_ready();
-        if missing.is_empty() {
-            text(StatusCode::OK, "ok\n".to_owned())
-        } else {
-            text(StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
-        }
-    }
-
     async fn scrape(&self, request: &Request<Incoming>) -> Response<Body> {
         let seen = match self.0.observe().await {
             Ok(seen) => seen,

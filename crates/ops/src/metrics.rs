@@ -118,7 +118,6 @@ pub fn render(seen: &Observed, format: Format) -> String {
     webhooks(&mut all, seen);
     journal(&mut all, seen);
     lookups(&mut all, seen);
-    directory(&mut all, seen);
     leads(&mut all, seen);
     single(&mut all, seen);
     let Release { version, commit } = seen.release;
@@ -149,10 +148,8 @@ fn calls(all: &mut Registry, seen: &Observed) {
 
 fn budget(all: &mut Registry, seen: &Observed) {
     let requests = seen.requests.iter().map(|((endpoint, verdict), count)| {
-        (
-            labels([("endpoint", endpoint), ("verdict", verdict)]),
-            *count,
-        )
+        let labels = labels([("endpoint", endpoint), ("verdict", verdict)]);
+        (labels, *count)
     });
     counters(all, "requests", "Requests to the CRM", requests);
     let budget = &seen.status.budget;
@@ -161,12 +158,8 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let slots = slots.map(|(state, slots)| (label("state", state), i64::from(slots)));
     gauges(all, "budget_slots", "Requests of the running window", slots);
     let help = "Time until the backlog is confirmed";
-    gauge(
-        all,
-        "backlog_drain_seconds",
-        help,
-        seen.status.backlog.drain_sec,
-    );
+    let drain = seen.status.backlog.drain_sec;
+    gauge(all, "backlog_drain_seconds", help, drain);
     let request = seen.durations.request.clone();
     let help = "From a request's first byte to its answer";
     all.register("request_duration_seconds", help, request);
@@ -238,10 +231,8 @@ fn unmatched(all: &mut Registry, seen: &Observed) {
         };
         let source = seen.status.sources.iter().find(of_pbx);
         let source = source.map_or(it.pbx.as_str(), SourceStatus::name);
-        (
-            labels([("source", source), ("prefix", &it.prefix)]),
-            it.calls,
-        )
+        let labels = labels([("source", source), ("prefix", &it.prefix)]);
+        (labels, it.calls)
     });
     let help = "Calls with an outside number over channels that no trunk takes in, by what their \
                 names have in common";
@@ -253,18 +244,11 @@ fn unmatched(all: &mut Registry, seen: &Observed) {
 fn journal(all: &mut Registry, seen: &Observed) {
     let fields = seen.status.journal_fields.iter().flat_map(|it| {
         let right = it.compared.saturating_sub(it.missing + it.different);
+        let field = it.field.word();
+        let row = |verdict, count| (labels([("field", field), ("verdict", verdict)]), count);
         let (missing, different) = (it.missing, it.different);
-        let verdicts = [
-            ("right", right),
-            ("missing", missing),
-            ("different", different),
-        ];
-        verdicts.map(|(verdict, count)| {
-            (
-                labels([("field", it.field.word()), ("verdict", verdict)]),
-                count,
-            )
-        })
+        let wrong = [row("missing", missing), row("different", different)];
+        std::iter::once(row("right", right)).chain(wrong)
     });
     let help = "Values of calls, by how the CRM's journal shows them";
     counters(all, "journal_fields", help, fields);
@@ -282,7 +266,9 @@ fn lookups(all: &mut Registry, seen: &Observed) {
     all.register("lookup_duration_seconds", help, duration);
 }
 
-fn directory(all: &mut Registry, seen: &Observed) {
+/// Registers the size of the directory, failed calls that went on by themselves, and values of
+/// lead fields.
+fn leads(all: &mut Registry, seen: &Observed) {
     let directory = seen.status.directory.clone().unwrap_or_default();
     let help = "Numbers in the directory of leads";
     gauge(all, "directory_phones", help, directory.phones);
@@ -290,10 +276,6 @@ fn directory(all: &mut Registry, seen: &Observed) {
     gauge(all, "directory_leads", help, directory.leads);
     let help = "Events of leads that changed something";
     counter(all, "directory_learned", help, directory.learned);
-}
-
-/// Registers failed calls that went on by themselves, and values of lead fields.
-fn leads(all: &mut Registry, seen: &Observed) {
     let count = |(result, counter): (&str, &str)| {
         let count = seen.counters.get(counter).copied().unwrap_or(0);
         (label("result", result), count)
@@ -323,8 +305,7 @@ fn webhooks(all: &mut Registry, seen: &Observed) {
     let Some(seen_events) = &seen.webhooks else {
         return;
     };
-    let events = seen_events
-        .iter()
+    let events = (seen_events.iter())
         .map(|((event, result), count)| (labels([("event", event), ("result", result)]), *count));
     let help = "Events from the CRM, by what became of them";
     counters(all, "webhooks", help, events);
@@ -378,12 +359,8 @@ fn single(all: &mut Registry, seen: &Observed) {
     let help = "Lines of the log that stderr did not take";
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
     if let Some(open) = seen.page_sessions {
-        gauge(
-            all,
-            "page_sessions",
-            "Sessions open at the page",
-            open as u64,
-        );
+        let help = "Sessions open at the page";
+        gauge(all, "page_sessions", help, open as u64);
     }
     if let Some(lease) = &seen.status.lease {
         let help = "1 while this process holds the lease of --standby and sends";

@@ -6,51 +6,39 @@
 
 use callbridge_model::Status;
 use sd_notify::NotifyState;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{sync::OnceLock, time::Duration};
 
 /// Messages that wait at most; later ones are dropped, for they would be old when received.
 const WAITING_MAX: usize = 8;
 
-/// A message for systemd, on its way to the thread that sends it.
-#[derive(Debug)]
-enum Message {
-    Ready,
-    Stopping,
-    Alive(String),
-    Stalled(String),
-}
-
 /// The spool is open and the sources start.
 pub fn ready() {
-    notify(Message::Ready);
+    notify("READY=1".to_owned());
 }
 
 /// Reports to systemd that the process is ending.
 pub fn stopping() {
-    notify(Message::Stopping);
+    notify("STOPPING=1".to_owned());
 }
 
 /// Still alive; with the books as the status line.
 pub fn alive(status: &Status) {
     let books = &status.books;
-    let mut line = format!(
-        "{} finished: {} journaled, {} waiting, {} dead letters",
-        books.finished,
-        books.journaled,
-        books.ready + books.sending + books.submitted,
-        status.letter_count()
-    );
-    if let Some(pause) = &status.pause {
-        line.push_str("; paused: ");
-        line.push_str(&pause.reason);
-    }
-    notify(Message::Alive(line));
+    let waiting = books.ready + books.sending + books.submitted;
+    let (finished, journaled, letters) = (books.finished, books.journaled, status.letter_count());
+    let paused = status.pause.as_ref();
+    let paused = paused.map(|it| format!("; paused: {}", it.reason));
+    notify(format!(
+        "WATCHDOG=1\nSTATUS={finished} finished: {journaled} journaled, {waiting} waiting, \
+         {letters} dead letters{}",
+        paused.unwrap_or_default()
+    ));
 }
 
 /// Reports loops that hang in the status line, and does not feed the watchdog.
 pub fn stalled(names: &str) {
-    notify(Message::Stalled(format!("{names} does not turn")));
+    notify(format!("STATUS={names} does not turn"));
 }
 
 /// The value of `WatchdogSec=`; `None` where it is not set.
@@ -64,8 +52,9 @@ pub fn interval() -> Duration {
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }
 
-fn notify(message: Message) {
-    static TELLER: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
+/// Leaves lines of `sd_notify(3)` for systemd.
+fn notify(message: String) {
+    static TELLER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let Some(teller) = TELLER.get_or_init(start) else {
         return;
     };
@@ -75,32 +64,23 @@ fn notify(message: Message) {
 }
 
 /// The thread that waits for systemd; it ends with the process. Without a socket there is none.
-fn start() -> Option<SyncSender<Message>> {
+fn start() -> Option<SyncSender<String>> {
     std::env::var_os("NOTIFY_SOCKET")?;
-    let (teller, messages) = sync_channel(WAITING_MAX);
+    let (teller, messages) = sync_channel::<String>(WAITING_MAX);
     let thread = std::thread::Builder::new().name("systemd".to_owned());
-    match thread.spawn(move || send(&messages)) {
+    let send = move || {
+        for message in messages {
+            // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
+            if let Err(error) = sd_notify::notify(&[NotifyState::Custom(&message)]) {
+                tracing::debug!(%error, "systemd could not be notified");
+            }
+        }
+    };
+    match thread.spawn(send) {
         Ok(_) => Some(teller),
         Err(error) => {
             tracing::warn!(%error, "systemd cannot be notified that callbridge works");
             None
-        }
-    }
-}
-
-fn send(messages: &Receiver<Message>) {
-    for message in messages {
-        let sent = match &message {
-            Message::Ready => sd_notify::notify(&[NotifyState::Ready]),
-            Message::Stopping => sd_notify::notify(&[NotifyState::Stopping]),
-            Message::Alive(line) => {
-                sd_notify::notify(&[NotifyState::Watchdog, NotifyState::Status(line)])
-            }
-            Message::Stalled(line) => sd_notify::notify(&[NotifyState::Status(line)]),
-        };
-        // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
-        if let Err(error) = sent {
-            tracing::debug!(%error, "systemd could not be notified");
         }
     }
 }

@@ -149,7 +149,7 @@ impl Messenger {
             what: "this is a trial: callbridge's messages come here".to_owned(),
             todo: "nothing".to_owned(),
         };
-        match notify::run(&self.command(&self.path), &[trial]).await {
+        match notify::run(&self.command(&self.path), &[trial], notify::WITHIN).await {
             Ok(()) => say("sent"),
             Err(error) => say(&format!(
                 "not sent: {error}\n  to do: correct {} (configuration of curl; needs curl and jq)",

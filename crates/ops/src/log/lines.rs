@@ -63,11 +63,8 @@ where
         let mut line = Map::new();
         line.insert("timestamp".to_owned(), now_text().into());
         line.insert("level".to_owned(), event.metadata().level().as_str().into());
-        line.extend(
-            said.0
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value)),
-        );
+        let said = said.0.into_iter();
+        line.extend(said.map(|(name, value)| (name.to_owned(), value)));
         writeln!(writer, "{}", safe_json(&Value::Object(line).to_string()))
     }
 }
@@ -97,10 +94,8 @@ const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others 
 
 /// A line about lines that are left out.
 pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
-    let fields = [
-        ("kind", it.words.as_str().into()),
-        ("lines", it.lines.into()),
-    ];
+    let kind = it.words.as_str().into();
+    let fields = [("kind", kind), ("lines", it.lines.into())];
     own_line(json, it.level, LEFT_OUT, &fields)
 }
 

@@ -108,7 +108,7 @@ pub fn flush() {
         limit.flush();
     }
     if let Some(log) = LOG.get() {
-        log.flush();
+        log.flush(writer::PATIENCE);
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const QUEUE_BYTES_MAX: usize = 64 * 1024;
 /// waited for until the queue is empty again. An AMI line bears pauses of a tenth of a second.
 const HELD_UP_MAX: Duration = Duration::from_millis(50);
 /// Time at the program's end after which a reader that does not read is given up.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries where stderr would rather not block.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
@@ -71,7 +71,7 @@ impl LogWriter {
         });
         let written = Arc::clone(&shared);
         let writer = std::thread::Builder::new().name("log".to_owned());
-        writer.spawn(move || written.write(&mut Destination::new(out), says))?;
+        writer.spawn(move || written.write(&mut Destination { out, torn: false }, says))?;
         Ok(Self(shared))
     }
 
@@ -88,10 +88,8 @@ impl LogWriter {
         queue.taken += 1;
         let mine = queue.taken;
         let lost_before = std::mem::take(&mut queue.turned_away);
-        queue.lines.push_back(LogLine {
-            bytes: line.to_vec(),
-            lost_before,
-        });
+        let bytes = line.to_vec();
+        queue.lines.push_back(LogLine { bytes, lost_before });
         shared.filled.notify_one();
         while queue.done < mine && !queue.stalled {
             let held_up = queue.writing.map_or(Duration::ZERO, |it| it.elapsed());
@@ -103,11 +101,7 @@ impl LogWriter {
     }
 
     /// Waits until all lines so far are written, as long as somebody reads them.
-    pub fn flush(&self) {
-        self.flush_for(PATIENCE);
-    }
-
-    fn flush_for(&self, patience: Duration) {
+    pub fn flush(&self, patience: Duration) {
         let shared = &self.0;
         let (mut queue, begun) = (shared.lock(), Instant::now());
         while queue.done < queue.taken {
@@ -194,10 +188,6 @@ struct Destination<W> {
 }
 
 impl<W: io::Write> Destination<W> {
-    const fn new(out: W) -> Self {
-        Self { out, torn: false }
-    }
-
     /// Writes a line, and returns `true` where all of it was taken. After a line that broke off the
     /// next begins anew.
     fn write(&mut self, line: &[u8]) -> bool {

@@ -90,7 +90,7 @@ fn a_reader_that_is_gone_costs_its_lines_and_nothing_else() {
     for _ in 0..1_000 {
         log.say(b"a line\n");
     }
-    log.flush_for(DEADLINE);
+    log.flush(DEADLINE);
     assert_eq!(log.lost(), 1_000);
 }
 
@@ -103,7 +103,7 @@ fn a_reader_that_has_stopped_holds_nobody_up_and_is_told_what_it_missed() {
     for line in 0..SAID {
         log.say(format!("line {line}\n").as_bytes());
     }
-    log.flush_for(Duration::ZERO);
+    log.flush(Duration::ZERO);
     assert!(log.lost() > 0);
     let mut lines = BufReader::new(read).lines().map(|line| line.expect("text"));
     let (mut next, mut missed) = (0, 0);
@@ -134,7 +134,7 @@ fn what_was_refused_is_said_as_soon_as_lines_are_taken_again() {
     reader.log.say(b"three\n");
     reader.ends(true);
     reader.ends(true);
-    reader.log.flush_for(DEADLINE);
+    reader.log.flush(DEADLINE);
     assert_eq!(reader.read(), "2 lost\nthree\n");
     assert_eq!(reader.log.lost(), 2);
 }
@@ -166,7 +166,7 @@ fn a_line_that_broke_off_does_not_run_into_the_next() {
     let log = LogWriter::start(Half(send, 0), said).expect("a thread");
     log.say(b"a long line\n");
     log.say(b"another\n");
-    log.flush_for(DEADLINE);
+    log.flush(DEADLINE);
     let read: Vec<u8> = receive.try_iter().flatten().collect();
     let read = String::from_utf8(read).expect("text");
     assert_eq!(read, "a l\n1 lost\nanother\n");
@@ -179,7 +179,7 @@ fn at_the_end_a_reader_who_reads_gets_every_line() {
         reader.log.say(line.as_bytes());
     }
     let log = reader.log.clone();
-    let flushing = std::thread::spawn(move || log.flush_for(DEADLINE));
+    let flushing = std::thread::spawn(move || log.flush(DEADLINE));
     for _ in 0..3 {
         reader.ends(true);
     }

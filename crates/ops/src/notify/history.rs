@@ -85,19 +85,15 @@ impl Troubles {
             };
             Some((kind, history))
         };
-        Self {
-            histories: stored.into_iter().filter_map(history).collect(),
-            runs: BTreeMap::new(),
-        }
+        let histories = stored.into_iter().filter_map(history).collect();
+        let runs = BTreeMap::new();
+        Self { histories, runs }
     }
 
     /// Returns the troubles that were reported and have not ended, as JSON to be kept over
     /// restarts.
     pub fn stored(&self) -> String {
-        let notified = self
-            .histories
-            .iter()
-            .filter(|(_, history)| history.notified);
+        let notified = self.histories.iter().filter(|(_, it)| it.notified);
         let notified = notified.map(|(kind, history)| (kind.word(), &history.report));
         // Texts and numbers always serialize.
         serde_json::to_string(&notified.collect::<BTreeMap<_, _>>()).unwrap_or_default()
@@ -111,18 +107,15 @@ impl Troubles {
             seen.entry(it.kind).or_default().push(it);
         }
         for (kind, all) in &seen {
-            let history = self
-                .histories
-                .entry(*kind)
-                .or_insert_with(|| TroubleHistory {
-                    report: ReportedTrouble {
-                        since: at,
-                        ..ReportedTrouble::default()
-                    },
-                    first: boot,
-                    last: boot,
-                    notified: false,
-                });
+            let history = self.histories.entry(*kind).or_insert(TroubleHistory {
+                report: ReportedTrouble {
+                    since: at,
+                    ..ReportedTrouble::default()
+                },
+                first: boot,
+                last: boot,
+                notified: false,
+            });
             history.last = boot;
             let what: Vec<&str> = all.iter().map(|it| it.what.as_str()).collect();
             history.report.what = what.join("; ");
@@ -131,9 +124,8 @@ impl Troubles {
         let mut notifications = Vec::new();
         let runs = &mut self.runs;
         self.histories.retain(|kind, history| {
-            let rested = runs
-                .get(kind)
-                .is_none_or(|ran| boot.saturating_sub(*ran) >= REST);
+            let rested = |ran: &Duration| boot.saturating_sub(*ran) >= REST;
+            let rested = runs.get(kind).is_none_or(rested);
             let there = seen.contains_key(kind);
             let gone = boot.saturating_sub(history.last) >= QUIET;
             let state = match (there, history.notified) {

@@ -37,15 +37,11 @@ pub struct Settings {
     pub missed: Option<Duration>,
 }
 
-/// Runs the command once for all of these, for at most [`WITHIN`]. It ends with the caller.
+/// Runs the command once for all of these, for at most that time. It ends with the caller.
 ///
 /// # Errors
 /// Why nobody may have heard of it.
-pub async fn run(command: &str, notifications: &[Notification]) -> Result<(), String> {
-    run_within(command, notifications, WITHIN).await
-}
-
-async fn run_within(
+pub async fn run(
     command: &str,
     notifications: &[Notification],
     within: Duration,
@@ -69,13 +65,10 @@ async fn run_within(
     }
     let ran = shell::run(how, &lines, (0, WORDS_MAX), within).await;
     let ran = ran.map_err(too_slow)?.map_err(not_run)?;
-    match ran.status.success() {
+    let (status, why) = (ran.status, shell::reason(&ran.stderr));
+    match status.success() {
         true => Ok(()),
-        false => Err(format!(
-            "it failed ({}){}",
-            ran.status,
-            shell::reason(&ran.stderr)
-        )),
+        false => Err(format!("it failed ({status}){why}")),
     }
 }
 
@@ -103,18 +96,18 @@ mod tests {
         let [it] = notifications();
         let line = serde_json::to_string(&it).expect("JSON") + "\n";
         let two = [it.clone(), it];
-        run(&command, &two).await.expect("well");
+        run(&command, &two, WITHIN).await.expect("well");
         let text = std::fs::read_to_string(&file).expect("written");
         assert_eq!(text, line.repeat(2));
     }
 
     #[tokio::test]
     async fn one_that_reads_nothing_is_well_and_one_that_fails_says_why() {
-        assert_eq!(run("exit 0", &notifications()).await, Ok(()));
-        let failed = run("echo no mail >&2; exit 3", &notifications()).await;
+        assert_eq!(run("exit 0", &notifications(), WITHIN).await, Ok(()));
+        let failed = run("echo no mail >&2; exit 3", &notifications(), WITHIN).await;
         let words = failed.expect_err("failed");
         assert_eq!(words, "it failed (exit status: 3): no mail");
-        let failed = run("/no/such/program", &notifications()).await;
+        let failed = run("/no/such/program", &notifications(), WITHIN).await;
         let words = failed.expect_err("failed");
         assert!(words.starts_with("it failed ("), "{words}");
     }
@@ -128,12 +121,12 @@ mod tests {
             pipe.display()
         );
         let made = format!("mkfifo '{}'", pipe.display());
-        assert_eq!(run(&made, &notifications()).await, Ok(()));
+        assert_eq!(run(&made, &notifications(), WITHIN).await, Ok(()));
         let command = command.split_once("; ").expect("two").1.to_owned();
         // The other end of the pipe: it ends when everybody who could write is gone.
         let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
-        let slow = run_within(&command, &notifications(), within).await;
+        let slow = run(&command, &notifications(), within).await;
         let words = "it did not end within 1 s, and was ended with all that it had started";
         assert_eq!(slow, Err(words.to_owned()));
         assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");

@@ -28,10 +28,8 @@ impl WaitingCustomers {
     /// gave them; none where the text cannot be read.
     pub fn restored(text: Option<&str>) -> Self {
         let notified = text.and_then(|text| serde_json::from_str(text).ok());
-        Self {
-            notified: notified.unwrap_or_default(),
-            ran: None,
-        }
+        let (notified, ran) = (notified.unwrap_or_default(), None);
+        Self { notified, ran }
     }
 
     /// Returns the reported customers who still wait, as JSON to be kept over restarts.
@@ -62,9 +60,8 @@ impl WaitingCustomers {
         // Whoever was talked to and got nobody again, waits anew.
         self.notified
             .retain(|phone, since| still.get(&**phone).is_some_and(|now| now <= since));
-        let new: Vec<&MissedCustomer> = late()
-            .filter(|it| !self.notified.contains_key(it.phone.as_str()))
-            .collect();
+        let new = late().filter(|it| !self.notified.contains_key(it.phone.as_str()));
+        let new: Vec<&MissedCustomer> = new.collect();
         let longer = span(limit.as_secs());
         let (state, since, what) = match (new.first(), first) {
             (Some(oldest), _) => (Turn::Begins, oldest.first_at.get(), list(&new, &longer, at)),
@@ -74,10 +71,8 @@ impl WaitingCustomers {
             }
             (None, _) => return None,
         };
-        let notified = new
-            .iter()
-            .map(|it| (it.phone.as_str().to_owned(), it.first_at.get()));
-        self.notified.extend(notified);
+        let notified = |it: &&MissedCustomer| (it.phone.as_str().to_owned(), it.first_at.get());
+        self.notified.extend(new.iter().map(notified));
         self.ran = Some(boot);
         Some(Notification {
             kind: KIND,
