@@ -11,7 +11,8 @@ use callbridge_model::status::{Employees, ListFile};
 use callbridge_model::{Country, clock};
 use callbridge_ops::kept::unknown_employees;
 use callbridge_source::EventTime;
-use callbridge_spool::{Done, Error, Handle, LeadDirectory, Op, tables};
+use callbridge_spool::tables::unknown_employees::extensions_met;
+use callbridge_spool::{Done, Error, Handle, LeadDirectory, Op};
 use std::sync::{Arc, PoisonError};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use tokio::sync::watch;
@@ -35,8 +36,10 @@ pub(crate) type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
 #[derive(Debug)]
 pub(crate) struct Lists {
     watched: Watched,
-    shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
-    met: watch::Sender<Option<Employees>>,
+    /// The states of the lists.
+    pub(crate) shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
+    /// How the employees of the newest calls match them.
+    pub(crate) met: watch::Sender<Option<Employees>>,
 }
 
 impl Lists {
@@ -44,9 +47,8 @@ impl Lists {
     /// its calls are parked until it can. The directory of leads stands beside them.
     pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
         let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
-        let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
-        let (met, _) = watch::channel(None);
+        let (shown, met) = (watch::Sender::default(), watch::Sender::default());
         let lists = Self {
             watched,
             shown,
@@ -61,11 +63,6 @@ impl Lists {
         self.watched.people()
     }
 
-    /// Returns the states of the lists, and how the employees of the newest calls match them.
-    pub(crate) fn shown(&self) -> (ListStates, watch::Receiver<Option<Employees>>) {
-        (self.shown.subscribe(), self.met.subscribe())
-    }
-
     /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
     /// ones that a list still names are told.
     async fn meet(&self, rules: &Rules, spool: &Handle) {
@@ -74,12 +71,7 @@ impl Lists {
         if rules.forwards && rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
             return;
         }
-        let read = spool.read(|store| {
-            Ok((
-                tables::unknown_employees::extensions_met(store)?,
-                unknown_employees(store)?,
-            ))
-        });
+        let read = spool.read(|store| Ok((extensions_met(store)?, unknown_employees(store)?)));
         let (met, mut unknown) = match read.await {
             Ok(read) => read,
             Err(error) => {
@@ -320,8 +312,7 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
 async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
     let done = spool.write(vec![Op::Purge(now)]).await?;
-    let more = done
-        .iter()
-        .any(|done| matches!(done, Done::PurgeCounts(purged) if purged.more));
+    let is_more = |done: &Done| matches!(done, Done::PurgeCounts(purged) if purged.more);
+    let more = done.iter().any(is_more);
     Ok(ended + u64::from(more))
 }

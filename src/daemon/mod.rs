@@ -37,7 +37,7 @@ pub(crate) mod webhooks;
 
 use crate::config::doubts::{self, Doubt};
 use crate::config::{Config, SourceConfig, TokenFrom};
-use crate::privilege::{Held, is_open_to_all};
+use crate::privilege::is_open_to_all;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
 use callbridge_fleet::PbxOwners;
@@ -46,14 +46,14 @@ use callbridge_intake::{owners::Owners, written::Files};
 use callbridge_model::status::{SourceStatus, Status, findings};
 use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, Zone};
 use callbridge_ops::{http, metrics::Durations, systemd};
-use callbridge_page::{SessionCount, page::Page};
+use callbridge_page::{SessionCount, page::Page, server};
 use callbridge_source::{self as source, Limits, Ring, Source, Transport};
 use callbridge_spool::{Guard, Handle, Integrity};
 use lists::Lists;
 use observer::Observer;
+use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
-use std::{net::SocketAddr, path::Path};
 use tasks::Tasks;
 use tokio::{sync::watch, time::timeout_at};
 
@@ -239,7 +239,7 @@ impl Daemon {
         let owners = shell.intake.owners();
         intake.start_fallible(shell.run());
         let lookups = lookup::start(config, &people, leads, &durations, &mut tasks).await?;
-        let (shown, met) = lists.shown();
+        let (shown, met) = (lists.shown.subscribe(), lists.met.subscribe());
         let (now, spool) = (Arc::clone(&people), opened.spool.clone());
         tasks.start_until_stop(lists::keep(lists, now, rules.clone(), spool));
         let (now, spool) = (Arc::clone(&people), opened.spool.clone());
@@ -257,6 +257,7 @@ impl Daemon {
         let mut words = outward::words(config);
         let owner_of = owners.clone();
         words.owners = PbxOwners::new(move |pbx| owner_of.of(pbx));
+        let state = config.state.as_deref().unwrap_or(Path::new(""));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources,
@@ -271,12 +272,7 @@ impl Daemon {
             lists: shown,
             employees: met,
             trunks: opened.trunks,
-            state: config
-                .state
-                .clone()
-                .unwrap_or_default()
-                .display()
-                .to_string(),
+            state: state.display().to_string(),
             check_command: check_command(config, std::env::args()),
             token_place: config.crm.as_ref().map(|crm| {
                 outward::token_place(crm.token.as_ref(), outward::directory_of).to_string()
@@ -294,9 +290,8 @@ impl Daemon {
             tasks,
             guard: opened.guard,
         };
-        daemon
-            .listen(config, (people, owners), opened.assembling)
-            .await
+        let asked = (people, owners);
+        daemon.listen(config, asked, opened.assembling).await
     }
 
     /// The handler, the HTTP listener, systemd.
@@ -306,73 +301,59 @@ impl Daemon {
         (people, owners): (SharedPeople, Owners),
         assembling: callbridge_intake::Settings,
     ) -> Result<Self, Failure> {
+        let (tasks, observer) = (&mut self.tasks, &self.observer);
         let shown = match &config.page {
-            Some(page) => Some(page::open(page, &config.held, &mut self.tasks).await?),
+            Some(page) => Some(page::open(page, &config.held, tasks).await?),
             None => None,
         };
-        let observer = Arc::clone(&self.observer);
+        let (asked, crm) = (Arc::clone(observer), config.crm.as_ref());
         let handler = Arc::new(CommandHandler {
-            spool: self.observer.spool.clone(),
+            spool: observer.spool.clone(),
             rules: config.rules.clone(),
             people,
-            asking: (config.crm.as_ref()).map(|_| self.observer.outward.asking.clone()),
+            asking: crm.map(|_| observer.outward.asking.clone()),
             zone: open::zone_name(config),
-            field_list_wrapper: (config.crm.as_ref()).and_then(|it| it.field_list_wrapper.clone()),
+            field_list_wrapper: crm.and_then(|it| it.field_list_wrapper.clone()),
             status: Box::new(move || {
-                let observer = Arc::clone(&observer);
+                let observer = Arc::clone(&asked);
                 Box::pin(async move { observer.status().await })
             }),
             page: shown.as_ref().map(|it| it.door.clone()),
             owners,
         });
-        let newer = Arc::clone(&handler).read_newer_again();
-        self.tasks.start(newer);
-        if let Some(shown) = shown {
+        tasks.start(Arc::clone(&handler).read_newer_again());
+        if let Some(mut shown) = shown {
+            shown.settings.instance = page::instance(config);
+            shown.settings.zone = Zone::of(config.pbx_timezone.as_ref());
             let backend = Arc::new(page::backend::DaemonBackend {
-                observer: Arc::clone(&self.observer),
+                observer: Arc::clone(observer),
                 handler: Arc::clone(&handler),
                 intake: assembling,
-                zone: Zone::of(config.pbx_timezone.as_ref()),
-                instance: page::instance(config),
+                zone: shown.settings.zone.clone(),
                 fields: open::names(config),
                 week: Mutex::default(),
                 changes: watch::Sender::default(),
             });
-            self.tasks
-                .start_until_stop(Arc::clone(&backend).watch_changes());
-            let sessions = &self.observer.page_sessions;
-            let sessions = sessions.clone().unwrap_or_default();
-            let page = Page::new(shown.settings, backend).counted_by(sessions);
-            let stop = self.tasks.stop();
-            self.tasks
-                .start(callbridge_page::server::serve(shown.listener, page, stop));
+            tasks.start_until_stop(Arc::clone(&backend).watch_changes());
+            let sessions = observer.page_sessions.clone().unwrap_or_default();
+            let page = Page::new(shown.settings, backend, sessions);
+            tasks.start(server::serve(shown.listener, page, tasks.stop()));
         }
         let state = config.state.clone().unwrap_or_default();
         let what = format_args!("cannot listen for commands in {}", state.display());
         let listener = socket::listen(&state).or_fail_at(Code::CannotWrite, what)?;
-        let stop = self.tasks.stop();
-        self.tasks
-            .start(socket::keep(state, listener, handler, stop));
+        tasks.start(socket::keep(state, listener, handler, tasks.stop()));
         if let Some(addr) = config.listen {
-            self.show_metrics(addr, &config.held).await?;
+            let (listener, address) = config.held.listen("--listen", addr).await?;
+            tracing::info!(%address, "health and metrics");
+            tasks.start(http::serve(listener, Arc::clone(observer), tasks.stop()));
         }
         if let Some(settings) = config.notify.clone() {
-            let (observer, spool) = (Arc::clone(&self.observer), self.observer.spool.clone());
-            self.tasks
-                .start_until_stop(notify::keep(settings, observer, spool));
+            let spool = observer.spool.clone();
+            tasks.start_until_stop(notify::keep(settings, Arc::clone(observer), spool));
         }
-        self.tasks
-            .start_until_stop(keep_alive(Arc::clone(&self.observer)));
+        tasks.start_until_stop(keep_alive(Arc::clone(observer)));
         Ok(self)
-    }
-
-    /// Serves health and metrics at the address of `--listen`.
-    async fn show_metrics(&mut self, addr: SocketAddr, held: &Held) -> Result<(), Failure> {
-        let (listener, address) = held.listen("--listen", addr).await?;
-        tracing::info!(%address, "health and metrics");
-        let (watch, stop) = (Arc::clone(&self.observer), self.tasks.stop());
-        self.tasks.start(http::serve(listener, watch, stop));
-        Ok(())
     }
 
     /// Ends when a part of the daemon has failed.
@@ -449,10 +430,8 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
         Some(TokenFrom::Place(place)) => place.file().map(Path::to_path_buf),
         _ => None,
     };
-    let token = token.zip(outward::directory_of("CREDENTIALS_DIRECTORY"));
-    let token = token
-        .filter(|(file, dir)| file.starts_with(dir))
-        .map(|it| it.0);
+    let credentials = outward::directory_of("CREDENTIALS_DIRECTORY");
+    let token = token.filter(|file| credentials.is_some_and(|dir| file.starts_with(dir)));
     for (flag, path) in [("--state", state), ("--token-file", token)] {
         let path = path.map(|path| findings::quoted(&path.display().to_string()));
         flags.extend(path.map(|path| format!("{flag}={path}")));

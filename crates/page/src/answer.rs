@@ -58,11 +58,8 @@ struct ProblemSheet<'a> {
 
 /// A page that says what is wrong.
 pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
-    let view = ProblemSheet {
-        c: shell,
-        title: shell.t(problem.title),
-        words: &problem.words,
-    };
+    let (c, title, words) = (shell, shell.t(problem.title), &problem.words);
+    let view = ProblemSheet { c, title, words };
     let mut response = html(&view).unwrap_or_else(|_| Response::new(body::whole("")));
     *response.status_mut() = problem.status;
     response
@@ -71,11 +68,8 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
 /// A drawing that brings its own style; nothing else of it is let do anything.
 pub(crate) fn svg(text: String) -> Response<Body> {
     let kind = "image/svg+xml; charset=utf-8";
-    let mut response = body::response(StatusCode::OK, kind, body::whole(text));
-    let headers = response.headers_mut();
-    let policy = HeaderValue::from_static(DRAWING);
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    response
+    let drawing = body::response(StatusCode::OK, kind, body::whole(text));
+    with(drawing, "content-security-policy", DRAWING)
 }
 
 /// Renders a template as a page with status 200; one that cannot be rendered is a problem (500).
@@ -106,13 +100,17 @@ pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
 
 /// A file to be kept.
 pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
-    let mut response = body::response(StatusCode::OK, content_type, body);
+    let file = body::response(StatusCode::OK, content_type, body);
     let as_file = format!("attachment; filename=\"{name}\"");
-    if let Ok(as_file) = HeaderValue::from_str(&as_file) {
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_DISPOSITION, as_file);
+    with(file, "content-disposition", &as_file)
+}
+
+/// The answer with one more header, where its value is one.
+pub(crate) fn with(mut to: Response<Body>, name: &'static str, value: &str) -> Response<Body> {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        to.headers_mut().insert(name, value);
     }
-    response
+    to
 }
 
 /// To be looked at there.
@@ -141,9 +139,7 @@ pub(crate) fn harden(response: &mut Response<Body>) {
         headers.insert(name, HeaderValue::from_static(value));
     }
     let policy = HeaderValue::from_static(POLICY);
-    headers
-        .entry(header::CONTENT_SECURITY_POLICY)
-        .or_insert(policy);
+    headers.entry("content-security-policy").or_insert(policy);
     let keep_nothing = HeaderValue::from_static("no-store");
-    headers.entry(header::CACHE_CONTROL).or_insert(keep_nothing);
+    headers.entry("cache-control").or_insert(keep_nothing);
 }

@@ -1,8 +1,9 @@
 //! What is loaded beside the page: style, script and drawings, built in. Their paths hold a hash
 //! of them, so that a browser may keep them for good.
 
+use crate::answer;
 use callbridge_listener::body::{self, Body};
-use hyper::{Response, StatusCode, header, header::HeaderValue};
+use hyper::{Response, StatusCode};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
@@ -11,15 +12,14 @@ pub(crate) const STYLE: &str = concat!(
     include_str!("../static/page.css"),
     include_str!("../static/views.css")
 );
-const SVG: &str = "image/svg+xml";
-
 /// The path of each, its media type and its text.
 static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
+    let sign = include_str!("../static/sign.svg");
     let script = include_str!("../static/page.js");
     let assets = [
         ("page.css", "text/css; charset=utf-8", STYLE),
         ("page.js", "text/javascript; charset=utf-8", script),
-        ("sign.svg", SVG, include_str!("../static/sign.svg")),
+        ("sign.svg", "image/svg+xml", sign),
     ];
     assets.map(|(name, content_type, text)| {
         let hash = crate::random::hex(&digest(&SHA256, text.as_bytes()).as_ref()[..8]);
@@ -35,9 +35,7 @@ pub(crate) fn paths() -> [&'static str; 3] {
 /// Returns the asset at this path, to be cached for good; `None` for any other path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
     let (_, content_type, text) = ASSETS.iter().find(|(known, ..)| known == path)?;
-    let mut response = body::response(StatusCode::OK, content_type, body::whole(*text));
-    let for_good = HeaderValue::from_static("public, max-age=31536000, immutable");
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, for_good);
-    Some(response)
+    let asset = body::response(StatusCode::OK, content_type, body::whole(*text));
+    let for_good = "public, max-age=31536000, immutable";
+    Some(answer::with(asset, "cache-control", for_good))
 }

@@ -7,7 +7,7 @@
 use crate::language::Language;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
-use callbridge_model::{LeadId, Reason, Status, Zone};
+use callbridge_model::{LeadId, Reason, Status, status::TrunkStatus};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, ParkedPhone, RowId};
 use serde::Deserialize;
@@ -54,7 +54,7 @@ pub trait Backend: Send + Sync + 'static {
         who: &'a str,
     ) -> BackendAnswer<'a, u64>;
     /// Takes the lead that was given by hand from the number; sent calls stay as they are.
-    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()>;
+    fn take_lead<'a>(&'a self, phone: &'a str) -> BackendAnswer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
     fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>>;
     /// Reads the names and fields that the directory has of these leads.
@@ -63,11 +63,11 @@ pub trait Backend: Send + Sync + 'static {
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>>;
     /// Counts the customers who wait for a call back.
     fn missed_count(&self) -> BackendAnswer<'_, u64>;
-    /// Returns the figures of employees by extension, today or in the last seven days; calls that
+    /// Returns the figures of employees by extension, of so many days with today; calls that
     /// reached nobody stand without an extension.
-    fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable>;
-    /// The trunks with the calls each took today.
-    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>>;
+    fn employees(&self, days: i64) -> BackendAnswer<'_, EmployeeTable>;
+    /// The trunks; `day_calls` are those that each took today.
+    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkStatus>>;
     /// Runs `callbridge check`, which asks PBX and CRM and takes its time.
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>>;
     /// The sessions as [`Backend::keep_sessions`] left them.
@@ -76,10 +76,6 @@ pub trait Backend: Send + Sync + 'static {
     fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()>;
     /// Counts up whenever a call, a letter or a source changes; the live parts look again then.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
-    /// The zone of the PBX, in which people read times (`Asia/Tashkent`).
-    fn zone(&self) -> Zone;
-    /// The name of this instance: it parts the cookies of two pages on one host.
-    fn instance(&self) -> String;
     /// The PBX that it stands beside, or those, as people name them.
     fn pbx(&self) -> String;
 }
@@ -231,7 +227,7 @@ impl LetterQuery {
 }
 
 /// The kind of subject that a cause has; its words stand in links: never change one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum About {
     /// A lead that the CRM does not know or take.
@@ -242,13 +238,6 @@ pub enum About {
     Phone,
     /// An extension that has no employee.
     Extension,
-}
-
-impl About {
-    /// Returns the word that links carry, such as `lead`.
-    pub fn word(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The cause of letters: their reason, and the subject that is mended once for all of them.
@@ -285,7 +274,7 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.about {
-            Some((about, which)) => write!(f, "{}:{which}", about.word()),
+            Some((about, which)) => write!(f, "{about}:{which}"),
             None => Ok(()),
         }
     }
@@ -350,26 +339,6 @@ pub type Profiles = BTreeMap<LeadId, LeadProfile>;
 /// The figures of employees by extension; under `None` the calls that reached nobody.
 pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 
-/// Today, or the week up to now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
-    /// Since midnight in the PBX's zone.
-    Today,
-    /// The last seven days, today included.
-    Week,
-}
-
-/// A trunk with what it took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrunkView {
-    /// The trunk's name, as its flag gives it.
-    pub name: String,
-    /// Calls over the trunk that began today, in the PBX's zone.
-    pub today: u64,
-    /// The time of the trunk's last call; `None` where it never took one.
-    pub last_at: Option<i64>,
-}
-
 /// One finding of `check`, as a line of `check --json` has it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CheckFinding {
@@ -404,15 +373,12 @@ impl CheckFinding {
         if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {
             return Some("flag");
         }
-        let begins = |(first, _): &&(&str, &str)| match name.strip_prefix(first) {
-            Some(rest) => rest.is_empty() || rest.starts_with(' '),
-            None => false,
-        };
+        let ends = |rest: &str| rest.is_empty() || rest.starts_with(' ');
+        let begins = |(first, _): &&(&str, &str)| name.strip_prefix(first).is_some_and(ends);
         let shared = SHARED_TEXTS.iter().find(begins).map(|(_, key)| *key);
         let key = shared.or_else(|| name.split(' ').next())?;
-        Language::English
-            .has(&format!("tried.{key}"))
-            .then_some(key)
+        let is_known = Language::English.has(&format!("tried.{key}"));
+        is_known.then_some(key)
     }
 
     /// Returns the class of the finding: `ok`, `doubt` or `failed`.

@@ -97,8 +97,7 @@ impl Jobs {
     /// Returns the remembered jobs, newest first.
     pub(crate) fn newest(&self) -> Vec<(u64, Job)> {
         let all = lock(&self.all);
-        let newest = all.iter().rev();
-        newest.map(|(id, job)| (*id, job.clone())).collect()
+        Vec::from_iter(all.iter().rev().map(|(id, job)| (*id, job.clone())))
     }
 
     /// Returns `true` while fewer jobs work than may at a time.
@@ -128,14 +127,13 @@ impl Jobs {
             }
             id
         };
-        if left.is_empty() {
-            return id;
-        }
         let (all, closing) = (Arc::clone(&self.all), self.closing.clone());
-        let work = async move {
+        self.tasks.spawn(async move {
+            let mut end = JobState::Done;
             for chunk in left.chunks(CHUNK) {
                 if *closing.borrow() {
-                    return end(&all, id, JobState::Stopped);
+                    end = JobState::Stopped;
+                    break;
                 }
                 match backend.act(change, chunk, &who).await {
                     Ok(acted) => {
@@ -144,15 +142,18 @@ impl Jobs {
                         }
                     }
                     Err(Refusal { words, .. }) => {
-                        return end(&all, id, JobState::Refused(words));
+                        tracing::warn!(job = id, error = words, "a job on letters ended early");
+                        end = JobState::Refused(words);
+                        break;
                     }
                 }
                 // Whatever else the daemon does goes first.
                 tokio::task::yield_now().await;
             }
-            end(&all, id, JobState::Done);
-        };
-        self.tasks.spawn(work);
+            if let Some(job) = lock(&all).get_mut(&id) {
+                job.state = end;
+            }
+        });
         id
     }
 
@@ -160,15 +161,6 @@ impl Jobs {
     pub(crate) async fn end(&self) {
         let mut tasks = self.tasks.take();
         while tasks.join_next().await.is_some() {}
-    }
-}
-
-fn end(all: &Mutex<ById>, id: u64, state: JobState) {
-    if let Some(job) = lock(all).get_mut(&id) {
-        if let JobState::Refused(words) = &state {
-            tracing::warn!(job = id, error = words, "a job on letters ended early");
-        }
-        job.state = state;
     }
 }
 
@@ -201,20 +193,18 @@ impl CheckRun {
             return;
         }
         let last = Arc::clone(&self.last);
-        let run = async move {
-            let found = backend.check().await;
-            let mut last = lock(&last);
-            *last = LastCheck {
+        self.tasks.spawn(async move {
+            let (findings, refused) = match backend.check().await {
+                Ok(findings) => (findings, None),
+                Err(refusal) => (Vec::new(), Some(refusal.words)),
+            };
+            *lock(&last) = LastCheck {
                 running: false,
                 at: Some(now_seconds()),
-                ..LastCheck::default()
+                findings,
+                refused,
             };
-            match found {
-                Ok(findings) => last.findings = findings,
-                Err(refusal) => last.refused = Some(refusal.words),
-            }
-        };
-        self.tasks.spawn(run);
+        });
     }
 
     /// Ends one that runs: it changes nothing.

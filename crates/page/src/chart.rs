@@ -75,11 +75,8 @@ fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
         sum += calls;
         // What is there is seen, however little it is.
         let y = level(sum).min(below.saturating_sub(HEIGHT / 100));
-        pieces.push(Piece {
-            class,
-            y,
-            height: below - y,
-        });
+        let height = below - y;
+        pieces.push(Piece { class, y, height });
     }
     pieces
 }

@@ -36,12 +36,9 @@ impl CsvText {
             }
             let cut: String = cell.chars().take(CELL_CHARS).collect();
             let cell = safe_cell(&cut);
-            if cell.contains([',', '"', '\n', '\r', ';', '\t']) {
-                self.0.push('"');
-                self.0.push_str(&cell.replace('"', "\"\""));
-                self.0.push('"');
-            } else {
-                self.0.push_str(&cell);
+            match cell.contains([',', '"', '\n', '\r', ';', '\t']) {
+                true => self.0 += &format!("\"{}\"", cell.replace('"', "\"\"")),
+                false => self.0 += &cell,
             }
         }
         self.0.push_str("\r\n");
@@ -63,8 +60,9 @@ pub(crate) fn download<T>(
     name: &str,
 ) -> Response<Body> {
     let mut csv = CsvText::new(columns);
-    rows.into_iter()
-        .for_each(|row| csv.row(columns, &row, shell));
+    for row in rows {
+        csv.row(columns, &row, shell);
+    }
     answer::download(body::whole(csv.0), CsvText::KIND, name)
 }
 

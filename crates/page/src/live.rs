@@ -1,10 +1,11 @@
 //! Live parts: a stream of server-sent events that says when to look again. It carries no content:
 //! what is shown comes by the ordinary way, with the ordinary checks.
 
+use crate::answer;
 use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
 use futures_util::stream;
-use hyper::{Response, StatusCode, header, header::HeaderValue};
+use hyper::{Response, StatusCode};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -49,9 +50,7 @@ impl Live {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let mut full = Response::new(body::whole("too many live parts\n"));
             *full.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-            let later = HeaderValue::from_static("5");
-            full.headers_mut().insert(header::RETRY_AFTER, later);
-            return full;
+            return answer::with(full, "retry-after", "5");
         };
         let changes = ChangeStream {
             changes: self.changes.clone(),
@@ -65,12 +64,9 @@ impl Live {
             Some((Ok::<_, Infallible>(word), changes))
         });
         let events = body::in_pieces(events);
-        let mut response = body::response(StatusCode::OK, "text/event-stream", events);
-        let headers = response.headers_mut();
+        let response = body::response(StatusCode::OK, "text/event-stream", events);
         // Proxies that gather answers would keep the words.
-        let now = HeaderValue::from_static("no");
-        headers.insert("x-accel-buffering", now);
-        response
+        answer::with(response, "x-accel-buffering", "no")
     }
 }
 

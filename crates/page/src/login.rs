@@ -52,7 +52,7 @@ struct CarryOnSheet<'a> {
 
 /// Returns the token and the session of the first cookie that belongs to an open session.
 pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
-    let (now, people) = (now_seconds(), page.settings.passwords());
+    let (now, people) = (now_seconds(), page.settings.people.borrow());
     let mut tokens = asked.cookies(&page.cookie);
     tokens.find_map(|token| Some((token, page.sessions.find(now, token, &people)?)))
 }
@@ -72,17 +72,26 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
     }
     // A form of a session that has ended: what was typed is carried through the login.
     let view = LoginSheet {
-        c: shell,
-        name: "",
-        next: asked.uri.path(),
         carried: &asked.form.without("token").encoded(),
         wrong: Some(shell.t("login.ended")),
-        by_name: !page.settings.passwords().is_empty(),
+        ..LoginSheet::new(page, shell, asked.uri.path())
     };
     answer::html_as(StatusCode::UNAUTHORIZED, &view)
 }
 
-impl LoginSheet<'_> {
+impl<'a> LoginSheet<'a> {
+    /// The form as it first comes: nothing typed, nothing wrong.
+    fn new(page: &Page, shell: &'a PageShell, next: &'a str) -> Self {
+        Self {
+            c: shell,
+            name: "",
+            next,
+            carried: "",
+            wrong: None,
+            by_name: !page.settings.people.borrow().is_empty(),
+        }
+    }
+
     /// Returns the carried fields for people: name and value.
     fn typed(&self) -> Vec<(String, String)> {
         for_people(self.c, &FormFields::read(self.carried.as_bytes()))
@@ -101,7 +110,12 @@ fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
 /// Serves `GET /login`, the form, and `POST /login`, which opens a session.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     if !asked.is_post() {
-        return login_page(page, shell, asked);
+        let next = local_path(asked.query.get("next").unwrap_or("/"));
+        return match whose(page, asked) {
+            // The way on for whoever is inside already.
+            Some(_) => Ok(see(next)),
+            None => answer::html(&LoginSheet::new(page, shell, next)),
+        };
     }
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
@@ -109,59 +123,43 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     let (attempt, wait) = throttle().enter(clock::now().boot, asked.from, &name);
     if !wait.is_zero() {
         let from = asked.from;
-        tracing::warn!(
-            ?from,
-            ?wait,
-            "many wrong passwords for the page: this one waits"
-        );
+        tracing::warn!(from = ?from, ?wait, "many wrong passwords for the page: this one waits");
         tokio::time::sleep(wait).await;
     }
     let password = asked.form.typed("password");
     let Some(role) = role(page, &name, password).await else {
         tracing::warn!(from = ?asked.from, "a wrong name or password for the page");
         let view = LoginSheet {
-            c: shell,
             name: &name,
-            next: local_path(&next),
             carried: &carried,
             wrong: Some(shell.t("login.wrong")),
-            by_name: !page.settings.passwords().is_empty(),
+            ..LoginSheet::new(page, shell, local_path(&next))
         };
         return answer::html_as(StatusCode::FORBIDDEN, &view);
     };
     throttle().forgive(&attempt);
-    let line = page.settings.passwords().print(&name);
+    let line = page.settings.people.borrow().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
         true => see(local_path(&next)),
         false => {
-            let viewer = Viewer {
+            let form_token = random::form_token(&token);
+            let mut shell = shell.clone();
+            shell.viewer = Some(Viewer {
                 who: name,
                 role,
-                form_token: random::form_token(&token),
-            };
-            carry_on(shell, viewer, &next, &carried)?
+                form_token,
+            });
+            // The fields that were typed, with a button that sends them again.
+            answer::html(&CarryOnSheet {
+                c: &shell,
+                path: local_path(&next),
+                fields: FormFields::read(carried.as_bytes()),
+            })?
         }
     };
     hand_over(page, &mut response, &token);
     Ok(response)
-}
-
-/// The empty form, or the way on for whoever is inside already.
-fn login_page(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
-    let next = local_path(asked.query.get("next").unwrap_or("/"));
-    if whose(page, asked).is_some() {
-        return Ok(see(next));
-    }
-    let view = LoginSheet {
-        c: shell,
-        name: "",
-        next,
-        carried: "",
-        wrong: None,
-        by_name: !page.settings.passwords().is_empty(),
-    };
-    answer::html(&view)
 }
 
 async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
@@ -169,10 +167,10 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
         return None;
     }
     let mut memory = Arc::clone(&page.hashing).lock_owned().await;
-    let (passwords, name) = (page.settings.passwords().clone(), name.to_owned());
+    let (passwords, name) = (page.settings.people.borrow().clone(), name.to_owned());
     let hashing = tokio::task::spawn_blocking(move || {
         let role = passwords.role(&name, &password, &mut memory);
-        (role, memory.uses())
+        (role, memory.uses)
     });
     let (role, uses) = hashing.await.ok()?;
     let memory = Arc::clone(&page.hashing);
@@ -181,18 +179,6 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
         memory.lock().await.give_back(uses);
     });
     role
-}
-
-/// Shows the fields that were typed before the session ended, with a button that sends them again.
-fn carry_on(shell: &PageShell, viewer: Viewer, path: &str, carried: &str) -> Handled {
-    let mut shell = shell.clone();
-    shell.viewer = Some(viewer);
-    let view = CarryOnSheet {
-        c: &shell,
-        path: local_path(path),
-        fields: FormFields::read(carried.as_bytes()),
-    };
-    answer::html(&view)
 }
 
 impl CarryOnSheet<'_> {
@@ -208,14 +194,10 @@ async fn open_session(
     line: Option<String>,
 ) -> Result<String, Problem> {
     let token = page.sessions.open(now_seconds(), who, role, line);
-    let token = token.ok_or_else(|| {
-        let words = "the system gives no random bytes";
-        Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "problem.unavailable",
-            words,
-        )
-    })?;
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let words = "the system gives no random bytes";
+    let none = || Problem::new(status, "problem.unavailable", words);
+    let token = token.ok_or_else(none)?;
     keep(page).await?;
     tracing::info!(who, role = role.word(), "somebody logged in to the page");
     Ok(token.reveal().to_owned())
@@ -228,10 +210,8 @@ async fn keep(page: &Page) -> Result<(), Problem> {
 
 fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
     let life = if token.is_empty() { 0 } else { SESSION_SECONDS };
-    let cookie = format!(
-        "{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}",
-        page.cookie
-    );
+    let name = &page.cookie;
+    let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}");
     set_cookie(page, response, cookie);
 }
 
@@ -247,21 +227,18 @@ fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
 
 /// `GET /open/TOKEN` shows a button and burns nothing; `POST` opens a session, once.
 pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &str) -> Handled {
-    let links = page.settings.links();
+    let (links, now) = (&page.settings.links, clock::now().boot);
     if asked.is_post()
-        && let Some(guest) = links.take(token)
+        && let Some((who, role)) = links.take(now, token)
     {
-        let token = open_session(page, &guest.who, guest.role, None).await?;
+        let token = open_session(page, &who, role, None).await?;
         let mut response = see("/");
         hand_over(page, &mut response, &token);
         return Ok(response);
     }
-    let good = !asked.is_post() && links.is_good(token);
-    let view = OpenSheet {
-        c: shell,
-        token,
-        good,
-    };
+    let good = !asked.is_post() && links.is_good(now, token);
+    let c = shell;
+    let view = OpenSheet { c, token, good };
     match good {
         true => answer::html(&view),
         false => answer::html_as(StatusCode::GONE, &view),
@@ -276,10 +253,8 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     hand_over(page, &mut response, "");
     // It is over here in any case; that a restart would open it again has to be known.
     if let Err(problem) = kept {
-        tracing::error!(
-            error = problem.words,
-            "a session that ended stays in the state"
-        );
+        let error = &problem.words;
+        tracing::error!(error, "a session that ended stays in the state");
         return Err(problem);
     }
     Ok(response)
@@ -290,10 +265,8 @@ pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body>
     let back = local_path(asked.query.get("back").unwrap_or("/"));
     let mut response = see(back);
     if let Some(language) = Language::by_code(code) {
-        let cookie = format!(
-            "{LANGUAGE_COOKIE}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000",
-            language.code()
-        );
+        let (name, code) = (LANGUAGE_COOKIE, language.code());
+        let cookie = format!("{name}={code}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000");
         set_cookie(page, &mut response, cookie);
     }
     response

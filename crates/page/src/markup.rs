@@ -35,22 +35,14 @@ impl Markup {
 
     /// Escapes a sentence, cut at 1,500 characters.
     pub(crate) fn sentence(text: &str) -> Self {
-        Self(format!(
-            "<bdi>{}</bdi>",
-            escaped(&cut(text, SENTENCE_CHARS))
-        ))
+        let shown = escaped(&cut(text, SENTENCE_CHARS));
+        Self(format!("<bdi>{shown}</bdi>"))
     }
 
     /// Lines as they stand, whole: for what may be long and is asked for.
     pub(crate) fn lines(text: &str) -> Self {
-        let mut shown = String::with_capacity(text.len());
-        for (at, line) in text.split('\n').enumerate() {
-            if at > 0 {
-                shown.push('\n');
-            }
-            shown.push_str(&safe::safe(line));
-        }
-        Self(escaped(&shown))
+        let lines: Vec<String> = text.split('\n').map(safe::safe).collect();
+        Self(escaped(&lines.join("\n")))
     }
 
     /// Escapes a telephone number, which is never masked here.

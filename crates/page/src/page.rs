@@ -2,7 +2,7 @@
 
 use crate::background::{CheckRun, Jobs};
 use crate::sessions::{SessionCount, Sessions};
-use crate::shell::{Badges, Notice, PageShell, now_seconds};
+use crate::shell::{Badges, PageShell, now_seconds};
 use crate::{
     answer::Problem, backend::Backend, live::Live, passwords::HashMemory, request::Asked,
     settings::Settings, throttle::LoginThrottle,
@@ -31,7 +31,7 @@ pub struct Page {
     pub(crate) checks: CheckRun,
     pub(crate) live: Live,
     /// By the hash of a session's token.
-    pub(crate) notices: Mutex<BTreeMap<String, Notice>>,
+    pub(crate) notices: Mutex<BTreeMap<String, String>>,
     /// Says to what works in the background that it ends.
     pub(crate) close: watch::Sender<bool>,
 }
@@ -57,13 +57,13 @@ pub(crate) struct AuthenticatedRequest<'a> {
 
 impl Page {
     /// Of these settings, before this daemon.
-    pub fn new(settings: Settings, backend: Arc<dyn Backend>) -> Self {
+    pub fn new(settings: Settings, backend: Arc<dyn Backend>, count: SessionCount) -> Self {
         let changes = backend.changes();
-        let (close, closing) = watch::channel(false);
+        let (open, (close, closing)) = (Mutex::default(), watch::channel(false));
         let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let instance: String = backend.instance().chars().map(fit).collect();
+        let instance: String = settings.instance.chars().map(fit).collect();
         Self {
-            sessions: Sessions::default(),
+            sessions: Sessions { open, count },
             cookie: format!("callbridge-{instance}"),
             throttle: Mutex::default(),
             hashing: Arc::default(),
@@ -77,21 +77,13 @@ impl Page {
         }
     }
 
-    /// Whoever watches is told how many are logged in (`callbridge_page_sessions`).
-    #[must_use]
-    pub fn counted_by(mut self, count: SessionCount) -> Self {
-        self.sessions = Sessions::counted_by(count);
-        self
-    }
-
     /// Takes up the sessions of before.
     pub(crate) async fn take_up_sessions(&self) {
         let take_up = |kept: Option<String>| {
-            let people = self.settings.passwords();
-            kept.map_or(Ok(()), |kept| {
-                self.sessions.take_up(&kept, now_seconds(), &people)
-            })
-            .map_err(|error| error.to_string())
+            let people = self.settings.people.borrow();
+            let kept = kept.as_deref().unwrap_or("{}");
+            let taken_up = self.sessions.take_up(kept, now_seconds(), &people);
+            taken_up.map_err(|error| error.to_string())
         };
         let kept = self.backend.kept_sessions().await;
         let kept = kept.map_err(|refusal| refusal.words);
@@ -118,12 +110,12 @@ impl AuthenticatedRequest<'_> {
     }
 
     /// Says something at the head of the next page that this browser asks for.
-    pub(crate) fn say(&self, words: String, good: bool) {
+    pub(crate) fn say(&self, words: String) {
         let mut notices = (self.page.notices.lock()).unwrap_or_else(PoisonError::into_inner);
         if notices.len() >= NOTICES_MAX {
             notices.pop_first();
         }
-        notices.insert(self.session.clone(), Notice { words, good });
+        notices.insert(self.session.clone(), words);
     }
 }
 

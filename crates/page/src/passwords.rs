@@ -98,9 +98,8 @@ impl Passwords {
             let fault = |why: &str| format!("line {} {why}", at + 1);
             let person = person(line).map_err(|why| fault(&why))?;
             if people.iter().any(|known| known.name == person.name) {
-                return Err(fault(
-                    "has a name that stands further up already: leave one",
-                ));
+                let twice = "has a name that stands further up already: leave one";
+                return Err(fault(twice));
             }
             if people.len() == PEOPLE_MAX {
                 return Err(fault("is one too many: 1000 people at most"));
@@ -154,9 +153,8 @@ fn person(line: &str) -> Result<Person, String> {
         return Err(format!("has no valid name: {}", UnfitPassword::Name));
     }
     // What stands there may be a password that slipped: it is not shown.
-    let role = role
-        .parse()
-        .map_err(|_| "has an unknown role: `admin` or `view` is expected".to_owned())?;
+    let unknown = "has an unknown role: `admin` or `view` is expected";
+    let role = role.parse().map_err(|_| unknown.to_owned())?;
     let hash = PasswordHash::new(hash).map_err(|_| HASH.to_owned())?;
     let params = Params::try_from(&hash).map_err(|_| HASH.to_owned())?;
     if hash.algorithm.as_str() != "argon2id" || hash.hash.is_none() || hash.salt.is_none() {
@@ -167,11 +165,8 @@ fn person(line: &str) -> Result<Person, String> {
             "has a hash that costs too much: {MEMORY_KIB_MAX} KiB and {PASSES_MAX} passes at most"
         ));
     }
-    Ok(Person {
-        name: name.to_owned(),
-        role,
-        hash,
-    })
+    let name = name.to_owned();
+    Ok(Person { name, role, hash })
 }
 
 /// The memory in which passwords are hashed: 19 MiB by the usual parameters. One piece serves all
@@ -179,7 +174,8 @@ fn person(line: &str) -> Result<Person, String> {
 #[derive(Default)]
 pub(crate) struct HashMemory {
     blocks: Vec<Block>,
-    uses: u64,
+    /// Counts the hashes that were made in it.
+    pub(crate) uses: u64,
 }
 
 impl HashMemory {
@@ -189,11 +185,6 @@ impl HashMemory {
             self.blocks = vec![Block::new(); count];
         }
         &mut self.blocks[..count]
-    }
-
-    /// Returns how often the memory was used, for a later `give_back`.
-    pub(crate) const fn uses(&self) -> u64 {
-        self.uses
     }
 
     /// Frees it, unless it was used since.
@@ -211,20 +202,14 @@ fn verify(hash: &PasswordHash, password: &str, memory: &mut HashMemory) -> bool 
     let Ok(params) = Params::try_from(hash) else {
         return false;
     };
-    let version = hash
-        .version
-        .map_or(Ok(Version::default()), Version::try_from);
-    let Ok(version) = version else {
+    let Ok(version) = hash.version.map(Version::try_from).transpose() else {
         return false;
     };
     let mut computed = vec![0; expected.len()];
     let blocks = memory.blocks(params.block_count());
-    let made = Argon2::new(Algorithm::Argon2id, version, params).hash_password_into_with_memory(
-        password.as_bytes(),
-        salt,
-        &mut computed,
-        blocks,
-    );
+    let hasher = Argon2::new(Algorithm::Argon2id, version.unwrap_or_default(), params);
+    let (password, into) = (password.as_bytes(), &mut computed[..]);
+    let made = hasher.hash_password_into_with_memory(password, salt, into, blocks);
     made.is_ok() && computed.ct_eq(expected.as_bytes()).into()
 }
 
@@ -248,9 +233,9 @@ mod tests {
         }
         let kib = memory.blocks.len();
         assert_eq!(kib, Params::DEFAULT.block_count());
-        memory.give_back(memory.uses() - 1);
+        memory.give_back(memory.uses - 1);
         assert_eq!(memory.blocks.len(), kib, "used since");
-        memory.give_back(memory.uses());
+        memory.give_back(memory.uses);
         assert!(memory.blocks.is_empty());
     }
 

@@ -79,9 +79,8 @@ impl FormFields {
 
 /// `path?a=1&b=2`, without the values that are `None`.
 pub(crate) fn link(path: &str, query: &[(&str, Option<&str>)]) -> String {
-    let given = query
-        .iter()
-        .filter_map(|(name, value)| Some((name, (*value)?)));
+    let given = query.iter();
+    let given = given.filter_map(|(name, value)| Some((name, (*value)?)));
     let mut text = form_urlencoded::Serializer::new(String::new());
     text.extend_pairs(given);
     match text.finish() {
@@ -137,55 +136,30 @@ impl Asked {
     }
 }
 
-/// The reasons for which a request is refused before it is routed or acted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Foreign {
-    /// The host is none of ours.
-    Host,
-    /// Nothing says that a form of ours sent it.
-    NoOrigin,
-    /// A page of somebody else sent it.
-    Origin,
-}
-
 /// Is the page asked by one of its own names?
-pub(crate) fn check_host(asked: &Asked, settings: &Settings) -> Result<(), Foreign> {
+pub(crate) fn is_own_host(asked: &Asked, settings: &Settings) -> bool {
     let mut hosts = asked.headers.get_all(header::HOST).into_iter();
     let host = hosts.next().and_then(|it| it.to_str().ok());
     let named = host.is_some_and(|host| settings.allows_host(without_port(host)));
     // `GET http://host/ HTTP/1.1` has its host there, too.
-    let target = asked
-        .uri
-        .host()
-        .is_none_or(|host| settings.allows_host(host));
-    match named && target && hosts.next().is_none() {
-        true => Ok(()),
-        false => Err(Foreign::Host),
-    }
+    let mut target = asked.uri.host().into_iter();
+    named && target.all(|host| settings.allows_host(host)) && hosts.next().is_none()
 }
 
 /// Was a POST sent by a form of this page? What a browser says of its origin must be ours, and it
-/// must say something.
-pub(crate) fn check_origin(asked: &Asked, settings: &Settings) -> Result<(), Foreign> {
-    let origin = asked.headers.get(header::ORIGIN);
-    let origin = origin.map(|it| it.to_str().unwrap_or_default());
-    let site = asked.headers.get("sec-fetch-site");
-    let site = site.map(|it| it.to_str().unwrap_or_default());
-    if site.is_some_and(|site| site != "same-origin") {
-        return Err(Foreign::Origin);
-    }
-    match (origin, site) {
-        (None, None) => Err(Foreign::NoOrigin),
+/// must say something; the error is the key of the refusal's words.
+pub(crate) fn check_origin(asked: &Asked, settings: &Settings) -> Result<(), &'static str> {
+    let said = |name: &str| Some(asked.headers.get(name)?.to_str().unwrap_or_default());
+    let own = match (said("origin"), said("sec-fetch-site")) {
+        (None, None) => return Err("problem.no_origin.words"),
+        (_, Some(site)) if site != "same-origin" => false,
         // A browser that hides the origin says `null`: the site is its word then.
-        (None | Some("null"), Some(_)) => Ok(()),
+        (None | Some("null"), Some(_)) => true,
         (Some(origin), site) => {
-            let host = asked.header(header::HOST);
-            match is_own(origin, host, settings, site.is_some()) {
-                true => Ok(()),
-                false => Err(Foreign::Origin),
-            }
+            is_own(origin, asked.header(header::HOST), settings, site.is_some())
         }
-    }
+    };
+    own.then_some(()).ok_or("problem.origin.words")
 }
 
 fn is_own(origin: &str, host: &str, settings: &Settings, same_origin: bool) -> bool {
@@ -207,9 +181,8 @@ fn is_own(origin: &str, host: &str, settings: &Settings, same_origin: bool) -> b
 
 fn without_port(host: &str) -> &str {
     if host.starts_with('[') {
-        return host
-            .split_once(']')
-            .map_or(host, |(ip, _)| &host[..=ip.len()]);
+        let ip = host.split_once(']');
+        return ip.map_or(host, |(ip, _)| &host[..=ip.len()]);
     }
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }

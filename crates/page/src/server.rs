@@ -4,7 +4,7 @@
 use crate::answer::{self, Handled, Problem, harden};
 use crate::language::{LANGUAGE_COOKIE, Language};
 use crate::page::{AuthenticatedRequest, Page};
-use crate::request::{Asked, Foreign, FormFields, check_host, check_origin};
+use crate::request::{Asked, FormFields, check_origin, is_own_host};
 use crate::shell::{Badges, PageShell, Viewer, now_seconds};
 use crate::{assets, login, random, settings::Settings, views};
 use callbridge_listener::body::{self, Body};
@@ -59,10 +59,8 @@ impl AnswerHttp for Page {
             Err(status) => return bare(status),
         };
         let _answering = place.answer();
-        let mut response = match timeout(PAGE_WITHIN, self.shown(&asked)).await {
-            Ok(response) => response,
-            Err(_) => bare(StatusCode::GATEWAY_TIMEOUT),
-        };
+        let shown = timeout(PAGE_WITHIN, self.shown(&asked)).await;
+        let mut response = shown.unwrap_or_else(|_| bare(StatusCode::GATEWAY_TIMEOUT));
         harden(&mut response);
         response
     }
@@ -112,36 +110,42 @@ fn bare(status: StatusCode) -> Response<Body> {
 impl Page {
     /// Routes a request through all checks to its view; problems become pages.
     async fn shown(&self, asked: &Asked) -> Response<Body> {
-        // Before anything else: nobody may come by a name that is not ours.
         let shell = self.shell(asked);
-        if check_host(asked, &self.settings).is_err() {
-            return answer::problem(&shell, &foreign(&shell, &self.settings, Foreign::Host));
+        let handled = self.handled(&shell, asked).await;
+        handled.unwrap_or_else(|problem| answer::problem(&shell, &problem))
+    }
+
+    async fn handled(&self, shell: &PageShell, asked: &Asked) -> Handled {
+        let foreign = |title, words| {
+            let words = shell.with(words, self.settings.hosts().join(", "));
+            Problem::new(StatusCode::FORBIDDEN, title, words)
+        };
+        // Before anything else: nobody may come by a name that is not ours.
+        if !is_own_host(asked, &self.settings) {
+            return Err(foreign("problem.host", "problem.host.words"));
         }
         let path = asked.uri.path();
         if let Some(asset) = assets::find(path) {
-            return asset;
+            return Ok(asset);
         }
-        let parts = path.strip_prefix('/').map(|path| path.split('/').collect());
-        let parts: Vec<&str> = parts.unwrap_or_default();
+        let parts = path.strip_prefix('/').map(|path| path.split('/'));
+        let parts: Vec<&str> = parts.into_iter().flatten().collect();
         let Some(methods) = methods(&parts) else {
             let words = shell.with("problem.no_page.words", path);
-            let none = Problem::new(StatusCode::NOT_FOUND, "problem.no_page", words);
-            return answer::problem(&shell, &none);
+            let status = StatusCode::NOT_FOUND;
+            return Err(Problem::new(status, "problem.no_page", words));
         };
         if !methods.split(',').any(|it| it == asked.method.as_str()) {
-            return not_allowed(&shell, methods);
+            let (status, title) = (StatusCode::METHOD_NOT_ALLOWED, "problem.method");
+            let refused = Problem::new(status, title, shell.with("problem.method.words", methods));
+            let refused = answer::problem(shell, &refused);
+            return Ok(answer::with(refused, "allow", methods));
         }
-        match self.enter(&shell, asked, &parts).await {
-            Ok(response) => response,
-            Err(problem) => answer::problem(&shell, &problem),
-        }
-    }
-
-    async fn enter(&self, shell: &PageShell, asked: &Asked, path: &[&str]) -> Handled {
         if asked.is_post() {
-            check_origin(asked, &self.settings)
-                .map_err(|why| foreign(shell, &self.settings, why))?;
+            let origin = check_origin(asked, &self.settings);
+            origin.map_err(|words| foreign("problem.origin", words))?;
         }
+        let path = &parts[..];
         match path {
             ["login"] => return login::login(self, shell, asked).await,
             ["open", token] => return login::open(self, shell, asked, token).await,
@@ -153,17 +157,16 @@ impl Page {
         };
         let form_token = random::form_token(token);
         if asked.is_post() {
+            let refused = |title| Problem::known(StatusCode::FORBIDDEN, shell, title);
             let sent = asked.form.typed("token");
             if !bool::from(sent.as_bytes().ct_eq(form_token.as_bytes())) {
-                let forbidden = StatusCode::FORBIDDEN;
-                return Err(Problem::known(forbidden, shell, "problem.token"));
+                return Err(refused("problem.token"));
             }
             if path == ["logout"] {
                 return login::logout(self, token).await;
             }
             if !one.role.may_act() {
-                let forbidden = StatusCode::FORBIDDEN;
-                return Err(Problem::known(forbidden, shell, "problem.role"));
+                return Err(refused("problem.role"));
             }
         }
         let session = random::hash(token);
@@ -193,7 +196,7 @@ impl Page {
         let wished = || Language::wished(asked.header(header::ACCEPT_LANGUAGE));
         PageShell {
             language: chosen.unwrap_or_else(wished),
-            zone: self.backend.zone(),
+            zone: self.settings.zone.clone(),
             now: now_seconds(),
             viewer: None,
             target: match asked.is_post() {
@@ -206,16 +209,6 @@ impl Page {
             notice: None,
         }
     }
-}
-
-fn foreign(shell: &PageShell, settings: &Settings, why: Foreign) -> Problem {
-    let (title, words) = match why {
-        Foreign::Host => ("problem.host", "problem.host.words"),
-        Foreign::NoOrigin => ("problem.origin", "problem.no_origin.words"),
-        Foreign::Origin => ("problem.origin", "problem.origin.words"),
-    };
-    let words = shell.with(words, settings.hosts().join(", "));
-    Problem::new(StatusCode::FORBIDDEN, title, words)
 }
 
 /// The methods that a path knows, of which these are the parts; `None` where nothing is there.
@@ -231,14 +224,4 @@ fn methods(path: &[&str]) -> Option<&'static str> {
         ["jobs", id] if id.parse::<u64>().is_ok() => "GET,HEAD",
         _ => return None,
     })
-}
-
-fn not_allowed(shell: &PageShell, methods: &'static str) -> Response<Body> {
-    let words = shell.with("problem.method.words", methods);
-    let status = StatusCode::METHOD_NOT_ALLOWED;
-    let problem = Problem::new(status, "problem.method", words);
-    let mut response = answer::problem(shell, &problem);
-    let allow = header::HeaderValue::from_static(methods);
-    response.headers_mut().insert(header::ALLOW, allow);
-    response
 }

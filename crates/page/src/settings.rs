@@ -2,6 +2,7 @@
 
 use crate::{passwords::Passwords, sessions::Links};
 use callbridge_listener::places::PeerGroup;
+use callbridge_model::Zone;
 use rustls::ServerConfig;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,10 +21,16 @@ pub struct Settings {
     /// proxy.
     proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
-    people: watch::Receiver<Passwords>,
-    pub(crate) links: Links,
+    /// The password file, as it was read last.
+    pub people: watch::Receiver<Passwords>,
+    /// The links that are out; clones issue them.
+    pub links: Links,
+    /// The zone of the PBX, in which people read times (`Asia/Tashkent`).
+    pub zone: Zone,
+    /// The name of this instance: it parts the cookies of two pages on one host.
+    pub instance: String,
     /// The address of a lead in the CRM, with `{id}` in its place.
-    pub(crate) lead_url: Option<Arc<str>>,
+    pub lead_url: Option<Arc<str>>,
 }
 
 impl Settings {
@@ -56,32 +63,10 @@ impl Settings {
             names: names.collect::<Result<_, _>>()?,
             people: watch::channel(Passwords::default()).1,
             links: Links::default(),
+            zone: Zone::of(None),
+            instance: String::new(),
             lead_url: None,
         })
-    }
-
-    /// With the people of the password file, who may change.
-    #[must_use]
-    pub fn with_passwords(mut self, people: watch::Receiver<Passwords>) -> Self {
-        self.people = people;
-        self
-    }
-
-    /// With links to leads: an address of the web with `{id}` in it.
-    #[must_use]
-    pub fn with_lead_url(mut self, url: Option<&str>) -> Self {
-        self.lead_url = url.map(Arc::from);
-        self
-    }
-
-    /// Returns the people who may log in now.
-    pub(crate) fn passwords(&self) -> Passwords {
-        self.people.borrow().clone()
-    }
-
-    /// Issues the links of `callbridge page`; to be kept by whoever serves the control socket.
-    pub fn links(&self) -> Links {
-        self.links.clone()
     }
 
     /// `http` or `https`, as a browser beside us would say it.
@@ -113,8 +98,11 @@ impl Settings {
 
     /// The hosts by which the page may be asked, for people: loopback's stand for themselves.
     pub(crate) fn hosts(&self) -> Vec<String> {
-        let own = self.address.ip();
-        let own = (!own.is_unspecified()).then(|| bracketed(own));
+        let own = match self.address.ip() {
+            own if own.is_unspecified() => None,
+            IpAddr::V4(own) => Some(own.to_string()),
+            IpAddr::V6(own) => Some(format!("[{own}]")),
+        };
         let loopback = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut hosts: Vec<String> = own.into_iter().chain(loopback).collect();
         hosts.extend(self.names.iter().cloned());
@@ -134,13 +122,6 @@ impl Settings {
             let ip = ip.to_canonical();
             ip.is_loopback() || ip == self.address.ip().to_canonical()
         })
-    }
-}
-
-fn bracketed(ip: IpAddr) -> String {
-    match ip {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
     }
 }
 

@@ -32,13 +32,6 @@ pub(crate) struct LocalText {
     pub(crate) text: String,
 }
 
-/// A message that is shown once, at the head of the next page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
-    pub(crate) words: String,
-    pub(crate) good: bool,
-}
-
 /// Counts beside the names of the views.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Badges {
@@ -65,7 +58,8 @@ pub(crate) struct PageShell {
     pub(crate) pbx: String,
     /// The address of a lead in the CRM, with `{id}` in its place.
     pub(crate) lead_url: Option<Arc<str>>,
-    pub(crate) notice: Option<Notice>,
+    /// A message that is shown once, at the head of the page.
+    pub(crate) notice: Option<String>,
 }
 
 /// The view of a process that has a stream.
@@ -146,11 +140,8 @@ impl PageShell {
         let mut rest = text;
         // In one pass: a value that holds `{b}` stays what it is.
         while let Some(at) = rest.find('{') {
-            let mark = rest
-                .as_bytes()
-                .get(at + 1)
-                .map(|mark| mark.wrapping_sub(b'a'));
-            let value = mark.and_then(|mark| values.get(usize::from(mark)));
+            let mark = rest.as_bytes().get(at + 1);
+            let value = mark.and_then(|it| values.get(usize::from(it.wrapping_sub(b'a'))));
             filled.push_str(&rest[..at]);
             filled.push_str(&value.map_or_else(|| "{".to_owned(), |it| cut(it, VALUE_CHARS)));
             rest = &rest[at + value.map_or(1, |_| 3)..];
@@ -164,11 +155,8 @@ impl PageShell {
         let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
         let extension = letter.extension().unwrap_or_default();
         let key = format!("why.{}", letter.reason.word());
-        self.local_text(
-            &key,
-            &[phone, extension, letter.message.clone()],
-            &letter.message,
-        )
+        let values = [phone, extension, letter.message.clone()];
+        self.local_text(&key, &values, &letter.message)
     }
 
     /// Returns the remedy for a letter, by the buttons of the page.
@@ -278,7 +266,11 @@ impl PageShell {
 
     /// Returns a telephone number, whole; `None` reads as hidden.
     pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
-        phone.map_or_else(|| self.hidden(), Markup::number)
+        let hidden = || {
+            let said = escaped(self.t("number.hidden"));
+            Markup::made(format!("<span class=\"none\">{said}</span>"))
+        };
+        phone.map_or_else(hidden, Markup::number)
     }
 
     /// A telephone number in a list: whole for whoever acts on it.
@@ -289,21 +281,12 @@ impl PageShell {
         }
     }
 
-    fn hidden(&self) -> Markup {
-        let said = escaped(self.t("number.hidden"));
-        Markup::made(format!("<span class=\"none\">{said}</span>"))
-    }
-
     /// A moment as short as it can be understood: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
     pub(crate) fn time(&self, at: &i64) -> Markup {
-        let words = escaped(&self.moment(*at));
-        let iso = self.part(*at, "%Y-%m-%dT%H:%M:%S%:z");
-        let whole = self.zone.second(*at);
-        Markup::made(format!(
-            "<time datetime=\"{}\" title=\"{}\">{words}</time>",
-            escaped(&iso),
-            escaped(&whole)
-        ))
+        let iso = escaped(&self.part(*at, "%Y-%m-%dT%H:%M:%S%:z"));
+        let (whole, words) = (escaped(&self.zone.second(*at)), escaped(&self.moment(*at)));
+        let time = format!("<time datetime=\"{iso}\" title=\"{whole}\">{words}</time>");
+        Markup::made(time)
     }
 
     /// A moment as this text has it: `since 10:22`, `10:22 dan beri`.
@@ -320,11 +303,11 @@ impl PageShell {
     /// A moment in words alone.
     pub(crate) fn moment(&self, at: impl Borrow<i64>) -> String {
         let at = *at.borrow();
-        let clock = self.part(at, "%H:%M");
-        if self.part(at, "%Y-%m-%d") == self.part(self.now, "%Y-%m-%d") {
-            return clock;
+        let clock = self.clock(&at);
+        match self.part(at, "%Y-%m-%d") == self.part(self.now, "%Y-%m-%d") {
+            true => clock,
+            false => format!("{} {clock}", self.date(at)),
         }
-        format!("{} {clock}", self.date(at))
     }
 
     /// `20 Nov`, with its year where that is another.
@@ -411,21 +394,19 @@ impl PageShell {
 
     /// The hidden field that every form carries.
     pub(crate) fn csrf(&self) -> Markup {
-        let token = self.viewer.as_ref().map_or("", |it| &it.form_token);
+        let token = escaped(self.viewer.as_ref().map_or("", |it| &it.form_token));
         Markup::made(format!(
-            "<input type=\"hidden\" name=\"token\" value=\"{}\">",
-            escaped(token)
+            "<input type=\"hidden\" name=\"token\" value=\"{token}\">"
         ))
     }
 
     /// Returns the entries of the navigation; the fleet is left out of a process without a stream.
     pub(crate) fn nav(&self) -> Vec<NavEntry> {
         let path = self.target.split('?').next().unwrap_or("/");
+        let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
         let here = |view: &str| match view {
             "/" => path == "/",
-            view => path
-                .strip_prefix(view)
-                .is_some_and(|it| it.is_empty() || it.starts_with('/')),
+            view => path.strip_prefix(view).is_some_and(below),
         };
         let badge = |view: &str| match view {
             "/letters" => self.badges.letters,
@@ -439,9 +420,7 @@ impl PageShell {
             name: self.t(key).to_owned(),
             icon: key.strip_prefix("nav.").unwrap_or_default(),
             here: here(view),
-            badge: Some(badge(view))
-                .filter(|it| *it > 0)
-                .map(|it| self.count(it)),
+            badge: (badge(view) > 0).then(|| self.count(badge(view))),
         };
         let shown = |view: &str| view != FLEET || self.badges.silent.is_some() || here(FLEET);
         let views = VIEWS.into_iter().filter(|(view, _)| shown(view));
@@ -487,11 +466,6 @@ impl PageShell {
         Markup::made(format!(
             "<span class=\"direction {look}\">{drawing}<span class=\"hear\">{said} </span></span>"
         ))
-    }
-
-    /// A telephone number that is there, whole.
-    pub(crate) fn number(&self, phone: &str) -> Markup {
-        Markup::number(phone)
     }
 
     /// Returns the text for the state of a source.

@@ -50,12 +50,10 @@ impl LoginThrottle {
         name: &str,
     ) -> (LoginTry, Duration) {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        let of_one = self.addresses.enter(now, from);
-        let of_name = self.names.enter(now, name.clone());
-        let of_all = match self.all.enter(now, WRONG_OF_ALL_MAX + 1) > WRONG_OF_ALL_MAX {
-            true => WAIT_OF_ALL,
-            false => Duration::ZERO,
-        };
+        let of_one = enter(&mut self.addresses, now, from);
+        let of_name = enter(&mut self.names, now, name.clone());
+        let of_all = self.all.enter(now, WRONG_OF_ALL_MAX + 1) > WRONG_OF_ALL_MAX;
+        let of_all = if of_all { WAIT_OF_ALL } else { Duration::ZERO };
         let wait = wait_after(of_one).max(wait_after(of_name)).max(of_all);
         let began = now;
         (LoginTry { began, from, name }, wait)
@@ -63,8 +61,8 @@ impl LoginThrottle {
 
     /// Takes a try that was right out of the counts.
     pub(crate) fn forgive(&mut self, right: &LoginTry) {
-        self.addresses.forgive(right.began, &right.from);
-        self.names.forgive(right.began, &right.name);
+        forgive(&mut self.addresses, right.began, &right.from);
+        forgive(&mut self.names, right.began, &right.name);
         self.all.forgive(right.began);
     }
 }
@@ -102,44 +100,36 @@ impl Tries {
     }
 }
 
-#[derive(Debug)]
-struct TriesByKey<K>(BTreeMap<K, Tries>);
+/// The tries of each address or name.
+type TriesByKey<K> = BTreeMap<K, Tries>;
 
-impl<K> Default for TriesByKey<K> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
+/// Counts a try of this key, with those before it.
+fn enter<K: Ord>(all: &mut TriesByKey<K>, now: Duration, key: K) -> usize {
+    if all.len() >= KEYS_MAX && !all.contains_key(&key) {
+        forget(all, now);
     }
+    all.entry(key).or_default().enter(now, TRIES_MAX)
 }
 
-impl<K: Ord> TriesByKey<K> {
-    fn enter(&mut self, now: Duration, key: K) -> usize {
-        if self.0.len() >= KEYS_MAX && !self.0.contains_key(&key) {
-            self.forget(now);
-        }
-        self.0.entry(key).or_default().enter(now, TRIES_MAX)
-    }
-
-    fn forgive(&mut self, began: Duration, key: &K) {
-        if let Some(tries) = self.0.get_mut(key) {
-            tries.forgive(began);
-            if tries.0.is_empty() {
-                self.0.remove(key);
-            }
-        }
-    }
-
-    fn forget(&mut self, now: Duration) {
-        self.0.retain(|_, tries| tries.last() + WINDOW > now);
-        if self.0.len() >= KEYS_MAX {
-            // A tenth at once, so that a crowd does not cost a look at all of them each time.
-            let mut ends: Vec<Duration> = self.0.values().map(Tries::last).collect();
-            let (_, silent_since, _) = ends.select_nth_unstable(KEYS_MAX / 10);
-            let silent_since = *silent_since;
-            self.0.retain(|_, tries| tries.last() > silent_since);
+fn forgive<K: Ord>(all: &mut TriesByKey<K>, began: Duration, key: &K) {
+    if let Some(tries) = all.get_mut(key) {
+        tries.forgive(began);
+        if tries.0.is_empty() {
+            all.remove(key);
         }
     }
 }
 
+fn forget<K: Ord>(all: &mut TriesByKey<K>, now: Duration) {
+    all.retain(|_, tries| tries.last() + WINDOW > now);
+    if all.len() >= KEYS_MAX {
+        // A tenth at once, so that a crowd does not cost a look at all of them each time.
+        let mut ends: Vec<Duration> = all.values().map(Tries::last).collect();
+        let (_, silent_since, _) = ends.select_nth_unstable(KEYS_MAX / 10);
+        let silent_since = *silent_since;
+        all.retain(|_, tries| tries.last() > silent_since);
+    }
+}
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +179,7 @@ mod tests {
             assert_eq!(wait, at(0));
             throttle.forgive(&right);
         }
-        assert!(throttle.addresses.0.is_empty() && throttle.names.0.is_empty());
+        assert!(throttle.addresses.is_empty() && throttle.names.is_empty());
     }
 
     #[test]
@@ -199,11 +189,11 @@ mod tests {
             let now = Duration::from_millis(u64::from(n) / 10);
             throttle.enter(now, from(n), &n.to_string());
         }
-        assert!(throttle.addresses.0.len() <= KEYS_MAX);
-        assert!(throttle.names.0.len() <= KEYS_MAX);
+        assert!(throttle.addresses.len() <= KEYS_MAX);
+        assert!(throttle.names.len() <= KEYS_MAX);
         for n in 0..200 {
             throttle.enter(at(3600), from(100_000 + n), "anna");
         }
-        assert!(throttle.addresses.0.len() <= 200, "what is old makes room");
+        assert!(throttle.addresses.len() <= 200, "what is old makes room");
     }
 }

@@ -19,10 +19,10 @@ use crate::daemon::observer::Observer;
 use callbridge_admin::{CommandHandler, LetterChange, LetterOutcome, Refusal};
 use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
-use callbridge_model::{LeadId, Status, Zone};
+use callbridge_model::{LeadId, Status, Zone, status::TrunkStatus};
 use callbridge_page::backend::{
     Backend, BackendAnswer, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
-    Figures, LetterPage, LetterQuery, OpenCallView, Profiles, Span, TrunkView, WaitingCustomer,
+    Figures, LetterPage, LetterQuery, OpenCallView, Profiles, WaitingCustomer,
 };
 use callbridge_spool as spool;
 use callbridge_spool::{CallFilter, LeadByHand, Listed, ParkedPhone, Place, RowId, Store, tables};
@@ -43,8 +43,6 @@ pub(crate) struct DaemonBackend {
     pub(in crate::daemon) zone: Zone,
     /// The names of request fields, for the body that a call's page shows.
     pub(in crate::daemon) fields: FieldNames,
-    /// The name that parts the cookies of two pages on one host.
-    pub(in crate::daemon) instance: String,
     pub(in crate::daemon) week: Mutex<Week>,
     pub(in crate::daemon) changes: watch::Sender<u64>,
 }
@@ -163,7 +161,7 @@ impl Backend for DaemonBackend {
         Box::pin(async move { Ok(self.handler.give_lead(phone, lead, who).await?.1) })
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> BackendAnswer<'a, ()> {
+    fn take_lead<'a>(&'a self, phone: &'a str) -> BackendAnswer<'a, ()> {
         Box::pin(async { self.handler.take_lead(phone).await.map(drop) })
     }
 
@@ -180,18 +178,15 @@ impl Backend for DaemonBackend {
     }
 
     fn missed_count(&self) -> BackendAnswer<'_, u64> {
-        let read = self
-            .handler
-            .spool
-            .read(|store| tables::missed::missed_by_trunk(store));
-        Box::pin(async { Ok(read.await?.into_iter().map(|(_, count)| count).sum()) })
+        let missed = self.read(|store| tables::missed::missed_by_trunk(store));
+        Box::pin(async { Ok(missed.await?.into_iter().map(|(_, count)| count).sum()) })
     }
 
-    fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable> {
-        Box::pin(self.employee_figures(span))
+    fn employees(&self, days: i64) -> BackendAnswer<'_, EmployeeTable> {
+        Box::pin(self.employee_figures(days))
     }
 
-    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>> {
+    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkStatus>> {
         Box::pin(self.trunk_views())
     }
 
@@ -209,14 +204,6 @@ impl Backend for DaemonBackend {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
-    }
-
-    fn zone(&self) -> Zone {
-        self.zone.clone()
-    }
-
-    fn instance(&self) -> String {
-        self.instance.clone()
     }
 
     fn pbx(&self) -> String {

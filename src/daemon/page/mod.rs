@@ -6,8 +6,8 @@ use super::tasks::{Tasks, follow};
 use crate::config::{Config, PageConfig};
 use crate::{Failure, OrFail as _, privilege::Held};
 use callbridge_admin::command_handler::PageDoor;
-use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
-use callbridge_page::{Links, passwords::Passwords, settings::Settings};
+use callbridge_model::{Code, ExposeSecret as _, SecretPlace, clock};
+use callbridge_page::{passwords::Passwords, settings::Settings};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -34,27 +34,30 @@ pub(crate) async fn open(
     }
     let (listener, addr) = held.listen("--page", page.listen).await?;
     let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
-        .or_fail(Code::Usage)?
-        .with_lead_url(page.lead_url.as_deref());
+        .or_fail(Code::Usage)?;
+    settings.lead_url = page.lead_url.as_deref().map(Arc::from);
     if let Some(place) = &page.passwords {
         let passwords = passwords(place);
         let passwords = passwords.or_fail_at(Code::Configuration, "--page-password-file")?;
         let (people, known) = watch::channel(passwords);
-        settings = settings.with_passwords(known);
-        tasks.start_until_stop(follow(
-            place.clone(),
-            "--page-password-file",
-            move |place| {
-                people.send_replace(self::passwords(place)?);
-                tracing::info!("the people of --page-password-file are read again");
-                Ok(())
-            },
-        ));
+        settings.people = known;
+        let again = move |place: &_| {
+            people.send_replace(self::passwords(place)?);
+            tracing::info!("the people of --page-password-file are read again");
+            Ok(())
+        };
+        tasks.start_until_stop(follow(place.clone(), "--page-password-file", again));
     }
+    let links = settings.links.clone();
+    let origin = origin(page, addr, settings.scheme());
+    let door: PageDoor = Arc::new(move |who, role| {
+        let path = links.issue(clock::now().boot, who, role)?;
+        Some(format!("{origin}{path}"))
+    });
     tracing::info!(address = %addr, "the page is served");
     Ok(OpenedPage {
         listener,
-        door: door(settings.links(), origin(page, addr, settings.scheme())),
+        door,
         settings,
     })
 }
@@ -64,11 +67,6 @@ pub(crate) struct OpenedPage {
     pub listener: tokio::net::TcpListener,
     pub door: PageDoor,
     pub settings: Settings,
-}
-
-/// Gives out links that begin so.
-fn door(links: Links, origin: String) -> PageDoor {
-    Arc::new(move |who, role| Some(format!("{origin}{}", links.issue(who, role)?)))
 }
 
 /// Returns the origin at which a browser reaches the page: its address, or a name where other

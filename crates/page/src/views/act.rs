@@ -50,7 +50,8 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     if change == LetterChange::Discard && form.get("confirmed") != Some("yes") {
         return confirm(visit, ids).await;
     }
-    if !visit.page.jobs.has_room() {
+    let jobs = &visit.page.jobs;
+    if !jobs.has_room() {
         let wrong = visit.shell.t("letters.busy").to_owned();
         return again(visit, wrong).await;
     }
@@ -63,10 +64,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
         Err(refusal) if refusal.is_usage() => return again(visit, refusal.words).await,
         Err(refusal) => return Err(refusal.into()),
     }
-    let id = visit
-        .page
-        .jobs
-        .begin(job, left.to_vec(), Arc::clone(backend));
+    let id = jobs.begin(job, left.to_vec(), Arc::clone(backend));
     Ok(see(&format!("/jobs/{id}")))
 }
 
@@ -96,8 +94,7 @@ fn one(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
 pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<LeadId>, String> {
     let Some(typed) = typed else { return Ok(None) };
     let lead = typed.parse().ok().and_then(LeadId::new);
-    lead.map(Some)
-        .ok_or_else(|| shell.with("wrong.lead", typed))
+    Ok(Some(lead.ok_or_else(|| shell.with("wrong.lead", typed))?))
 }
 
 fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeChoice>, String> {
@@ -108,8 +105,8 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeCho
         return Ok(Some(EmployeeChoice::None));
     }
     let id = typed.parse().ok().and_then(EmployeeId::new);
-    id.map(|id| Some(EmployeeChoice::Is(id)))
-        .ok_or_else(|| shell.with("wrong.employee", typed))
+    let id = id.ok_or_else(|| shell.with("wrong.employee", typed))?;
+    Ok(Some(EmployeeChoice::Is(id)))
 }
 
 /// Reads the fields for letters `incomplete`: whether the call was answered, and its seconds of
@@ -155,11 +152,8 @@ pub(crate) async fn job(mut visit: AuthenticatedRequest<'_>, id: u64) -> Handled
     let Some(job) = visit.page.jobs.find(id) else {
         return Err(Problem::missing(&visit.shell, "problem.no_job"));
     };
-    let sheet = JobSheet {
-        c: &visit.shell,
-        job,
-    };
-    answer::html(&sheet)
+    let c = &visit.shell;
+    answer::html(&JobSheet { c, job })
 }
 
 impl JobSheet<'_> {

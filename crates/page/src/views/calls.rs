@@ -12,7 +12,7 @@ use callbridge_model::Reason;
 use callbridge_spool::{Listed, State};
 use futures_util::stream;
 use serde_json::Value;
-use std::{collections::BTreeSet, io, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The states that a call can be in, as one looks for them.
 pub(crate) const STATES: [&str; 8] = [
@@ -130,25 +130,24 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     // What is wrong with the query is said before the file begins.
     let first = backend.calls(query.clone()).await?;
     let (head, shell) = (CsvText::new(COLUMNS), visit.shell.clone());
-    let pieces = stream::unfold(Some((head, first)), move |left| {
+    let pieces = stream::try_unfold(Some((head, first)), move |left| {
         let (backend, query, shell) = (Arc::clone(&backend), query.clone(), shell.clone());
         async move {
-            let (mut text, page) = left?;
+            let Some((mut text, page)) = left else {
+                return Ok(None);
+            };
             for call in &page.calls {
                 text.row(COLUMNS, call, &shell);
             }
             let next = match page.next {
                 None => None,
-                Some(key) => {
-                    let before = Some(key);
-                    match backend.calls(CallQuery { before, ..query }).await {
-                        Ok(page) => Some((CsvText::default(), page)),
-                        // A file that is cut must not look whole.
-                        Err(refusal) => return Some((Err(io::Error::other(refusal.words)), None)),
-                    }
+                before => {
+                    // A file that is cut must not look whole.
+                    let next = backend.calls(CallQuery { before, ..query }).await;
+                    Some((CsvText::default(), next.map_err(|refusal| refusal.words)?))
                 }
             };
-            Some((Ok(text.bytes()), next))
+            Ok::<_, String>(Some((text.bytes(), next)))
         }
     });
     let name = "callbridge-calls.csv";
@@ -159,11 +158,8 @@ impl CallSheet<'_> {
     /// Returns a sentence: the two parties, the trunk, and how long they talked.
     fn summary(&self) -> String {
         let (c, call) = (self.c, &self.line.record);
-        let none = || c.t("none").to_owned();
-        let phone = call
-            .phone()
-            .map_or_else(|| c.t("number.hidden").to_owned(), |it| c.plain(it));
-        let trunk = call.trunk.as_deref().map_or_else(none, |it| c.plain(it));
+        let phone = c.plain(call.phone().unwrap_or(c.t("number.hidden")));
+        let trunk = c.plain(call.trunk.as_deref().unwrap_or(c.t("none")));
         let called = match call.direction {
             Direction::Outbound => "call.told.out",
             Direction::Inbound | Direction::Internal => "call.told.in",
@@ -223,12 +219,10 @@ pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Hand
         return Err(Problem::missing(&visit.shell, "problem.no_call"));
     };
     let lead = call.line.record.lead_id;
-    let mut profiles = match lead {
-        Some(lead) => {
-            let profiles = visit.page.backend.profiles(BTreeSet::from([lead]));
-            profiles.await?
-        }
-        None => Profiles::new(),
+    let leads = BTreeSet::from_iter(lead);
+    let mut profiles = match leads.is_empty() {
+        true => Profiles::new(),
+        false => visit.page.backend.profiles(leads).await?,
     };
     let lead = lead.and_then(|lead| profiles.remove(&lead));
     let sheet = CallSheet {

@@ -1,7 +1,7 @@
 //! What employees did, today or in a week: answered, missed, waiting, called back.
 
 use crate::answer::{self, Handled};
-use crate::backend::{EmployeeTable, Span};
+use crate::backend::EmployeeTable;
 use crate::csv::{self, Columns, cell};
 use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
@@ -21,8 +21,8 @@ struct EmployeesSheet<'a> {
 /// Serves `GET /employees`: the table of today or of the week.
 pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
-    let span = span(&visit);
-    let rows = visit.page.backend.employees(span).await?;
+    let days = days(&visit);
+    let rows = visit.page.backend.employees(days).await?;
     let sum = |figure: fn(&EmployeeWork) -> u64| rows.values().map(figure).sum();
     let total = EmployeeWork {
         answered: sum(|did| did.answered),
@@ -36,17 +36,15 @@ pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
         c: &visit.shell,
         rows,
         total,
-        week: span == Span::Week,
+        week: days > 1,
         most: most.unwrap_or(0).max(1),
     };
     answer::html(&sheet)
 }
 
-fn span(visit: &AuthenticatedRequest<'_>) -> Span {
-    match visit.asked.query.get("span") {
-        Some("week") => Span::Week,
-        _ => Span::Today,
-    }
+fn days(visit: &AuthenticatedRequest<'_>) -> i64 {
+    let week = visit.asked.query.get("span") == Some("week");
+    if week { 7 } else { 1 }
 }
 
 impl EmployeesSheet<'_> {
@@ -76,11 +74,9 @@ fn tenths(seconds: Option<f64>) -> String {
 
 /// Serves `GET /employees.csv`: the table as a file.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
-    let span = span(visit);
-    let rows = visit.page.backend.employees(span).await?;
-    let name = match span {
-        Span::Today => "callbridge-employees-today.csv",
-        Span::Week => "callbridge-employees-week.csv",
-    };
-    Ok(csv::download(COLUMNS, rows, &visit.shell, name))
+    let days = days(visit);
+    let rows = visit.page.backend.employees(days).await?;
+    let span = if days > 1 { "week" } else { "today" };
+    let name = format!("callbridge-employees-{span}.csv");
+    Ok(csv::download(COLUMNS, rows, &visit.shell, &name))
 }

@@ -12,7 +12,7 @@ use callbridge_model::Reason;
 use callbridge_spool::{Letter, RowId};
 use futures_util::stream;
 use hyper::StatusCode;
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 /// Causes that are shown; those with most letters.
 const CAUSES_MAX: usize = 100;
@@ -63,18 +63,15 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
         Some(reason) => it.cause.reason.word() == reason,
         None => it.cause.reason != Reason::NoLead,
     });
-    let next = page
-        .next
-        .map(|next| link_to("/letters", &query, Some(next)));
     let sheet = LettersSheet {
         c: &visit.shell,
+        next: page.next.map(|_| link_to("/letters", &query, page.next)),
         page,
         query,
         causes,
         form,
         wrong,
         jobs: visit.page.jobs.newest().into_iter().take(5).collect(),
-        next,
     };
     answer::form(&sheet, sheet.wrong.is_some())
 }
@@ -85,9 +82,8 @@ impl LettersSheet<'_> {
         if self.query.cause.is_some() {
             return self.chosen_cause().map_or(0, |it| it.letters);
         }
-        let reasons = self.page.reasons.iter();
-        let found =
-            reasons.filter(|(it, _)| self.query.reason.is_none() || self.is_reason(it.word()));
+        let wanted = |it: &Reason| self.query.reason.is_none() || self.is_reason(it.word());
+        let found = self.page.reasons.iter().filter(|(it, _)| wanted(it));
         found.map(|(_, count)| count).sum()
     }
 
@@ -119,8 +115,7 @@ impl LettersSheet<'_> {
 
     /// Would a lead that is typed mend it?
     fn takes_lead(&self, cause: &Cause) -> bool {
-        let about = cause.about.as_ref().map(|(about, _)| about);
-        matches!(about, Some(About::Lead | About::Phone))
+        matches!(&cause.about, Some((About::Lead | About::Phone, _)))
     }
 
     /// The number whose lead is missing: it is given one, which its next calls have as well.
@@ -149,8 +144,7 @@ impl LettersSheet<'_> {
     }
 
     fn cure(&self) -> Option<String> {
-        let reason = self.query.reason.as_ref()?;
-        Some(self.c.word("remedy", reason))
+        Some(self.c.word("remedy", self.query.reason.as_ref()?))
     }
 
     fn export(&self) -> String {
@@ -181,13 +175,11 @@ pub(crate) async fn one(
     };
     let cause = Cause::of(&letter);
     let causes = visit.page.backend.causes().await?;
-    let same = causes.into_iter().find(|it| it.cause == cause);
+    let mut same = causes.into_iter().filter(|it| it.cause.about.is_some());
     let sheet = LetterSheet {
         c: &visit.shell,
         letter,
-        same: same
-            .filter(|_| cause.about.is_some())
-            .map_or(1, |it| it.letters),
+        same: same.find(|it| it.cause == cause).map_or(1, |it| it.letters),
         cause,
         form: &visit.asked.form,
         wrong,
@@ -212,69 +204,55 @@ async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusa
     Ok(page.letters.into_iter().find(|letter| letter.id == id))
 }
 
-/// The letters that an export has still to write.
-enum Export {
-    /// All letters of a query.
-    All(LetterQuery),
-    /// The letters of these ids, from the last id.
-    Chosen(Vec<RowId>),
-    End,
-}
+/// The letters that an export has still to write: all of a query, else those of these ids, from
+/// the last id.
+type Export = (Option<LetterQuery>, Vec<RowId>);
 
 /// `GET /letters/export`: all of a query, a line of JSON each; `POST`: those that were chosen.
 pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let asked = visit.asked;
-    let form = match asked.is_post() {
-        true => &asked.form,
-        false => &asked.query,
+    let form = if asked.is_post() {
+        &asked.form
+    } else {
+        &asked.query
     };
     let mut chosen = form.letters("id");
     chosen.sort_unstable();
-    let export = match asked.is_post() && !form.all_letters() {
+    let export: Export = match asked.is_post() && !form.all_letters() {
         true if chosen.is_empty() => {
             let words = visit.shell.t("letters.none_chosen");
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Err(Problem::new(status, "problem.input", words));
         }
-        true => Export::Chosen(chosen),
-        false => Export::All(form.letter_query()),
+        true => (None, chosen),
+        false => (Some(form.letter_query()), Vec::new()),
     };
     let backend = Arc::clone(&visit.page.backend);
-    let pieces = stream::unfold((export, backend), |(export, backend)| async {
-        let (piece, next) = piece(export, &*backend).await?;
-        Some((piece, (next, backend)))
+    let pieces = stream::try_unfold((export, backend), |(export, backend)| async {
+        // A file that is cut must not look whole.
+        let piece = piece(export, &*backend).await;
+        let piece = piece.map_err(|refusal| refusal.words)?;
+        Ok::<_, String>(piece.map(|(lines, left)| (lines, (left, backend))))
     });
     let body = body::in_pieces(pieces);
     let name = "callbridge-letters.jsonl";
     Ok(download(body, "application/jsonl; charset=utf-8", name))
 }
 
-type Piece = io::Result<Bytes>;
-
-async fn piece(export: Export, backend: &dyn Backend) -> Option<(Piece, Export)> {
-    match export {
-        Export::All(query) => match backend.letters(query.clone()).await {
-            Ok(page) => {
-                let next = page.next.map_or(Export::End, |next| {
-                    let before = Some(next);
-                    Export::All(LetterQuery { before, ..query })
-                });
-                Some((Ok(lines(&page.letters)), next))
-            }
-            // A file that is cut must not look whole.
-            Err(refusal) => Some((Err(io::Error::other(refusal.words)), Export::End)),
-        },
-        Export::Chosen(mut ids) => match find(backend, ids.pop()?).await {
-            Ok(letter) => Some((Ok(lines(letter.as_slice())), Export::Chosen(ids))),
-            Err(refusal) => Some((Err(io::Error::other(refusal.words)), Export::End)),
-        },
-        Export::End => None,
-    }
-}
-
-fn lines(letters: &[Letter]) -> Bytes {
-    let lines = letters
-        .iter()
-        .map(|letter| format!("{}\n", letter.to_json()));
-    Bytes::from(lines.collect::<String>())
+async fn piece(
+    (query, mut ids): Export,
+    backend: &dyn Backend,
+) -> Result<Option<(Bytes, Export)>, Refusal> {
+    let (letters, next) = match (query, ids.pop()) {
+        (Some(query), _) => {
+            let page = backend.letters(query.clone()).await?;
+            let before = page.next;
+            let next = before.map(|_| LetterQuery { before, ..query });
+            (page.letters, next)
+        }
+        (None, Some(id)) => (Vec::from_iter(find(backend, id).await?), None),
+        (None, None) => return Ok(None),
+    };
+    let lines = letters.iter().map(|it| format!("{}\n", it.to_json()));
+    Ok(Some((Bytes::from(lines.collect::<String>()), (next, ids))))
 }

@@ -18,10 +18,10 @@ mod numbers;
 mod operations;
 mod today;
 
-use crate::answer::{Handled, Problem};
+use crate::answer::{Handled, Problem, see};
 use crate::page::AuthenticatedRequest;
 use callbridge_spool::RowId;
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
 /// Shows what is asked for, or does it; who comes in and goes out is done before.
 pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Handled {
@@ -47,7 +47,10 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
         ["employees.csv"] => employees::csv(&visit).await,
         ["pbx"] => operations::pbx(visit).await,
         ["fleet"] => operations::fleet(visit).await,
-        ["check"] if visit.asked.is_post() => Ok(operations::begin_check(&visit)),
+        ["check"] if visit.asked.is_post() => {
+            visit.page.checks.begin(Arc::clone(&visit.page.backend));
+            Ok(see("/check"))
+        }
         ["check"] => operations::check(visit).await,
         _ => Err(Problem::missing(&visit.shell, "problem.no_page")),
     }

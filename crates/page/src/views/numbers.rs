@@ -3,7 +3,7 @@
 use super::act;
 use crate::answer::{self, Handled, Problem, see};
 use crate::csv::{self, Columns};
-use crate::shell::{Notice, PageShell};
+use crate::shell::PageShell;
 use crate::{backend::Profiles, page::AuthenticatedRequest, request::FormFields};
 use askama::Template;
 use callbridge_mapping::people::rows::pairs;
@@ -69,9 +69,7 @@ impl NumbersSheet<'_> {
     fn unlisted_faults(&self) -> Vec<(&TypedLead, &String)> {
         let listed = |phone: &str| self.numbers.iter().any(|it| it.phone.as_str() == phone);
         let typed = self.typed.iter().filter(|it| !listed(&it.phone));
-        typed
-            .filter_map(|it| Some((it, it.wrong.as_ref()?)))
-            .collect()
+        Vec::from_iter(typed.filter_map(|it| Some((it, it.wrong.as_ref()?))))
     }
 
     /// The first of them, to be corrected below.
@@ -90,12 +88,9 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
         wrong: None,
     };
     let [phones, leads] = ROW.map(|row| form.iter().filter(move |(name, _)| *name == row));
-    let rows = phones
-        .zip(leads)
-        .filter(|(_, (_, lead))| !lead.trim().is_empty());
-    let mut all: Vec<TypedLead> = rows
-        .map(|((_, phone), (_, lead))| one(phone, lead))
-        .collect();
+    let rows = phones.zip(leads);
+    let rows = rows.map(|((_, phone), (_, lead))| one(phone, lead));
+    let mut all: Vec<TypedLead> = rows.filter(|it| !it.lead.trim().is_empty()).collect();
     if form.get("phone").is_some() || form.get("lead").is_some() {
         all.push(one(&form.typed("phone"), &form.typed("lead")));
     }
@@ -121,11 +116,7 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
 
 /// A number that stands there with two leads gets neither.
 fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
-    let digits = |text: &str| {
-        text.chars()
-            .filter(char::is_ascii_digit)
-            .collect::<String>()
-    };
+    let digits = |text: &str| String::from_iter(text.chars().filter(char::is_ascii_digit));
     let mut leads = BTreeMap::<String, BTreeSet<String>>::new();
     for one in all.iter() {
         let lead = one.lead.trim().to_owned();
@@ -187,12 +178,12 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     }
     all.retain(|one| one.wrong.is_some());
     if all.is_empty() {
-        visit.say(words, true);
+        visit.say(words);
         return Ok(see("/numbers"));
     }
     let mut visit = visit;
     if given > 0 {
-        visit.shell.notice = Some(Notice { words, good: true });
+        visit.shell.notice = Some(words);
     }
     list(visit, all).await
 }
@@ -222,9 +213,8 @@ async fn give_one(
 /// Serves `POST /numbers/take`: takes a given lead from its number.
 pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
-    let backend = &visit.page.backend;
-    backend.take_lead(phone, &visit.who).await?;
-    visit.say(visit.shell.t("numbers.taken").to_owned(), true);
+    visit.page.backend.take_lead(phone).await?;
+    visit.say(visit.shell.t("numbers.taken").to_owned());
     Ok(see("/numbers"))
 }
 

@@ -3,16 +3,13 @@
 //! who of them is silent, and what waits for each token), and Check (`check` run from here, with
 //! its cures).
 
-use crate::answer::{self, Handled, see};
-use crate::backend::{CheckFinding, TrunkView};
+use crate::answer::{self, Handled};
+use crate::backend::CheckFinding;
 use crate::{background::LastCheck, page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
-use callbridge_listener::body::Body;
 use callbridge_model::Status;
 use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Liveness};
-use callbridge_model::status::{Employees, FleetMember, StatusReport, Unlisted};
-use hyper::Response;
-use std::sync::Arc;
+use callbridge_model::status::{Employees, FleetMember, StatusReport, TrunkStatus, Unlisted};
 
 /// A trunk that takes nothing for so long is said loudly.
 const SILENT_SECONDS: i64 = 24 * 3600;
@@ -26,9 +23,9 @@ const MEMBERS_MAX: usize = 200;
 struct PbxSheet<'a> {
     c: &'a PageShell,
     status: &'a Status,
-    trunks: &'a [TrunkView],
+    trunks: &'a [TrunkStatus],
     /// Trunks that took nothing for a day.
-    silent: Vec<&'a TrunkView>,
+    silent: Vec<&'a TrunkStatus>,
     /// Channels that belong to no trunk.
     channels: Vec<&'a str>,
     /// Extensions with calls that no list of employees has.
@@ -42,7 +39,7 @@ pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let trunks = backend.trunks().await?;
     let status = backend.status().await?;
     let now = visit.shell.now;
-    let silent = |it: &&TrunkView| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
+    let silent = |it: &&TrunkStatus| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
     let channels = status.unmatched.iter().map(|it| &*it.prefix);
     let sheet = PbxSheet {
         c: &visit.shell,
@@ -58,7 +55,7 @@ pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
 }
 
 impl PbxSheet<'_> {
-    fn is_silent(&self, trunk: &TrunkView) -> bool {
+    fn is_silent(&self, trunk: &TrunkStatus) -> bool {
         self.silent.iter().any(|it| it.name == trunk.name)
     }
 
@@ -142,13 +139,6 @@ struct CheckSheet<'a> {
     last: LastCheck,
 }
 
-/// Serves `POST /check`: begins a run, and goes to its page.
-pub(crate) fn begin_check(visit: &AuthenticatedRequest<'_>) -> Response<Body> {
-    let backend = Arc::clone(&visit.page.backend);
-    visit.page.checks.begin(backend);
-    see("/check")
-}
-
 /// Serves `GET /check`: the findings of the last run, failed ones first.
 pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
     visit.refresh_badges().await;
@@ -160,11 +150,8 @@ pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
         _ => 2,
     };
     last.findings.sort_by_key(rank);
-    let sheet = CheckSheet {
-        c: &visit.shell,
-        last,
-    };
-    answer::html(&sheet)
+    let c = &visit.shell;
+    answer::html(&CheckSheet { c, last })
 }
 
 impl CheckSheet<'_> {

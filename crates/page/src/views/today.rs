@@ -88,13 +88,12 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
         (OverallState::Attention, _) => ("attention", worst(shell, status)),
         (OverallState::Down, _) => ("down", worst(shell, status)),
     };
+    let missed = missed.map(|title| customers(shell, title));
     Lead {
         state,
         sentence,
         since,
-        waits: waits
-            .chain(missed.map(|title| customers(shell, title)))
-            .collect(),
+        waits: waits.chain(missed).collect(),
     }
 }
 
@@ -153,10 +152,8 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         }
         F::NotHeard => {
             let silent = sources.filter(|it| it.state == SourceState::Connected);
-            (
-                Some("/pbx"),
-                silent.filter_map(|it| it.connected_since).min(),
-            )
+            let since = silent.filter_map(|it| it.connected_since).min();
+            (Some("/pbx"), since)
         }
         F::Gap => {
             let open = gaps.filter(|gap| !gap.filled && gap.why.is_none());
@@ -201,23 +198,19 @@ fn books(status: &Status) -> Vec<Book> {
         other => other,
     });
     let finished = status.books.finished.max(1);
-    let mut from = 0;
-    parts
-        .filter(|(_, calls)| *calls > 0)
-        .map(|(name, calls)| {
-            let share = calls.saturating_mul(1000) / finished;
-            // What is there is seen.
-            let share = share.clamp(6, 1000);
-            let book = Book {
-                name,
-                calls,
-                share,
-                from,
-            };
-            from += share;
-            book
-        })
-        .collect()
+    let (mut books, mut from) = (Vec::new(), 0);
+    for (name, calls) in parts.filter(|(_, calls)| *calls > 0) {
+        // What is there is seen.
+        let share = (calls.saturating_mul(1000) / finished).clamp(6, 1000);
+        books.push(Book {
+            name,
+            calls,
+            share,
+            from,
+        });
+        from += share;
+    }
+    books
 }
 
 impl TodaySheet<'_> {

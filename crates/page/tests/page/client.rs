@@ -4,11 +4,12 @@ use crate::fake::Fake;
 use argon2::password_hash::PasswordHasher as _;
 use argon2::{Argon2, Params};
 use callbridge_admin::PageRole;
-use callbridge_page::Links;
+use callbridge_model::{Zone, clock};
 use callbridge_page::page::Page;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::server;
 use callbridge_page::settings::Settings;
+use callbridge_page::{Links, SessionCount};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -56,10 +57,13 @@ impl Served {
         let settings = Settings::new(address, None, proxies, &manner.names);
         let passwords = Passwords::parse(&manner.passwords).expect("passwords");
         let (_, passwords) = watch::channel(passwords);
-        let settings = settings.expect("settings").with_passwords(passwords);
-        let settings = settings.with_lead_url(manner.lead_url);
-        let links = settings.links();
-        let page = Page::new(settings, fake);
+        let mut settings = settings.expect("settings");
+        settings.people = passwords;
+        settings.zone = Zone::named("Asia/Tashkent").expect("a zone");
+        settings.instance = "tashkent 1".to_owned();
+        settings.lead_url = manner.lead_url.map(Arc::from);
+        let links = settings.links.clone();
+        let page = Page::new(settings, fake, SessionCount::default());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(server::serve(listener, page, async {
             drop(stopped.await);
@@ -80,7 +84,10 @@ impl Served {
     /// Somebody who has opened a link.
     pub async fn visitor(&self, role: PageRole) -> Browser {
         let mut browser = Browser::new(self.address);
-        let path = self.links.issue("anna", role).expect("a link");
+        let path = self
+            .links
+            .issue(clock::now().boot, "anna", role)
+            .expect("a link");
         let opened = browser.post(&path, &[]).await;
         assert_eq!(opened.status, 303, "{}", opened.body);
         browser

@@ -2,7 +2,8 @@
 
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_call::EpochSeconds;
-use callbridge_model::{LeadId, Phone, Reason, Status, Zone};
+use callbridge_model::status::TrunkStatus;
+use callbridge_model::{LeadId, Phone, Reason, Status};
 use callbridge_page::backend::*;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, ParkedPhone, RowId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ pub struct Known {
     pub profiles: Profiles,
     pub missed: Vec<WaitingCustomer>,
     pub employees: EmployeeTable,
-    pub trunks: Vec<TrunkView>,
+    pub trunks: Vec<TrunkStatus>,
     pub findings: Vec<CheckFinding>,
     pub sessions: Option<String>,
     /// Who did what with how many letters.
@@ -243,7 +244,7 @@ impl Backend for Fake {
         ready(Ok(left))
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> BackendAnswer<'a, ()> {
+    fn take_lead<'a>(&'a self, phone: &'a str) -> BackendAnswer<'a, ()> {
         self.known().given.retain(|it| it.phone.as_str() != phone);
         ready(Ok(()))
     }
@@ -266,11 +267,11 @@ impl Backend for Fake {
         ready(Ok(self.known().missed.len() as u64))
     }
 
-    fn employees(&self, _span: Span) -> BackendAnswer<'_, EmployeeTable> {
+    fn employees(&self, _days: i64) -> BackendAnswer<'_, EmployeeTable> {
         ready(Ok(self.known().employees.clone()))
     }
 
-    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>> {
+    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkStatus>> {
         ready(Ok(self.known().trunks.clone()))
     }
 
@@ -289,14 +290,6 @@ impl Backend for Fake {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
-    }
-
-    fn zone(&self) -> Zone {
-        Zone::named("Asia/Tashkent").expect("a zone")
-    }
-
-    fn instance(&self) -> String {
-        "tashkent 1".to_owned()
     }
 
     fn pbx(&self) -> String {

@@ -3,6 +3,7 @@
 use crate::fake::Known;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_leads::directory::LeadProfile;
+use callbridge_model::status::TrunkStatus;
 use callbridge_model::status::{
     Backlog, Books, BudgetStatus, Employees, Lease, LeasePhase, SourceGap, SourceState,
     SourceStatus, Token, Unlisted, Unmatched,
@@ -362,11 +363,12 @@ fn employees(name: &str) -> EmployeeTable {
     ])
 }
 
-fn trunks(name: &str, now: i64) -> Vec<TrunkView> {
-    let trunk = |name: &str, today: u64, last_at: Option<i64>| TrunkView {
+fn trunks(name: &str, now: i64) -> Vec<TrunkStatus> {
+    let trunk = |name: &str, today: u64, last_at: Option<i64>| TrunkStatus {
         name: name.to_owned(),
-        today,
+        day_calls: today,
         last_at,
+        ..TrunkStatus::default()
     };
     vec![
         trunk("city", 188, Some(now - 64)),

@@ -4,6 +4,7 @@ use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
 use crate::fake::{Fake, Known};
 use crate::morning::morning;
 use callbridge_admin::PageRole;
+use callbridge_model::clock;
 use std::sync::Arc;
 
 async fn served(manner: Manner) -> (Arc<Fake>, Served) {
@@ -135,7 +136,10 @@ async fn a_foreign_host_is_answered_by_nothing_of_ours() {
 async fn a_button_opens_once_and_looking_at_it_burns_nothing() {
     let (_, served) = served(Manner::default()).await;
     let mut browser = Browser::new(served.address);
-    let path = served.links.issue("root", PageRole::Admin).expect("a link");
+    let path = served
+        .links
+        .issue(clock::now().boot, "root", PageRole::Admin)
+        .expect("a link");
     for _ in 0..3 {
         let looked = browser.get(&path).await;
         assert_eq!(looked.status, 200);

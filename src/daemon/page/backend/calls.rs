@@ -7,6 +7,7 @@ use callbridge_admin::explain::{picture, story, text};
 use callbridge_admin::{KeptCall, Refusal};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::request::submission;
+use callbridge_intake::under_way::under_way;
 use callbridge_mapping::{People, journal};
 use callbridge_model::{TypedNumber, clock};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
@@ -23,32 +24,23 @@ const COUNT_WALKS: usize = 6;
 /// Calls that go on and are shown.
 const OPEN_MAX: usize = 200;
 
-/// The reading of a search: one call by its id, or a filter.
-enum CallSearch {
-    One(Box<Row>),
-    Filter(Box<CallFilter>),
-}
-
 impl DaemonBackend {
     pub(super) async fn call_page(&self, query: CallQuery) -> Result<CallPage, Refusal> {
         let before = match query.before.as_deref() {
             None => Place::END,
             Some(key) => {
-                let read = Place::read(key);
-                read.ok_or_else(|| Refusal::usage(format!("`{key}` is not a place in this list")))?
+                let wrong = || Refusal::usage(format!("`{key}` is not a place in this list"));
+                Place::read(key).ok_or_else(wrong)?
             }
         };
-        let filter = match self.wanted(&query).await? {
-            CallSearch::One(row) => {
-                let calls = vec![listed(&row)];
-                return Ok(CallPage {
-                    calls,
-                    count: Some(1),
-                    ..CallPage::default()
-                });
-            }
-            CallSearch::Filter(filter) => *filter,
-        };
+        let (found, filter) = self.wanted(&query).await?;
+        if let Some(call) = found {
+            return Ok(CallPage {
+                calls: vec![call],
+                count: Some(1),
+                ..CallPage::default()
+            });
+        }
         let (calls, next) = self.listed(&filter, before, (PAGE, WALKS_MAX)).await?;
         let mut page = CallPage {
             calls,
@@ -63,16 +55,15 @@ impl DaemonBackend {
         Ok(page)
     }
 
-    async fn wanted(&self, query: &CallQuery) -> Result<CallSearch, Refusal> {
+    /// Reads a search: the one call of an id, or the filter of a list.
+    async fn wanted(&self, query: &CallQuery) -> Result<(Option<Listed>, CallFilter), Refusal> {
         let mut filter = CallFilter {
             trunk: query.trunk.clone(),
             ..CallFilter::default()
         };
         if let Some(word) = &query.state {
-            let read = State::from_word(word);
-            let state =
-                read.ok_or_else(|| Refusal::usage(format!("`{word}` is not a state of a call")))?;
-            filter.state = Some(state);
+            let wrong = || Refusal::usage(format!("`{word}` is not a state of a call"));
+            filter.state = Some(State::from_word(word).ok_or_else(wrong)?);
         }
         if let Some(day) = &query.day {
             let zone = self.zone.as_time_zone();
@@ -83,21 +74,21 @@ impl DaemonBackend {
             filter.until = Some(to.floor_seconds().get());
         }
         let Some(text) = query.text.as_deref().map(str::trim) else {
-            return Ok(CallSearch::Filter(Box::new(filter)));
+            return Ok((None, filter));
         };
         let typed = TypedNumber::read(text, self.handler.countries());
         if let Some(typed) = typed.filter(TypedNumber::is_plain) {
             filter.phone = Some(typed);
-            return Ok(CallSearch::Filter(Box::new(filter)));
+            return Ok((None, filter));
         }
         let id = text.to_owned();
         let search = self.read(move |store| tables::calls::search_call(store, &id));
         if let Search::One(row) = search.await? {
-            return Ok(CallSearch::One(row));
+            return Ok((Some(listed(&row)), filter));
         }
         // No number of a customer, and no id: an extension, whatever it is made of.
         filter.extension = Some(text.to_owned());
-        Ok(CallSearch::Filter(Box::new(filter)))
+        Ok((None, filter))
     }
 
     pub(super) async fn one_call(&self, uuid: String) -> Result<Option<CallView>, Refusal> {
@@ -157,10 +148,7 @@ impl DaemonBackend {
             body: submission(&row.record, &self.fields),
             sent_at: row.first_sent.filter(|_| left).map(second),
             id: row.request_id.clone(),
-            accepted_at: row
-                .submitted_at
-                .filter(|_| row.request_id.is_some())
-                .map(second),
+            accepted_at: (row.request_id.as_ref()).and(row.submitted_at).map(second),
         }
     }
 
@@ -168,8 +156,7 @@ impl DaemonBackend {
         let open = self.read(|store| tables::resume::all_open_calls(store));
         let open = open.await?;
         let now = clock::now().wall;
-        let calls = callbridge_intake::under_way::under_way(&self.intake, &open);
-        let calls = calls.into_iter();
+        let calls = under_way(&self.intake, &open).into_iter();
         let calls = calls.map(|(pbx, call)| self.open_call(pbx, &call, now));
         let mut calls: Vec<OpenCallView> = calls.collect();
         calls.sort_by_key(|call| call.since);

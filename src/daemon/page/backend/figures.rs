@@ -16,13 +16,8 @@ const DAYS: usize = 7;
 /// Days that are over are counted again after so long: their letters may have left meanwhile.
 const DAYS_EVERY: Duration = Duration::from_secs(300);
 
-/// The bars of the days before today.
-#[derive(Debug, Default)]
-pub(in crate::daemon) struct Week {
-    /// The time since boot at which the days were counted; `None` before the first count.
-    at: Option<Duration>,
-    bars: Vec<Bar>,
-}
+/// The bars of the days before today, and the time since boot at which they were counted.
+pub(in crate::daemon) type Week = Option<(Duration, Vec<Bar>)>;
 
 fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     let mut all = Outcomes::default();
@@ -140,18 +135,16 @@ impl DaemonBackend {
     ) -> Result<Vec<Bar>, Refusal> {
         {
             let week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
-            let age = week.at.map(|at| now.saturating_sub(at));
-            let same = week.bars.iter().map(|bar| &bar.from).eq(from);
-            if same && age.is_some_and(|age| age < DAYS_EVERY) {
-                return Ok(week.bars.clone());
+            if let Some((at, bars)) = &*week
+                && bars.iter().map(|bar| &bar.from).eq(from)
+                && now.saturating_sub(*at) < DAYS_EVERY
+            {
+                return Ok(bars.clone());
             }
         }
         let bars = self.bars(from, today).await?;
         let mut week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
-        *week = Week {
-            at: Some(now),
-            bars: bars.clone(),
-        };
+        *week = Some((now, bars.clone()));
         Ok(bars)
     }
 }

@@ -3,13 +3,10 @@
 use super::DaemonBackend;
 use callbridge_admin::Refusal;
 use callbridge_call::Direction;
-use callbridge_model::{LeadId, TypedNumber, clock};
-use callbridge_page::backend::{EmployeeTable, Profiles, Span, TrunkView, WaitingCustomer};
+use callbridge_model::{LeadId, TypedNumber, clock, status::TrunkStatus};
+use callbridge_page::backend::{EmployeeTable, Profiles, WaitingCustomer};
 use callbridge_spool::{CallFilter, Listed, Place, employee_work::employee_work, tables};
 use std::collections::BTreeSet;
-
-/// Seconds of the days before today that a week has.
-const DAYS_BEFORE: i64 = 6;
 
 /// Calls to a customer that are looked at.
 const CALLS_MAX: usize = 100;
@@ -18,13 +15,9 @@ const CALLS_MAX: usize = 100;
 const PROFILES_AT_ONCE: usize = 50;
 
 impl DaemonBackend {
-    pub(super) async fn employee_figures(&self, span: Span) -> Result<EmployeeTable, Refusal> {
+    pub(super) async fn employee_figures(&self, days: i64) -> Result<EmployeeTable, Refusal> {
         let now = clock::now().wall;
-        let before = match span {
-            Span::Today => 0,
-            Span::Week => DAYS_BEFORE,
-        };
-        let from = self.day_begun(now, before);
+        let from = self.day_begun(now, days - 1);
         let until = now.floor_seconds().get() + 1;
         Ok(employee_work(&self.handler.spool, from, until).await?.work)
     }
@@ -60,25 +53,18 @@ impl DaemonBackend {
             let some = some.to_vec();
             let read = self.handler.spool.read(move |store| {
                 let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
-                some.into_iter()
-                    .map(profile)
-                    .collect::<Result<Profiles, _>>()
+                Result::<Profiles, _>::from_iter(some.into_iter().map(profile))
             });
             all.extend(read.await?);
         }
         Ok(all)
     }
 
-    pub(super) async fn trunk_views(&self) -> Result<Vec<TrunkView>, Refusal> {
+    pub(super) async fn trunk_views(&self) -> Result<Vec<TrunkStatus>, Refusal> {
         let today = self.day_begun(clock::now().wall, 0);
         let took = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
         let took = took.await?;
         let (shown, _) = self.observer.trunks.shown(&took, &[]);
-        let views = shown.into_iter().map(|trunk| TrunkView {
-            name: trunk.name,
-            today: trunk.day_calls,
-            last_at: trunk.last_at,
-        });
-        Ok(views.collect())
+        Ok(shown)
     }
 }
