@@ -116,15 +116,11 @@ impl<'a> Choice<'a> {
         let picked = match admission {
             Admission::Trial { polls_first } => {
                 let barred = self.core.rights.polls_barred(self.now.boot);
-                let open = Part::ALL
-                    .iter()
-                    .filter(|part| **part != Part::Polls || !barred);
-                self.pick(polls_first, &open.copied().collect::<Vec<_>>())
+                self.pick(polls_first, &|part| part != Part::Polls || !barred)
             }
             Admission::Probe => self.asked_in_outage().or_else(|| self.pick_probe()),
             _ => {
-                let open = Part::ALL.iter().copied().filter(|part| self.is_open(*part));
-                let call = self.pick(false, &open.collect::<Vec<_>>());
+                let call = self.pick(false, &|part| self.is_open(part));
                 let before = call.as_ref().map_or(Lane::Spare, |(lane, _)| *lane);
                 self.lead_request(before).or(call)
             }
@@ -175,7 +171,7 @@ impl<'a> Choice<'a> {
         let mut parts = [Part::Submissions, Part::Polls, Part::Reconciliation];
         parts.sort_by_key(|part| self.core.gate.troubles.asked(*part));
         let mut open = parts.into_iter().filter(|part| self.is_open(*part));
-        let picked = open.find_map(|part| self.pick(false, &[part]));
+        let picked = open.find_map(|part| self.pick(false, &|it| it == part));
         let waits =
             self.head.submitted > 0 || self.core.load.unsent > 0 && !self.core.settings.dry_run;
         match picked {
@@ -200,8 +196,8 @@ impl<'a> Choice<'a> {
     }
 
     /// The best request to one of the parts that may be asked.
-    fn pick(&self, polls_first: bool, open: &[Part]) -> Option<(Lane, Task)> {
-        let polls = open.contains(&Part::Polls);
+    fn pick(&self, polls_first: bool, open: &dyn Fn(Part) -> bool) -> Option<(Lane, Task)> {
+        let polls = open(Part::Polls);
         if let Some(ending) = self.ending().filter(|_| polls) {
             return Some((Lane::Deadline, poll(ending)));
         }
@@ -215,7 +211,7 @@ impl<'a> Choice<'a> {
         if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
             return Some((Lane::OldPoll, poll(turn)));
         }
-        let submits = open.contains(&Part::Submissions) && !self.core.settings.dry_run;
+        let submits = open(Part::Submissions) && !self.core.settings.dry_run;
         if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
             return Some((Lane::Live, Task::Submit(live.row)));
         }
@@ -225,7 +221,7 @@ impl<'a> Choice<'a> {
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
         // a page for calls that another may have sent: in turns with those that wait to be sent
         if let SearchStep::Page(begins) = *self.search
-            && open.contains(&Part::Reconciliation)
+            && open(Part::Reconciliation)
             && !(self.core.confirmation.search.had_turn && backlog.is_some())
         {
             return Some((Lane::Reconcile, Task::Search { begins }));
@@ -269,24 +265,24 @@ impl<'a> Choice<'a> {
     }
 
     /// One reconciliation at a time.
-    fn reconcile_when_free(&self, open: &[Part]) -> Option<Task> {
+    fn reconcile_when_free(&self, open: &dyn Fn(Part) -> bool) -> Option<Task> {
         let reconciliation = &self.core.confirmation.reconciliation;
         let begins = !reconciliation.is_running();
         // where reconciliations fail one goes out now and then, to see whether they still do
         let on = self.pages().is_on(self.now.wall) && !self.core.settings.dry_run;
         let needs = reconciliation.only_way || self.head.unresolved.is_some();
         let free = (on || needs && self.may_read_journal())
-            && open.contains(&Part::Reconciliation)
+            && open(Part::Reconciliation)
             && !self.core.in_flight.has_page()
             && (!begins || self.core.confirmation.reconcile_from <= self.now.boot);
         free.then_some(Task::Reconcile { begins })
     }
 
     /// A reconciliation that pays even while calls wait, or what tells whether it would.
-    fn reconcile_if_it_pays(&self, open: &[Part]) -> Option<Task> {
+    fn reconcile_if_it_pays(&self, open: &dyn Fn(Part) -> bool) -> Option<Task> {
         let reconciliation = &self.core.confirmation.reconciliation;
         if let Some(probe) = &self.core.confirmation.probe
-            && open.contains(&Part::Polls)
+            && open(Part::Polls)
             && self.may_poll(probe)
         {
             return Some(poll(probe));
@@ -301,8 +297,8 @@ impl<'a> Choice<'a> {
     }
 
     /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
-    fn confirm(&self, open: &[Part]) -> Option<Task> {
-        let polls = open.contains(&Part::Polls);
+    fn confirm(&self, open: &dyn Fn(Part) -> bool) -> Option<Task> {
+        let polls = open(Part::Polls);
         // where polls fail a page is read for one call, too
         let worth = if polls { WORTH } else { 1 };
         let enough = self.confirmable() >= worth || self.head.unresolved.is_some();

@@ -64,7 +64,7 @@ impl Core {
                 doubts,
             },
         };
-        core.gate.token(false);
+        core.gate.token(false, None);
         core.remember(now, &mut ops);
         (core, ops)
     }
@@ -120,17 +120,14 @@ impl Core {
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
     pub fn token(&mut self, token: Option<TokenFingerprint>) {
-        let present = token.is_some();
-        let Some((renewed, refused_until)) = self.tokens.replace(token) else {
+        if self.tokens.current == token {
             return;
-        };
-        self.gate.token(present);
-        if let Some(until) = refused_until {
-            self.gate.refused_before(until);
         }
-        if renewed {
+        if self.tokens.replace(token) {
             self.confirmation.reconciliation.renewed();
         }
+        let present = self.tokens.current.is_some();
+        self.gate.token(present, self.tokens.refused_until());
         self.confirmation.probe = None;
         self.rights.forget_token();
     }

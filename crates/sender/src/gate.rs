@@ -192,21 +192,17 @@ impl Gate {
         }
     }
 
-    /// Another token, or none: everything known of the old one is forgotten.
-    pub fn token(&mut self, present: bool) {
+    /// Another token, or none: everything known of the old one is forgotten. One that was refused
+    /// before is asked about again at this time since boot.
+    pub fn token(&mut self, present: bool, refused_until: Option<Duration>) {
+        let (missing, refused) = (PauseCause::TokenMissing, StopReason::TokenRefused);
+        let refused = PauseCause::StopReason(refused);
         self.known = false;
-        let missing = PauseCause::TokenMissing;
-        self.state = match present {
-            true => State::Probing,
-            false => paused(missing, String::new(), Probe::Never, Duration::ZERO),
+        self.state = match (present, refused_until) {
+            (false, _) => paused(missing, String::new(), Probe::Never, Duration::ZERO),
+            (true, None) => State::Probing,
+            (true, Some(next)) => paused(refused, "401".to_owned(), Probe::TokenInfo, next),
         };
-    }
-
-    /// Pauses for a token that was refused before the last restart; `next` is the time since boot
-    /// at which it is asked about again.
-    pub fn refused_before(&mut self, next: Duration) {
-        let cause = PauseCause::StopReason(StopReason::TokenRefused);
-        self.state = paused(cause, "401".to_owned(), Probe::TokenInfo, next);
     }
 
     /// Opens the gate, or tries a call where it was paused: `token/info` found all well.

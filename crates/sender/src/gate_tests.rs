@@ -11,7 +11,7 @@ const S: Duration = Duration::from_secs(1);
 /// A gate that has asked about its token at the start, and found it good.
 fn open() -> Gate {
     let mut gate = Gate::new([Streak::default(); 2]);
-    gate.token(true);
+    gate.token(true, None);
     gate.sent(S, Some(Part::Token));
     gate.fine(S);
     gate
@@ -68,7 +68,7 @@ fn an_outage_pauses_nothing_but_goes_one_by_one_and_is_over_with_the_first_succe
 #[test]
 fn a_start_into_an_outage_asks_about_the_token_as_often_as_about_calls() {
     let mut gate = Gate::new([Streak::default(); 2]);
-    gate.token(true);
+    gate.token(true, None);
     let (mut asked, mut at) = (0, S);
     while at < 3601 * S {
         match admission(&gate, at) {

@@ -120,19 +120,15 @@ impl KnownTokens {
         against || matches!(answer, Err(ApiError::Forbidden(..)))
     }
 
-    /// The token in use; `None` where it is the same one again. Else whether it is not the last one
-    /// there was, be it before a restart, and the time since boot at which it is asked about again;
-    /// none where it was not refused before.
-    pub(super) fn replace(
-        &mut self,
-        token: Option<TokenFingerprint>,
-    ) -> Option<(bool, Option<Duration>)> {
-        if self.current == token {
-            return None;
-        }
-        let refused = self.refused.as_ref();
-        let refused = refused.filter(|(it, _)| token.as_ref() == Some(&it.token));
-        let refused_until = refused.map(|(_, at)| *at + PROBE);
+    /// Time since boot at which the token in use is asked about again, where it was refused before.
+    pub(super) fn refused_until(&self) -> Option<Duration> {
+        let (refused, at) = self.refused.as_ref()?;
+        self.is_current(&refused.token).then_some(*at + PROBE)
+    }
+
+    /// Another token in use. Returns whether it is not the last one there was, be it before a
+    /// restart.
+    pub(super) fn replace(&mut self, token: Option<TokenFingerprint>) -> bool {
         let renewed = token.is_some() && self.last != token;
         if renewed {
             self.last.clone_from(&token);
@@ -142,7 +138,7 @@ impl KnownTokens {
         self.ends_within = TOKEN_END;
         self.info = None;
         self.expires_in_days = None;
-        Some((renewed, refused_until))
+        renewed
     }
 
     /// A request goes out with this token. Where it was refused a kill may keep the answer from
@@ -177,7 +173,6 @@ impl KnownTokens {
         let application = application.unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
         let named = self.company.filter(|it| *it != info.company);
-        let may = info.may(Grant::CallSave);
         let whose = format!("it is of {} ({company})", info.company_name);
         self.ends_within = info.expires_at.map_or(TOKEN_END, |at| {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
@@ -207,7 +202,7 @@ impl KnownTokens {
             }
             Fit::Same => {}
         }
-        match may {
+        match self.may(Grant::CallSave) {
             true => Standing::Good,
             false => Standing::NoGrant,
         }

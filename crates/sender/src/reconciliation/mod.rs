@@ -228,9 +228,9 @@ impl JournalReconciliation {
             self.judge_yield(now, page, found.len());
         }
         let confirmable = || run.targets.values().filter(|it| it.confirmable);
-        let left = confirmable().count();
-        let few = left < usize::try_from(WORTH).unwrap_or(3)
-            || (loaded && is_oldest_first(&found) && left < self.size() / 3);
+        let left = u32::try_from(confirmable().count()).unwrap_or(u32::MAX);
+        let third = self.page_strategy.size.get() / 3;
+        let few = left < WORTH || loaded && is_oldest_first(&found) && left < third;
         let unresolved = self.only_way || confirmable().any(|it| it.unresolved);
         let pages_max = match run.found {
             0 if !unresolved => FRUITLESS_MAX,
@@ -240,6 +240,7 @@ impl JournalReconciliation {
         // for unresolved calls any page is worth another request
         let goes_on =
             self.page_strategy.is_on(now) || unresolved && self.page_strategy.is_readable(now);
+        let any = !found.is_empty();
         let mut findings = Findings {
             found,
             ..Findings::default()
@@ -249,9 +250,7 @@ impl JournalReconciliation {
                 self.missed = 0;
                 self.end(run, true, &mut findings);
             }
-            Some(_) if !findings.found.is_empty() && few && !unresolved => {
-                passed_by(run, &mut findings)
-            }
+            Some(_) if any && few && !unresolved => passed_by(run, &mut findings),
             Some(next) if run.read.len() < pages_max && goes_on => {
                 run.page = next;
                 self.running = Some(run);
@@ -274,17 +273,17 @@ impl JournalReconciliation {
 
     /// Takes the targets that the page shows out of those left, and returns them.
     fn shown(&mut self, run: &mut Running, page: &Page) -> Vec<Unconfirmed> {
-        let mut found = Vec::new();
-        for uuid in &page.uuids {
-            let Some(ReconcileTarget { call, .. }) = run.targets.remove(uuid) else {
-                continue;
-            };
-            let age = call.age(run.at);
-            if sent_once(&call) && call.request_id.is_some() {
-                let at_first = call.absent == 0 && call.polls == 0;
-                self.page_strategy.persisted(age, at_first);
-            }
-            found.push(call);
+        let found = page
+            .uuids
+            .iter()
+            .filter_map(|uuid| run.targets.remove(uuid));
+        let found: Vec<Unconfirmed> = found.map(|target| target.call).collect();
+        for call in found
+            .iter()
+            .filter(|it| sent_once(it) && it.request_id.is_some())
+        {
+            let at_first = call.absent == 0 && call.polls == 0;
+            self.page_strategy.persisted(call.age(run.at), at_first);
         }
         found
     }
@@ -293,7 +292,7 @@ impl JournalReconciliation {
     fn next_page(&mut self, run: &Running, page: &Page, empty: bool) -> Option<u32> {
         let Some(total) = page.total else {
             // no count of pages: forwards while they are full
-            let full = usize::try_from(page.rows).is_ok_and(|rows| rows >= self.size());
+            let full = page.rows >= self.page_strategy.size.get();
             let next = full.then_some(run.page + 1);
             return next.filter(|number| !run.read.contains(number));
         };
@@ -403,10 +402,6 @@ impl JournalReconciliation {
             self.missed += 1;
             self.next_range_if_missed(now);
         }
-    }
-
-    fn size(&self) -> usize {
-        usize::try_from(self.page_strategy.size.get()).unwrap_or(100)
     }
 }
 
