@@ -18,14 +18,13 @@
 //! | [`gate`] | the circuit breaker: flowing, paused or half open, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`] | whether failures are an outage, a call's own, or chance |
-//! | [`reconciliation`], `confirmation` | confirming many calls with one request |
+//! | [`reconciliation`], `confirmation` | confirming many calls with one request, and by webhooks |
 //! | [`possibly_sent_search`] | looking for calls that another may have sent |
 //! | [`unresolved`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
 //! | [`schedule`] | when a poll, a probe or a failed call is next; which calls failed |
 //! | [`verdict`] | what an answer means; [`outcome`]: verdicts and lanes as lists |
 //! | [`crm_proxy`] | the way for commands to ask something of the CRM |
-//! | `webhook_expectation` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `lead_requests` | requests about leads, beside the calls |
 //! | `tokens` | the token in use and the one before it, and what is known of them |
@@ -66,7 +65,6 @@ mod tokens;
 pub mod troubles;
 pub mod unresolved;
 pub mod verdict;
-mod webhook_expectation;
 
 pub use self::core::Core;
 pub use crate::crm_proxy::{CrmProxy, ProxyReply, Questions, asking};
