@@ -13,7 +13,7 @@ use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_model::Status;
 use callbridge_oauth::{connection::Connection, store, store::Lock};
 use callbridge_ops::log::say;
-use callbridge_sender::{status::TokenPlace, token_probe, token_probe::Unasked};
+use callbridge_sender::{status::TokenPlace, token_probe, token_probe::Unasked, token_update};
 use callbridge_spool::{self as spool, Binding, Fit, Guard, Handle, Op};
 use std::{path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
@@ -150,7 +150,7 @@ fn named(info: &TokenInfo) -> String {
 
 /// Waits until the daemon has asked with the new token.
 async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
-    let print = Some(new.print().to_string());
+    let print = Some(token_update::print(&new.access).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
         if let Ok(Some(status)) = status(dir).await
