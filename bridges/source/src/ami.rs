@@ -98,11 +98,9 @@ impl AmiLine {
         };
         let login = Login::new(user, secret, settings);
         let login = login.map_err(|error| target.error(LineError::Ami(error)))?;
+        let stream = target.open().await?;
         let mut line = Self {
-            tcp: TcpLine {
-                stream: target.open().await?,
-                target,
-            },
+            tcp: TcpLine { stream, target },
             framer: Framer::new(Format::Ami),
             login,
             outgoing: Outgoing::default(),

@@ -69,14 +69,13 @@ impl SocketLine {
         let target = access.target(endpoint);
         let dialogue = Dialogue::new(access.secret.read(SECRET)?, core, survey);
         let dialogue = dialogue.map_err(|refusal| target.error(LineError::Esl(refusal)))?;
+        let stream = target.open().await?;
         let mut line = Self {
-            tcp: TcpLine {
-                stream: target.open().await?,
-                target: target.clone(),
-            },
+            tcp: TcpLine { stream, target },
             reader: FrameReader::default(),
             dialogue,
         };
+        let target = line.tcp.target.clone();
         let logged_in = line.until(|meaning| meaning == FrameMeaning::LoggedIn);
         target.in_time(logged_in).await?;
         Ok(line)

@@ -3,7 +3,7 @@
 //! confirmed is published again.
 
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
-use callbridge_source::{Backoff, Bounds, Fix, amqp::Login, chance};
+use callbridge_source::{Backoff, Bounds, BrokerUrl, Fix, Secret, amqp::Login, chance};
 use callbridge_spool::{Handle, Op};
 use lapin::BasicProperties;
 use std::time::Duration;
@@ -74,6 +74,17 @@ pub(crate) struct Destination {
     pub(crate) exchange: Option<String>,
     /// The queue or stream, which is the routing key, too.
     pub(crate) queue: String,
+}
+
+impl Destination {
+    /// The queue, stream or exchange of a URL; nothing is opened yet.
+    pub(crate) fn of(url: &BrokerUrl, secret: Secret) -> Self {
+        Self {
+            login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
+            exchange: url.exchange.clone(),
+            queue: url.name.clone(),
+        }
+    }
 }
 
 /// Messages that the spool keeps until the broker has them.

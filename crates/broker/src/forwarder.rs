@@ -14,8 +14,8 @@ use callbridge_model::status::{Backlog, Pause};
 use callbridge_model::{Heartbeat, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
-use callbridge_source::amqp::{Login, declare_stream_command, reply, route_commands};
-use callbridge_source::{BrokerUrl, Secret};
+use callbridge_source::amqp::{declare_stream_command, reply, route_commands};
+use callbridge_source::{BrokerUrl, Secret, url::Broker};
 use callbridge_spool::{Handle, Op, Row, RowId, Step, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
@@ -44,14 +44,8 @@ pub struct Forwarder {
 impl Forwarder {
     /// Publishes to the stream or exchange of `--forward`; nothing is opened yet.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
-        Self {
-            to: Destination {
-                login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
-                exchange: url.exchange.clone(),
-                queue: url.name.clone(),
-            },
-            declare: url.declare,
-        }
+        let (to, declare) = (Destination::of(url, secret), url.declare);
+        Self { to, declare }
     }
 
     /// Logs in, and makes the stream where the URL asks for that.
@@ -66,12 +60,8 @@ impl Forwarder {
     }
 
     fn not_taken(&self, words: String) -> Error {
-        let Destination {
-            login,
-            exchange,
-            queue,
-        } = &self.to;
-        let (user, vhost) = (&login.broker.user, &login.broker.vhost);
+        let (queue, exchange) = (&self.to.queue, &self.to.exchange);
+        let Broker { user, vhost, .. } = &self.to.login.broker;
         let make = declare_stream_command(vhost, queue);
         let cure = match exchange {
             None => format!(
@@ -118,15 +108,11 @@ impl Forwarder {
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let line = self.open(0).await?;
-        let Destination {
-            login,
-            exchange,
-            queue,
-        } = &self.to;
+        let (queue, exchange) = (&self.to.queue, &self.to.exchange);
         let probed = line.last(async |line| {
             line.finds(queue).await?;
             let key = exchange.as_ref().map_or(NOWHERE, |_| queue);
-            let properties = outcomes::properties(&login.broker.user);
+            let properties = outcomes::properties(&self.to.login.broker.user);
             let nothing = Outcomes::default().write();
             let sent = line.publish(exchange.as_deref(), key, nothing.as_bytes(), properties);
             sent.await?.await

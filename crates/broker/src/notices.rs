@@ -12,8 +12,8 @@
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
 use crate::message::stamped;
-use callbridge_source::amqp::{Login, declare_command};
-use callbridge_source::{Bounds, BrokerUrl, Secret, amqp::publish::ConfirmedLine, url::Broker};
+use callbridge_source::amqp::{declare_command, publish::ConfirmedLine};
+use callbridge_source::{Bounds, BrokerUrl, Secret, url::Broker};
 use callbridge_spool::{Handle, Notice, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -36,18 +36,9 @@ pub struct Queue {
 impl Queue {
     /// Publishes to the queue of `--dead-letter-queue`; nothing is opened yet.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
-        let login = Login {
-            variable: "CALLBRIDGE_DEAD_LETTER_SECRET",
-            ..Login::new(&url.broker, secret, url.ca_file.as_ref())
-        };
-        Self {
-            to: Destination {
-                login,
-                exchange: None,
-                queue: url.name.clone(),
-            },
-            bounds: Bounds::default(),
-        }
+        let (mut to, bounds) = (Destination::of(url, secret), Bounds::default());
+        to.login.variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
+        Self { to, bounds }
     }
 
     /// Logs in, looks whether the queue is there, and leaves.

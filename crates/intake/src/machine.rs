@@ -118,10 +118,8 @@ impl MachineId {
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| hex);
         let number = number.ok_or_else(|| Unknown::new(file, NOT_AN_ID))?;
         // Made up by hand: one digit again and again, or one after the other.
-        let step = |two: &[u8]| hex_digit(two[1]) - hex_digit(two[0]);
-        let steps: Vec<i8> = digits.as_bytes().windows(2).map(step).collect();
-        let repeats = steps.iter().all(|step| *step == 0);
-        let counts = steps.iter().all(|step| matches!(step, 1 | -15));
+        let repeats = digits.chars().all(|digit| digits.starts_with(digit));
+        let counts = "0123456789abcdef".repeat(3).contains(&digits);
         if repeats || counts || OF_IMAGES.contains(&digits.as_str()) {
             return Err(Unknown::new(file, SHARED));
         }
@@ -142,11 +140,6 @@ impl MachineId {
         let first = tag.as_ref().first_chunk().copied();
         u64::from_be_bytes(first.unwrap_or_default())
     }
-}
-
-fn hex_digit(byte: u8) -> i8 {
-    let value = char::from(byte).to_digit(16).unwrap_or_default();
-    i8::try_from(value).unwrap_or_default()
 }
 
 /// The file was brought into the container by itself, and so is not of its image.

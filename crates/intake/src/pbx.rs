@@ -25,6 +25,9 @@ const CLOCKS_APART: Duration = Duration::from_secs(5);
 /// Times remembered of one PBX.
 const TIMES_MAX: usize = 64;
 
+/// Finds the finished and stored call that a unique id of the PBX belongs to.
+pub(super) type FindKnown<'a> = &'a mut dyn FnMut(&str) -> Option<Known>;
+
 /// The open calls of one PBX, and those finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
@@ -170,7 +173,7 @@ impl Pbx {
     }
 
     /// Folds what was waited for long enough; what is known by now is no call of its own.
-    pub(super) fn fold(&mut self, now: EventTime, known: &mut dyn FnMut(&str) -> Option<Known>) {
+    pub(super) fn fold(&mut self, now: EventTime, known: FindKnown<'_>) {
         let folder = &mut self.records;
         folder.events_until(self.assembler.latest_event());
         folder.tick(now);
@@ -190,12 +193,7 @@ impl Pbx {
 
     /// Brings both accounts together: calls that are decided by now are finished. `all` is over:
     /// nothing more will be told by either.
-    pub(super) fn reconcile(
-        &mut self,
-        now: EventTime,
-        over: bool,
-        known: &mut dyn FnMut(&str) -> Option<Known>,
-    ) {
+    pub(super) fn reconcile(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) {
         self.collect(now);
         let Some(mut second) = self.second.take() else {
             return;
@@ -227,7 +225,7 @@ impl Pbx {
         second: &mut Second,
         now: EventTime,
         over: bool,
-        known: &mut dyn FnMut(&str) -> Option<Known>,
+        known: FindKnown<'_>,
     ) -> bool {
         let mut knows = |id: &UniqueId| {
             let id = id.as_str();
@@ -267,7 +265,7 @@ impl Pbx {
         ended
     }
 
-    fn has_seen(&self, call: &FinishedCall, known: &mut dyn FnMut(&str) -> Option<Known>) -> bool {
+    fn has_seen(&self, call: &FinishedCall, known: FindKnown<'_>) -> bool {
         let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
         ids.any(|id| {
             let id = id.as_str();

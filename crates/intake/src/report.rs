@@ -31,12 +31,6 @@ pub struct News {
 impl News {
     /// Logs it, with what there is to say.
     pub fn log(&self, source: &str) {
-        let reason = self.why.as_deref();
-        let (from, until) = (self.gap.map(|it| it.0), self.gap.map(|it| it.1));
-        let from = from.as_ref().map(tracing::field::display);
-        let until = until.as_ref().map(tracing::field::display);
-        let missing_sec = self.gap.map(|_| self.missing.as_secs());
-        let gaps = (self.gaps > 1).then_some(self.gaps);
         let reconnects = (self.reconnects > 1).then_some(self.reconnects);
         let words = match (self.up, self.gap) {
             (Some(true), None) => {
@@ -51,11 +45,11 @@ impl News {
         };
         tracing::warn!(
             source,
-            reason,
-            from,
-            until,
-            missing_sec,
-            gaps,
+            reason = self.why.as_deref(),
+            from = self.gap.map(|it| tracing::field::display(it.0)),
+            until = self.gap.map(|it| tracing::field::display(it.1)),
+            missing_sec = self.gap.map(|_| self.missing.as_secs()),
+            gaps = (self.gaps > 1).then_some(self.gaps),
             reconnects,
             "{words}"
         );

@@ -91,10 +91,7 @@ impl SourceSettings {
             pbx,
             format: url.format(),
             file: matches!(url.transport, Transport::File { .. }),
-            forgets: match url.transport {
-                Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => true,
-                Transport::Amqp(_) | Transport::File { .. } => false,
-            },
+            forgets: url.transport.live_endpoint().is_some(),
             catch_up,
         }
     }

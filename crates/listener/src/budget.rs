@@ -22,10 +22,8 @@ impl ByteBudget {
 
     /// Returns an empty share, which grows by [`ByteShare::grow_to`].
     pub fn share(&self) -> ByteShare {
-        ByteShare {
-            budget: self.clone(),
-            bytes: 0,
-        }
+        let budget = self.clone();
+        ByteShare { budget, bytes: 0 }
     }
 
     /// Bytes of the budget that no share holds.

@@ -127,12 +127,11 @@ impl Places {
     /// Stores the handle that cuts the connection in that place.
     pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
         let mut taken = lock(&self.taken);
-        let Taken {
-            waiting, answering, ..
-        } = &mut *taken;
-        let waits = waiting.get_mut(&origin).and_then(|all| all.get_mut(&id));
+        let taken = &mut *taken;
+        let waits = taken.waiting.get_mut(&origin);
+        let waits = waits.and_then(|all| all.get_mut(&id));
         // It may have ended already.
-        if let Some(place) = waits.or_else(|| answering.get_mut(&id)) {
+        if let Some(place) = waits.or_else(|| taken.answering.get_mut(&id)) {
             *place = Some(handle);
         }
     }

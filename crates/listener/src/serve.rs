@@ -100,22 +100,17 @@ impl<A: AnswerHttp> AnswerBoxed for A {
 /// Serves connections until `stop` ends, then gives open ones their time to end.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let answer: Arc<dyn AnswerBoxed> = answer;
-    let Open {
-        name,
-        listener,
-        tls,
-        limits,
-    } = open;
+    let limits = open.limits;
     let (close, closing) = watch::channel(false);
     let mut stop = pin!(stop);
-    let (places, mut incoming) = (Places::default(), Acceptor::new(name));
+    let (places, mut incoming) = (Places::default(), Acceptor::new(open.name));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         // All of them are being answered: one of these ends first.
         let room = places.held() < limits.connections || places.is_anybody_waiting();
         let (stream, from) = tokio::select! {
-            taken = incoming.next(|| listener.accept()), if room => taken,
+            taken = incoming.next(|| open.listener.accept()), if room => taken,
             Some(_) = connections.join_next() => continue,
             () = &mut stop => break,
         };
@@ -126,9 +121,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
         let origin = PeerGroup::from(from.ip());
         let place = places.enter(origin);
         let id = place.id;
-        let acceptor = tls
-            .as_ref()
-            .map(|tls| TlsAcceptor::from(Arc::clone(&tls.borrow())));
+        let tls = open.tls.as_ref().map(|it| Arc::clone(&it.borrow()));
         let line = Line {
             answer: Arc::clone(&answer),
             place,
@@ -136,9 +129,9 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
             begun: Instant::now(),
             stop: closing.clone(),
         };
-        places.may_cut(id, origin, connections.spawn(line.take(stream, acceptor)));
+        places.may_cut(id, origin, connections.spawn(line.take(stream, tls)));
     }
-    drop(listener);
+    drop(open.listener);
     close.send_replace(true);
     let end = Instant::now() + limits.stop_within;
     let ending = async { while connections.join_next().await.is_some() {} };
@@ -157,14 +150,14 @@ struct Line {
 }
 
 impl Line {
-    async fn take(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+    async fn take(self, stream: TcpStream, tls: Option<Arc<ServerConfig>>) {
         // Answers are small and wait for nothing.
         stream.set_nodelay(true).ok();
-        let Some(acceptor) = acceptor else {
+        let Some(tls) = tls else {
             return self.talk(stream).await;
         };
         let head_by = self.begun + self.limits.head_within;
-        match timeout_at(head_by, acceptor.accept(stream)).await {
+        match timeout_at(head_by, TlsAcceptor::from(tls).accept(stream)).await {
             Ok(Ok(stream)) => self.talk(stream).await,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
@@ -178,23 +171,16 @@ impl Line {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self {
-            answer,
-            place,
-            limits,
-            begun,
-            mut stop,
-        } = self;
-        let end = begun + limits.head_within + limits.answer_within;
-        let left = (begun + limits.head_within).saturating_duration_since(Instant::now());
-        let place = Arc::new(place);
+        let (limits, mut stop) = (self.limits, self.stop);
+        let head_by = self.begun + limits.head_within;
+        let (answer, place) = (self.answer, Arc::new(self.place));
         let service = service_fn(move |request| {
             let (answer, place) = (Arc::clone(&answer), Arc::clone(&place));
             async move { Ok::<_, Infallible>(answer.boxed(&place, request).await) }
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(left)
+            .header_read_timeout(head_by.saturating_duration_since(Instant::now()))
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
             .keep_alive(limits.keep_alive)
@@ -210,7 +196,7 @@ impl Line {
             serving.await
         };
         // How a connection ends that did not end well is nobody's concern but a developer's.
-        match timeout_at(end, whole).await {
+        match timeout_at(head_by + limits.answer_within, whole).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "a connection was cut"),
             Err(_) => tracing::debug!("a connection took too long and was cut"),

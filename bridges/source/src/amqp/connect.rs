@@ -91,19 +91,16 @@ impl Login {
         turn: usize,
         bodies: &Bodies,
     ) -> Result<(Connection, Target), Error> {
-        let Broker {
-            endpoint, others, ..
-        } = &self.broker;
-        let mut nodes: Vec<&TcpEndpoint> = [endpoint].into_iter().chain(others).collect();
-        let first = turn % nodes.len();
-        nodes.rotate_left(first);
-        let mut nodes = nodes.into_iter().map(|endpoint| self.target(endpoint));
+        let broker = &self.broker;
+        let mut nodes = vec![&broker.endpoint];
+        nodes.extend(&broker.others);
+        let mut at = turn;
         loop {
-            let target = nodes.next().unwrap_or_else(|| self.target(endpoint));
-            let connecting = target.in_time(self.connect(&target, bodies));
-            match connecting.await {
+            let target = self.target(nodes[at % nodes.len()]);
+            at += 1;
+            match target.in_time(self.connect(&target, bodies)).await {
                 Ok(line) => return Ok((line, target)),
-                Err(error) if nodes.len() == 0 => return Err(error),
+                Err(error) if at - turn == nodes.len() => return Err(error),
                 Err(error) => tracing::debug!(%error, "the next node of the broker is tried"),
             }
         }

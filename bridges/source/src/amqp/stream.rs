@@ -44,13 +44,11 @@ pub fn place(stream: &str, properties: &BasicProperties, body: &[u8]) -> Option<
         AMQPValue::LongLongInt(offset) => u64::try_from(*offset).ok()?,
         _ => return None,
     };
+    let (id, hash) = (text(properties.message_id()), hash(body));
     Some(StreamPosition {
         stream: SmolStr::from(stream),
         offset,
-        message: Some(MessageMark {
-            id: text(properties.message_id()),
-            hash: hash(body),
-        }),
+        message: Some(MessageMark { id, hash }),
     })
 }
 

@@ -170,7 +170,7 @@ pub enum Transport {
 impl Transport {
     /// Returns the endpoint of a line that reports nothing from before it was opened; `None` for a
     /// broker and a file.
-    pub(crate) const fn live_endpoint(&self) -> Option<&TcpEndpoint> {
+    pub const fn live_endpoint(&self) -> Option<&TcpEndpoint> {
         match self {
             Self::Ami { endpoint, .. }
             | Self::Esl { endpoint }
