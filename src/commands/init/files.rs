@@ -35,7 +35,7 @@ pub(crate) struct Planned {
 /// # Errors
 /// Where a secret cannot be read, or a value cannot stand on one line.
 pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Result<Planned> {
-    let config = pbx::config(answers)?;
+    let config = answers.config()?;
     let name = &answers.init.name;
     let store = credstore(Path::new(&answers.init.etc));
     let mut flags = answers.init.flags.clone();
@@ -59,16 +59,14 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     }
     let crm = config.crm.as_ref();
     let token = crm.and_then(|crm| crm.token.as_ref());
-    match (&answers.token, token) {
-        (Some(token), _) => secret(SecretKind::Token, token),
-        (None, Some(TokenFrom::Place(place))) => secret(SecretKind::Token, &place.read()?),
-        (None, Some(TokenFrom::Command(_) | TokenFrom::Connection) | None) => {}
+    if let Some(TokenFrom::Place(place)) = token {
+        secret(SecretKind::Token, &place.read()?);
     }
     flags.crm.token_file = None;
     if let Some(messenger) = &answers.messenger {
         add(messenger.path.clone(), messenger.curl.clone(), true);
     }
-    let connect = (answers.token.is_none() && token.is_none()).then(|| {
+    let connect = token.is_none().then(|| {
         let crm = flags.crm.crm_url.as_deref().unwrap_or_default();
         let state = flags.operation.state.as_deref().unwrap_or("DIR");
         format!(

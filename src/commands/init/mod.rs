@@ -17,12 +17,12 @@ pub(crate) mod service;
 pub(crate) mod trunks;
 
 use crate::config::flags::Flags;
-use crate::config::{Checking, Config, Faults, InitFlags, STATES};
+use crate::config::{Checking, Config, Faults, InitFlags, STATES, TokenFrom, secret_kind};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, Result, print};
 use callbridge_call::EventTime;
 use callbridge_mapping::LeadRule;
-use callbridge_model::{Code, ETC, Environment, Secret, clock, safe_lines};
+use callbridge_model::{Code, ETC, Environment, Secret, SecretPlace, clock, safe_lines};
 use callbridge_setup::{flags_file::WrittenFlag, question::SetupQuestion, zone};
 use files::Planned;
 use jiff::tz::TimeZone;
@@ -54,10 +54,20 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// The flags as they are by now, checked as far as they go.
+    /// The flags as they are by now, checked as far as they go, with the secrets that were typed.
     pub(crate) fn config(&self) -> Result<Config, Faults> {
         let checking = Checking::new(&self.environment, Faults::default());
-        checking.config(self.init.flags.clone())
+        let mut config = checking.config(self.init.flags.clone())?;
+        for source in &mut config.sources {
+            let wants = secret_kind(&source.url.transport).is_some();
+            if let (true, None, Some(secret)) = (wants, &source.secret, &self.ami_secret) {
+                source.secret = Some(SecretPlace::Variable(secret.clone()));
+            }
+        }
+        if let (Some(crm), Some(token)) = (&mut config.crm, &self.token) {
+            crm.token = Some(TokenFrom::Place(SecretPlace::Variable(token.clone())));
+        }
+        Ok(config)
     }
 
     /// The file of flags of a service of the package, whose unit reads it.
@@ -261,9 +271,8 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
         let here = TimeZone::system();
         let country = flags.trunks.country.as_deref();
         let (zone, why) = zone::propose(here.iana_name(), shown.local, country);
-        let _ = print(format!(
-            "zone: {zone} ({why}; --pbx-timezone gives another)\n"
-        ));
+        let words = format!("zone: {zone} ({why}; --pbx-timezone gives another)\n");
+        let _ = print(words);
         flags.sources.pbx_timezone = Some(zone);
     }
     if flags.operation.state.is_none() && answers.init.etc == ETC {

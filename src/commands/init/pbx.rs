@@ -2,11 +2,11 @@
 
 use super::{Answers, say};
 use crate::commands::check::{CheckFinding, account, inward, manager_conf};
-use crate::config::{Config, SourceConfig, secret_kind};
+use crate::config::{Config, SourceConfig};
 use crate::daemon::open::source_of;
 use crate::{Failure, Result};
 use callbridge_asterisk::survey::{Account, EndpointList};
-use callbridge_model::{Code, Secret, SecretPlace};
+use callbridge_model::{Code, Secret};
 use callbridge_setup::proposal::{ProposedEndpoint, propose_switch};
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet};
@@ -44,10 +44,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     let asked =
         answers.lacks(SetupQuestion::PbxAddress) || answers.lacks(SetupQuestion::AccountSecret);
     loop {
-        if !ask(answers).await? {
-            continue;
-        }
-        let config = config(answers)?;
+        while !ask(answers).await? {}
+        let config = answers.config()?;
         say("\nasking the PBX …")?;
         let (shown, faults) = try_sources(&config).await?;
         let Some(fault) = faults.into_iter().next() else {
@@ -88,18 +86,6 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
         answers.ami_secret = Some(Secret::from(secret));
     }
     Ok(true)
-}
-
-/// The flags so far, with the secret that was typed.
-pub(crate) fn config(answers: &Answers) -> Result<Config> {
-    let mut config = answers.config()?;
-    for source in &mut config.sources {
-        let wants = secret_kind(&source.url.transport).is_some();
-        if let (true, None, Some(secret)) = (wants, &source.secret, &answers.ami_secret) {
-            source.secret = Some(SecretPlace::Variable(secret.clone()));
-        }
-    }
-    Ok(config)
 }
 
 /// Tries each source; with what is seen, and the faults.
@@ -149,7 +135,9 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
 
 /// Adds the endpoints that the manager accounts show now.
 pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointList) {
-    let Ok(config) = config(answers) else { return };
+    let Ok(config) = answers.config() else {
+        return;
+    };
     let accounts = |flag: &&SourceConfig| matches!(flag.url.transport, Transport::Ami { .. });
     for flag in config.sources.iter().filter(accounts) {
         if let (_, Some(account)) = inward::source(flag).await {

@@ -5,7 +5,7 @@ use crate::commands::ScratchFolder;
 use crate::commands::check::{CheckFinding, place, service};
 use crate::config::{STATES, TokenFrom};
 use crate::{OrFail as _, Result};
-use callbridge_model::{Code, Secret, SecretPlace, is_token};
+use callbridge_model::{Code, Secret, is_token};
 use callbridge_setup::question::SetupQuestion;
 use callbridge_spool::folder;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let asked = answers.lacks(SetupQuestion::CrmAddress) || answers.lacks(SetupQuestion::Token);
     let given = answers.init.flags.crm.clone();
     loop {
-        if !ask(answers).await? {
-            continue;
-        }
+        while !ask(answers).await? {}
         let found = check_token(answers).await?;
         for finding in &found {
             say(&finding.to_text(false))?;
@@ -64,15 +62,9 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
 
 /// Asks the CRM about the token; no findings where there is no token, or a service has the state.
 async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
-    let mut config = pbx::config(answers)?;
-    let Some(crm) = &mut config.crm else {
-        return Ok(vec![]);
-    };
-    if let Some(token) = &answers.token {
-        let place = SecretPlace::Variable(token.clone());
-        crm.token = Some(TokenFrom::Place(place));
-    }
-    if matches!(crm.token, None | Some(TokenFrom::Connection)) {
+    let mut config = answers.config()?;
+    let token = config.crm.as_ref().and_then(|crm| crm.token.as_ref());
+    if matches!(token, None | Some(TokenFrom::Connection)) {
         return Ok(Vec::new());
     }
     let own = answers.init.flags.operation.state.as_deref();
