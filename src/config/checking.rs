@@ -223,9 +223,7 @@ impl Checking<'_> {
     /// Letters to look at: nothing chosen is everything.
     fn letters(&mut self, which: SelectFlags, whole: bool) -> ControlRequest {
         let mut which = self.selection(which);
-        if which.is_empty() {
-            which = Selection::everything();
-        }
+        which.all |= which.is_empty();
         ControlRequest::Letters { which, whole }
     }
 

@@ -184,11 +184,12 @@ impl Config {
         if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
             all.push(("the CRM (token)".to_owned(), place));
         }
-        if let Some(webhooks) = &self.webhooks {
-            let own = webhooks.application.iter();
-            let own = own.chain(webhooks.installations.values());
-            all.extend(own.map(|it| ("webhooks".to_owned(), it)));
-        }
+        let own = self.webhooks.iter().flat_map(|it| &it.application);
+        let others = self
+            .webhooks
+            .iter()
+            .flat_map(|it| it.installations.values());
+        all.extend(own.chain(others).map(|it| ("webhooks".to_owned(), it)));
         let passwords = self.page.iter().flat_map(|it| &it.passwords);
         all.extend(passwords.map(|it| ("the page".to_owned(), it)));
         let lookup = self.lookup.iter().flat_map(|it| &it.secret);

@@ -12,13 +12,16 @@ use callbridge_source::url::Format;
 /// Returns the rules by which all calls are judged, without `--not-before`: every `--trunk` over
 /// the defaults, and what those say of calls whose message names no trunk.
 pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
-    let messages = Messages::of(sources, checking.needs);
+    // The recording of `explain` may be of messages, whatever the sources beside it are.
+    let of_messages = sources.iter().filter(|it| it.carries_whole_calls()).count();
+    let no_messages = checking.needs && of_messages == 0;
+    let all_messages = of_messages > 0 && of_messages == sources.len();
     let (of_trunks, faults) = (&flags.trunks, &mut checking.faults);
     let defaults = defaults(of_trunks, faults);
     let mut trunks = Vec::new();
     for text in values::given(&of_trunks.trunk) {
         match trunk::parse(text, &defaults) {
-            Ok(trunk) if !trunk.has_channels() && messages == Messages::None => faults.add(
+            Ok(trunk) if no_messages && !trunk.has_channels() => faults.add(
                 &format!("--trunk {}", trunk.name),
                 "begins with NAME=ENDPOINT, as in `city=PJSIP/city`: only messages (format=call) \
                  name a trunk without an endpoint",
@@ -30,7 +33,7 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
             }
         }
     }
-    let lacks = checking.needs && of_trunks.trunk.is_empty() && messages != Messages::All;
+    let lacks = checking.needs && of_trunks.trunk.is_empty() && !all_messages;
     let words = "is missing: without one every call looks internal";
     faults.add_if(lacks, "--trunk", words);
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
@@ -39,32 +42,10 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
     Rules {
         country: country(of_trunks, &trunks),
         trunks,
-        without_trunk: (messages != Messages::None).then_some(defaults),
+        without_trunk: (!no_messages).then_some(defaults),
         require_employee: of_trunks.require_employee,
         forwards: flags.crm.forward.is_some(),
         ..Rules::default()
-    }
-}
-
-/// The share of sources whose calls come as messages, which name their trunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Messages {
-    None,
-    Some,
-    All,
-}
-
-impl Messages {
-    /// Counts the sources of messages. The recording of `explain` may be of messages, whatever the
-    /// sources beside it are.
-    fn of(sources: &[SourceConfig], needs: bool) -> Self {
-        let of_calls = sources.iter().filter(|it| it.carries_whole_calls()).count();
-        match of_calls {
-            0 if needs => Self::None,
-            0 => Self::Some,
-            of_calls if of_calls == sources.len() => Self::All,
-            _ => Self::Some,
-        }
     }
 }
 

@@ -27,12 +27,13 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
         ];
         alone("--webhook-listen", &given, faults);
     }
+    let (kind, environment) = (SecretKind::Webhook, checking.environment);
+    let application = SecretPlace::find(kind, file.as_deref(), environment);
     let address = |text: &str| values::address(text, ", as 127.0.0.1:8481");
     Some(Webhooks {
         listen: faults.read("--webhook-listen", &flags.webhook_listen, address)?,
         tls,
-        application: SecretPlace::find(SecretKind::Webhook, file.as_deref(), checking.environment)
-            .ok(),
+        application: application.ok(),
         installations,
     })
 }
