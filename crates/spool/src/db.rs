@@ -1,7 +1,7 @@
 //! An open database: its statements, and what SQLite answers in our errors.
 
 use crate::{Error, RowId};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
@@ -86,19 +86,8 @@ impl Db {
         text: &str,
         values: impl Params,
     ) -> Result<Vec<T>, Error> {
-        self.query_rows(text, values, columns::read)
-    }
-
-    /// Reads all rows by a reader of their own.
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn query_rows<T>(
-        &self,
-        text: &str,
-        values: impl Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, Error> {
         let mut statement = self.prepare(text)?;
-        let rows = statement.query_map(values, read);
+        let rows = statement.query_map(values, columns::read);
         self.sql(rows.and_then(Iterator::collect))
     }
 
@@ -110,11 +99,8 @@ impl Db {
         values: impl Params,
         known: impl FnMut(R) -> Option<T>,
     ) -> Result<Vec<T>, Error> {
-        Ok(self
-            .query_all(text, values)?
-            .into_iter()
-            .filter_map(known)
-            .collect())
+        let rows = self.query_all(text, values)?;
+        Ok(rows.into_iter().filter_map(known).collect())
     }
 
     /// Returns `true` where there is such a row.

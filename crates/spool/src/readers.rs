@@ -200,11 +200,8 @@ impl ReadConnection {
         // A plan that hangs on the values asked for is made anew for each of them.
         let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
         db.set_db_config(stable, true).map_err(wrong)?;
-        let opened = identity(&file);
-        Ok(Self {
-            db: Db::new(db, &file),
-            opened,
-        })
+        let (opened, db) = (identity(&file), Db::new(db, &file));
+        Ok(Self { db, opened })
     }
 
     /// The connection. A file that was deleted in use is made anew by the writer: what it holds

@@ -45,7 +45,7 @@ impl<'a> Column<'a> {
     }
 
     fn all(self) -> impl Iterator<Item = (&'a str, Self)> {
-        let names = self.row.as_ref().column_names().into_iter().enumerate();
+        let names = self.row.as_ref().column_names().enumerate();
         names.map(move |(at, name)| (name, Self { at, ..self }))
     }
 }

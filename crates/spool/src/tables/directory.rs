@@ -9,7 +9,8 @@ use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
 use callbridge_leads::directory::{FactSource, Finding, LeadNews};
 use callbridge_model::{EmployeeId, LeadId, Phone};
-use rusqlite::{Row, params};
+use rusqlite::params;
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Phones with calls that may leave, kept until somebody takes them. Past so many: all of them.
@@ -21,7 +22,7 @@ const LEAD_PHONES_MAX: usize = 5_000;
 pub(crate) const LEARNED: &str = "learned";
 
 /// Every row of a number, with its lead.
-const LEAD_PHONES: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
+const LEAD_PHONES: &str = "SELECT true AS life, p.lead, p.slot, p.held, p.told, p.gone,
            l.living, l.whole, l.deleted, l.merged, l.merged_into
     FROM directory_phones p LEFT JOIN directory_leads l ON l.lead = p.lead
     WHERE p.phone = ?1 ORDER BY p.lead LIMIT ?2";
@@ -30,7 +31,7 @@ const LIFE: &str =
     "SELECT living, whole, deleted, merged, merged_into FROM directory_leads WHERE lead = ?1";
 
 /// Question for the state and the profile of a lead.
-const LEAD: &str = "SELECT living, whole, deleted, merged, merged_into,
+const LEAD: &str = "SELECT true AS life, living, whole, deleted, merged, merged_into,
            name_at, name_rank, name, stage_at, stage_rank, stage,
            responsible_at, responsible_rank, responsible_name, responsible
     FROM directory_leads WHERE lead = ?1";
@@ -96,71 +97,76 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     }
 }
 
-fn seconds(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<EpochSeconds>> {
-    Ok(row.get::<_, Option<i64>>(at)?.map(EpochSeconds::new))
+/// Columns of the state of a lead.
+#[derive(Default, Deserialize)]
+struct LifeColumns {
+    living: Option<EpochSeconds>,
+    whole: Option<EpochSeconds>,
+    deleted: Option<EpochSeconds>,
+    merged: Option<EpochSeconds>,
+    merged_into: Option<LeadId>,
 }
 
-/// A fact whose columns begin at `at`: since when, its rank, then its text.
-fn known_at<T>(
-    row: &Row<'_>,
-    at: usize,
-    fact: impl FnOnce(Option<&str>) -> Option<T>,
-) -> rusqlite::Result<Option<Known<T>>> {
-    let Some(since) = seconds(row, at)? else {
-        return Ok(None);
-    };
-    let known = Known {
-        at: since,
-        rank: row.get::<_, Option<u8>>(at + 1)?.unwrap_or(0),
-        fact: fact(row.get_ref(at + 2)?.as_str_or_null()?),
-    };
-    Ok(Some(known))
+impl LifeColumns {
+    fn life(self) -> Life {
+        Life {
+            living: self.living,
+            whole: self.whole,
+            deleted: self.deleted,
+            merged: self.merged.zip(self.merged_into),
+        }
+    }
 }
 
-fn name_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Known<Name>>> {
-    known_at(row, at, |text| text.and_then(Name::stored))
+/// Columns of a lead, as [`LEAD`] has them.
+#[derive(Default, Deserialize)]
+struct LeadColumns {
+    life: LifeColumns,
+    name_at: Option<EpochSeconds>,
+    name_rank: Option<u8>,
+    name: Option<String>,
+    stage_at: Option<EpochSeconds>,
+    stage_rank: Option<u8>,
+    stage: Option<String>,
+    responsible_at: Option<EpochSeconds>,
+    responsible_rank: Option<u8>,
+    responsible_name: Option<String>,
+    responsible: Option<EmployeeId>,
 }
 
-/// The columns behind a life's of [`LEAD`].
-fn profile_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProfileFacts> {
-    let id: Option<i64> = row.get(at + 9)?;
-    let responsible = |text: Option<&str>| {
-        let name = text.and_then(Name::stored);
-        let id = id.and_then(EmployeeId::new)?;
-        Some(Responsible { id, name })
-    };
-    Ok(ProfileFacts {
-        name: name_at(row, at)?,
-        stage: name_at(row, at + 3)?,
-        responsible: known_at(row, at + 6, responsible)?,
-    })
+impl LeadColumns {
+    fn profile(&self) -> ProfileFacts {
+        let responsible = self.responsible.map(|id| Responsible {
+            id,
+            name: name(&self.responsible_name),
+        });
+        ProfileFacts {
+            name: known(self.name_at, self.name_rank, name(&self.name)),
+            stage: known(self.stage_at, self.stage_rank, name(&self.stage)),
+            responsible: known(self.responsible_at, self.responsible_rank, responsible),
+        }
+    }
 }
 
-/// A life whose columns begin at `at`.
-fn life_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Life> {
-    let into: Option<i64> = row.get(at + 4)?;
-    let merged = seconds(row, at + 3)?;
-    Ok(Life {
-        living: seconds(row, at)?,
-        whole: seconds(row, at + 1)?,
-        deleted: seconds(row, at + 2)?,
-        merged: merged.zip(into.and_then(LeadId::new)),
-    })
+/// Columns of a number at a lead, as [`LEAD_PHONES`] has them.
+#[derive(Deserialize)]
+struct LeadPhoneColumns {
+    lead: i64,
+    slot: i64,
+    held: Option<EpochSeconds>,
+    told: Option<i64>,
+    gone: Option<EpochSeconds>,
+    life: LifeColumns,
 }
 
-/// A row of [`LEAD_PHONES`]; `None` for one that no version of ours wrote.
-fn lead_phone(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
-    let source: Option<i64> = row.get(3)?;
-    let held = seconds(row, 2)?.zip(source.and_then(FactSource::from_repr));
-    let (gone, life) = (seconds(row, 4)?, life_at(row, 5)?);
-    let slot = Slot(row.get(1)?);
-    Ok(LeadId::new(row.get(0)?).map(|lead| LeadPhone {
-        lead,
-        slot,
-        held,
-        gone,
-        life,
-    }))
+/// A fact by its columns: since when, its rank, then what it is.
+fn known<T>(at: Option<EpochSeconds>, rank: Option<u8>, fact: Option<T>) -> Option<Known<T>> {
+    let rank = rank.unwrap_or(0);
+    at.map(|at| Known { at, rank, fact })
+}
+
+fn name(text: &Option<String>) -> Option<Name> {
+    text.as_deref().and_then(Name::stored)
 }
 
 /// Takes in news of a lead, and returns whether anything was new; calls that may leave by it are
@@ -354,28 +360,24 @@ impl Ledger for Db {
     type Error = Error;
 
     fn entry(&self, lead: LeadId) -> Result<Entry, Error> {
-        let known = self.query_rows(LEAD, [lead.get()], |row| {
-            Ok((life_at(row, 0)?, profile_at(row, 5)?))
-        })?;
-        let (life, profile) = known.into_iter().next().unwrap_or_default();
+        let lead = lead.get();
+        let found: LeadColumns = self.query_first(LEAD, [lead])?.unwrap_or_default();
         let mut entry = Entry {
-            life,
-            profile,
+            profile: found.profile(),
+            life: found.life.life(),
             ..Entry::default()
         };
         let text = "SELECT phone, slot, held, told, gone, name_at, name_rank, name
              FROM directory_phones WHERE lead = ?1";
-        let rows = self.query_rows(text, [lead.get()], |row| {
-            let phone = PhoneRow {
-                held: row.get(2)?,
-                source: row.get(3)?,
-                gone: row.get(4)?,
-                name: name_at(row, 5)?,
+        for (digits, slot, held, source, gone, at, rank, text) in self.query_all(text, [lead])? {
+            let name = known(at, rank, name(&text));
+            let row = PhoneRow {
+                held,
+                source,
+                gone,
+                name,
             };
-            Ok((row.get(0)?, Slot(row.get(1)?), phone))
-        })?;
-        for (digits, slot, row) in rows {
-            take_row(&mut entry, digits, slot, row);
+            take_row(&mut entry, digits, Slot(slot), row);
         }
         Ok(entry)
     }
@@ -396,15 +398,19 @@ impl Ledger for Db {
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
         let values = (phone.digits(), count(LEAD_PHONES_MAX));
-        Ok(self
-            .query_rows(LEAD_PHONES, values, lead_phone)?
-            .into_iter()
-            .flatten()
-            .collect())
+        self.query_known(LEAD_PHONES, values, |it: LeadPhoneColumns| {
+            Some(LeadPhone {
+                lead: LeadId::new(it.lead)?,
+                slot: Slot(it.slot),
+                held: it.held.zip(it.told.and_then(FactSource::from_repr)),
+                gone: it.gone,
+                life: it.life.life(),
+            })
+        })
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {
-        let life = self.query_rows(LIFE, [lead.get()], |row| life_at(row, 0))?;
-        Ok(life.into_iter().next().unwrap_or_default())
+        let life: Option<LifeColumns> = self.query_first(LIFE, [lead.get()])?;
+        Ok(life.unwrap_or_default().life())
     }
 }

@@ -39,24 +39,22 @@ pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall
     let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND reason IS 'incomplete')
          ORDER BY started, id";
-    let mut calls = db.query_known(
-        text,
-        [from, until],
-        |(started, Json(record), Json(facts))| Some(customer_call(started, record, &facts)),
-    )?;
+    let calls = db.query_all(text, [from, until])?.into_iter();
+    let calls = calls.map(|(at, Json(record), Json(facts))| customer_call(at, record, &facts));
+    let mut calls: Vec<CustomerCall> = calls.collect();
     let text = "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
          ORDER BY started";
+    let kept_out: Vec<(_, _, String)> = db.query_all(text, [from, until])?;
     calls.extend(
-        db.query_known(text, [from, until], |(started, phone, rang)| {
-            let rang: String = rang;
-            Some(CustomerCall {
+        kept_out
+            .into_iter()
+            .map(|(started, phone, rang)| CustomerCall {
                 started,
                 inbound: true,
                 phone,
                 rang: rang.split_whitespace().map(str::to_owned).collect(),
                 ..CustomerCall::default()
-            })
-        })?,
+            }),
     );
     calls.sort_by_key(|call| call.started);
     Ok(calls)

@@ -34,19 +34,16 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
 /// All slots taken, by number.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
-    db.query_known(
-        text,
-        [],
-        |(slot, token, boot_id, sent, answered, wall_sent)| {
-            let (sent, answered): (_, Option<_>) = (sent, answered);
-            Some(SlotRow {
-                slot,
-                token,
-                boot_id,
-                sent: Duration::from_nanos(sent),
-                answered: answered.map(Duration::from_nanos),
-                wall_sent,
-            })
+    let rows = db.query_all(text, [])?.into_iter();
+    let slots = rows.map(
+        |(slot, token, boot_id, sent, answered, wall_sent)| SlotRow {
+            slot,
+            token,
+            boot_id,
+            sent: Duration::from_nanos(sent),
+            answered: Option::map(answered, Duration::from_nanos),
+            wall_sent,
         },
-    )
+    );
+    Ok(slots.collect())
 }

@@ -81,17 +81,14 @@ pub(crate) fn step_unreadable(
     step: &Step,
     at: EventTime,
 ) -> Result<Done, Error> {
-    let left = match step {
-        Step::Discard { .. } => Some((Left::Discarded, State::Discarded)),
-        Step::Retry { .. } => Some((Left::Retried, State::Ready)),
-        _ => None,
-    };
-    let Some((left, to)) = left else {
-        if !store.exists("SELECT 1 FROM unreadable WHERE id = ?1", [row.0])? {
-            return Err(Error::NoRow(row));
+    let (left, to) = match step {
+        Step::Discard { .. } => (Left::Discarded, State::Discarded),
+        Step::Retry { .. } => (Left::Retried, State::Ready),
+        _ if store.exists("SELECT 1 FROM unreadable WHERE id = ?1", [row.0])? => {
+            let (state, step) = (State::Dead, step.name());
+            return Err(Error::Refused(row, Refused { state, step }));
         }
-        let (state, step) = (State::Dead, step.name());
-        return Err(Error::Refused(row, Refused { state, step }));
+        _ => return Err(Error::NoRow(row)),
     };
     let letter = outbox::before_it_leaves(store, row)?;
     if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {
