@@ -115,7 +115,10 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {
-            Ok(probe) => all(crm, spool, TokenProbe { left, ..probe }).await,
+            Ok(mut probe) => {
+                probe.left = left;
+                all(crm, spool, probe).await
+            }
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
