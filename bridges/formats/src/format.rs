@@ -17,20 +17,9 @@ use std::str::FromStr;
 /// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a body a line | yes | epoch |
 /// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON line a leg | yes | epoch |
 /// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    strum::Display,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
     Ami,

@@ -28,7 +28,12 @@ impl Sandbox {
             Role::Auth => !endpoint.is_oauth(),
         };
         let response = match endpoint {
-            _ if elsewhere => self.wrong_host(request),
+            _ if elsewhere => {
+                // An endpoint asked at the address of the others (§5.6.9).
+                let words = format!("{} {} at the other address", request.method, request.path);
+                self.violation(ViolationKind::WrongHost, "§5.6.9", words);
+                NO_ADDRESS.respond()
+            }
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
                 exchange::answer(self, endpoint, request)
             }
@@ -182,13 +187,6 @@ impl Sandbox {
             _ => return endpoint.grant(),
         };
         chosen.as_ref().map(Grant::as_str)
-    }
-
-    /// An endpoint asked at the address of the others (§5.6.9).
-    fn wrong_host(&mut self, request: &Request) -> Response {
-        let words = format!("{} {} at the other address", request.method, request.path);
-        self.violation(ViolationKind::WrongHost, "§5.6.9", words);
-        NO_ADDRESS.respond()
     }
 
     /// Records the violation that a refusal shows.

@@ -234,7 +234,7 @@ pub enum Refusal {
     /// Bean validation: 400 with `errors[]`.
     Invalid(Vec<FieldError>),
     /// A status with human text alone: business validation (400; its codes stay in the service's
-    /// log), an unknown address or request (404), a missing record (409, §7.4), the OAuth endpoints.
+    /// log), an unknown address or request (404), a missing record (409, §7.4), OAuth (§7.6).
     Plain(u16, &'static str),
     /// An error shown by its status alone, as faults ask for.
     Status(u16),

@@ -168,7 +168,8 @@ fn parse_action(words: &[&str]) -> Result<Action, String> {
     })
 }
 
-fn number(text: &str) -> Result<u64, String> {
+/// Reads a number, or says in words that this is none.
+pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     (text.parse()).map_err(|_| format!("`{text}` is not a number"))
 }
 

@@ -241,12 +241,9 @@ impl Options {
         settings.persist_after =
             checked(wrong, "persist-after", parse_duration(&self.persist_after));
         settings.persist_jitter = settings.persist_after / 4;
-        let number = |text: &str| format!("`{text}` is not a number");
         settings.oauth.salt = uuid::Uuid::new_v4().as_u128();
-        let seed = self.seed.parse().map_err(|_| number(&self.seed));
-        settings.seed = checked(wrong, "seed", seed);
-        let company = self.company.parse().map_err(|_| number(&self.company));
-        settings.company.id = checked(wrong, "company", company);
+        settings.seed = checked(wrong, "seed", faults::number(&self.seed));
+        settings.company.id = checked(wrong, "company", faults::number(&self.company));
         settings.private_targets = self.webhook_private_targets;
         settings.names = checked(wrong, "field", names(&self.field));
         settings

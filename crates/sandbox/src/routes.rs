@@ -11,21 +11,10 @@ const LEAD_READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
 const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
 /// The endpoints that the sandbox serves: those that a client for calls needs.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    strum::EnumString,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
-#[serde(rename_all = "kebab-case")]
+#[derive(strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Endpoint {
     /// The endpoint `GET token/info` (§4.3).
     TokenInfo,

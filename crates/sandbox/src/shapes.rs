@@ -191,11 +191,8 @@ fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
 /// Reads the word `none`, or a right as `PERMISSION:SCOPE`.
 fn grant(word: &str) -> Result<Option<Grant>, String> {
     let grant = Grant::parse(word);
-    if grant.is_none() && word != "none" {
-        let words = format!("`{word}` is neither none nor a grant such as {CALL_READ}");
-        return Err(words);
-    }
-    Ok(grant)
+    let known = (grant.is_some() || word == "none").then_some(grant);
+    known.ok_or_else(|| format!("`{word}` is neither none nor a grant such as {CALL_READ}"))
 }
 
 fn yes(word: &str) -> Result<bool, String> {

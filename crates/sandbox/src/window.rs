@@ -85,8 +85,7 @@ impl Windows {
         let length = self.rate.window;
         let window = self.by_token.entry(token).or_default();
         if window.counted == 0 || now >= window.opened.plus(length) {
-            window.opened = now;
-            window.counted = 0;
+            (window.opened, window.counted) = (now, 0);
             self.fullest.windows += 1;
         }
         window.counted = window.counted.saturating_add(1);

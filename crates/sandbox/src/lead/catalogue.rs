@@ -34,15 +34,13 @@ impl Catalogue {
     /// `data` of `GET crm-field`: `id` and `infoType`, which the document names, and a name and a
     /// type, which it does not.
     pub fn record(&self) -> Value {
-        let row = |info: &'static str| {
-            move |id: i64| {
-                let kind = FieldType::of(id);
-                json!({ "id": id, "name": format!("Field {id}"), "infoType": info, "type": kind })
-            }
-        };
-        let led = self.led.ids().take(LISTED_MAX).map(row("LED"));
-        let contact = self.contact.ids().take(LISTED_MAX).map(row("CONTACT"));
-        Value::Array(led.chain(contact).collect())
+        let led = self.led.ids().take(LISTED_MAX).map(|id| (id, "LED"));
+        let contact = (self.contact.ids().take(LISTED_MAX)).map(|id| (id, "CONTACT"));
+        let rows = led.chain(contact).map(|(id, info)| {
+            let kind = FieldType::of(id);
+            json!({ "id": id, "name": format!("Field {id}"), "infoType": info, "type": kind })
+        });
+        rows.collect()
     }
 }
 

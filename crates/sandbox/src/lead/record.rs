@@ -215,11 +215,9 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
         }
         lead.responsible_id = responsible.or(lead.responsible_id);
         if lead.contacts.is_empty() && !(phone.is_empty() && name.is_empty()) {
-            let name = lead.name.clone();
-            lead.contacts.push(Contact {
-                name,
-                ..Contact::default()
-            });
+            let mut main = Contact::default();
+            main.name.clone_from(&lead.name);
+            lead.contacts.push(main);
         }
         if let (Some(contact), false) = (lead.contacts.first_mut(), phone.is_empty()) {
             contact.phones.push(phone.to_owned());

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 /// Revoked, or its company disconnected the application.
 pub(crate) fn is_gone(core: &Sandbox, own: &Installation) -> bool {
     let company = core.companies.get(&own.company);
-    let left = company
-        .is_none_or(|company| company.application_id == own.application && company.disconnected);
+    let left = company.is_none_or(|it| it.application_id == own.application && it.disconnected);
     own.revoked || left
 }
 

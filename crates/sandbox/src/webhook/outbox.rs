@@ -155,7 +155,6 @@ impl Outbox {
         let shapes = &settings.shapes;
         let late = u64::try_from(shapes.webhook_late.as_micros()).unwrap_or(0);
         let late = dice(settings.seed, id, 0).below(late.saturating_add(1));
-
         let row = DeliveryRow {
             due: recorded.at.plus(Duration::from_micros(late)),
             recorded,
