@@ -263,11 +263,9 @@ impl<O: Outbox> Drain<O> {
             };
             let (many, mut confirmed) = (due.len(), Vec::with_capacity(due.len()));
             let published = self.publish(&line, due, &mut confirmed);
-            let ended = match timeout(self.outbox.destination().login.within, published).await {
-                Ok(ended) => ended,
-                // Those without a confirm are published again; a slow broker gets on all the same.
-                Err(_) => Err(Error::Lost("no confirm".to_owned())),
-            };
+            let ended = timeout(self.outbox.destination().login.within, published).await;
+            // Those without a confirm are published again; a slow broker gets on all the same.
+            let ended = ended.unwrap_or_else(|_| Err(Error::Lost("no confirm".to_owned())));
             self.line = Some(line);
             let all = confirmed.len() == many;
             let stored = self.outbox.confirmed(confirmed, all);

@@ -9,9 +9,9 @@ use callbridge_source::amqp::{
 use callbridge_source::{BrokerUrl, Secret, SourceUrl, url::Broker};
 use futures_util::StreamExt as _;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::AMQPValue;
 use lapin::{Channel, Connection, message::Delivery};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// The suffix that makes the stream's name from that of the calls' stream.
@@ -199,8 +199,7 @@ impl ReportStream {
         let channel = connection.create_channel().await.map_err(lost)?;
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
         qos.await.map_err(lost)?;
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-stream-offset".into(), from);
+        let arguments = BTreeMap::from([("x-stream-offset".into(), from)]).into();
         let options = BasicConsumeOptions::default();
         let consumer =
             channel.basic_consume(self.name().into(), "fleet".into(), options, arguments);

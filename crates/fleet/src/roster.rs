@@ -8,7 +8,7 @@ use callbridge_model::status::fleet::{
 };
 use callbridge_model::status::{Backlog, OverallState, SourceState, seconds_in_words};
 use callbridge_source::Publisher;
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Seconds without a status report after which a member counts as silent: three reports.
 pub const SILENT_SEC: i64 = 180;
@@ -130,14 +130,8 @@ impl PbxOwners {
     }
 }
 
-impl fmt::Debug for PbxOwners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PbxOwners")
-    }
-}
-
 /// Members of a fleet, kept up to date by their status reports.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Roster {
     members: BTreeMap<MemberKey, KnownMember>,
     /// Sum of the bytes of all members' reports.

@@ -30,7 +30,6 @@ const READ_AGAIN: Bounds = Bounds {
 };
 
 /// The status reports of one process, and the loops that publish and read them.
-#[derive(Debug)]
 pub struct FleetReports {
     stream: Option<ReportStream>,
     identity: Identity,

@@ -2,11 +2,11 @@
 
 use crate::{
     Gap, IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
-    owners::Owners, pbx::pbx_of, proof::words, read_again, source::timing, under_way::Branch,
-    unmatched, unmatched::UnmatchedLog, whole_calls::WholeCalls,
+    owners::Owners, pbx::pbx_of, proof::words, read_again, under_way::Branch, unmatched,
+    unmatched::UnmatchedLog, whole_calls::WholeCalls,
 };
 use callbridge_asterisk::subscription_probe::MissingRight;
-use callbridge_call::{EventTime, Patience, PbxEvent, trunk::Conflict};
+use callbridge_call::{EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status;
@@ -358,7 +358,11 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
-        let timing = timing(&mut source.ordered, &source.settings, &event);
+        // An event without a time stands where it does in its file.
+        let order = event.order_after(source.ordered);
+        let order = order.filter(|_| source.settings.file);
+        source.ordered = order.unwrap_or(source.ordered);
+        let kept = !source.settings.forgets;
         let name = pbx_of(
             &mut source.status,
             &server,
@@ -381,7 +385,7 @@ impl Intake {
             pbx.assembler.hold();
         }
         let known = |unique: &str| finished(&name, unique);
-        pbx.assembler.timing(timing);
+        pbx.assembler.timing(Timing { kept, order });
         if let Some(counter) = pbx.on_event(&event, arrived, known) {
             self.ops.push(Op::count(counter, 1));
         }

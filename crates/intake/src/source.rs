@@ -1,7 +1,7 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
-use callbridge_call::{EventTime, PbxEvent, Timing};
+use callbridge_call::EventTime;
 use callbridge_formats::Decoder;
 use callbridge_model::status;
 use callbridge_source::{Frame, Position};
@@ -176,19 +176,5 @@ impl IntakeSource {
                 content_type: by.content_type.as_ref().map(ToString::to_string),
             }),
         }
-    }
-}
-
-/// Timing of this event by its arrival: an event without a time stands where it does in its file.
-pub(super) fn timing(
-    ordered: &mut EventTime,
-    settings: &SourceSettings,
-    event: &PbxEvent<'_>,
-) -> Timing {
-    let order = event.order_after(*ordered).filter(|_| settings.file);
-    *ordered = order.unwrap_or(*ordered);
-    Timing {
-        kept: !settings.forgets,
-        order,
     }
 }

@@ -27,6 +27,9 @@ struct WaitingCall {
     possibly_sent: bool,
 }
 
+/// Operation to store with a message, or the reason for which it cannot be read.
+type Taken = Result<Option<Op>, String>;
+
 /// Calls of messages, until they are judged.
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
@@ -65,10 +68,15 @@ impl WholeCalls {
         taken.unwrap_or_else(|why| Some(source.set_aside(frame, why)))
     }
 
-    fn read(&mut self, source: &mut IntakeSource, frame: &Frame) -> Result<Option<Op>, String> {
+    fn read(&mut self, source: &mut IntakeSource, frame: &Frame) -> Taken {
         let publisher = frame.publisher.as_deref();
         if let Some(length) = publisher.and_then(|it| it.cut_from) {
-            return Err(too_long(length, frame.bytes.len()));
+            let kept = frame.bytes.len();
+            return Err(format!(
+                "the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: it is \
+                 skipped, and its first {kept} bytes are kept; let the broker refuse such \
+                 (max_message_size)"
+            ));
         }
         let content_type = publisher.and_then(|it| it.content_type.as_deref());
         let kind = MessageKind::of(content_type);
@@ -103,11 +111,7 @@ impl WholeCalls {
         Ok(None)
     }
 
-    fn take_call(
-        &mut self,
-        source: &mut IntakeSource,
-        frame: &Frame,
-    ) -> Result<Option<Op>, String> {
+    fn take_call(&mut self, source: &mut IntakeSource, frame: &Frame) -> Taken {
         let ReportedCall { pbx, mut call } = match source.decoder.decode(&frame.bytes) {
             Decoded::Call(Ok(reported)) => *reported,
             Decoded::Call(Err(wrong)) => return Err(wrong.words),
@@ -157,11 +161,4 @@ impl WholeCalls {
             }
         }
     }
-}
-
-fn too_long(length: u64, kept: usize) -> String {
-    format!(
-        "the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: it is skipped, \
-         and its first {kept} bytes are kept; let the broker refuse such (max_message_size)"
-    )
 }

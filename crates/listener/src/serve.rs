@@ -73,33 +73,19 @@ pub struct Open {
     pub limits: Limits,
 }
 
-/// The same with its answers boxed: all listeners share one machinery.
-trait AnswerBoxed: Send + Sync {
-    fn boxed<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
-        request: Request<Incoming>,
-    ) -> BoxFuture<'a, Response<Body>>;
-    fn no_tls(&self, why: &'static str);
-}
-
-impl<A: AnswerHttp> AnswerBoxed for A {
-    fn boxed<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
-        request: Request<Incoming>,
-    ) -> BoxFuture<'a, Response<Body>> {
-        Box::pin(self.answer(place, request))
-    }
-
-    fn no_tls(&self, why: &'static str) {
-        AnswerHttp::no_tls(self, why);
-    }
-}
+/// A handler with its answers boxed: all listeners share one machinery.
+type Answer = dyn Fn(Arc<ConnectionPlace>, Request<Incoming>) -> BoxFuture<'static, Response<Body>>
+    + Send
+    + Sync;
 
 /// Serves connections until `stop` ends, then gives open ones their time to end.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
-    let answer: Arc<dyn AnswerBoxed> = answer;
+    let handler = Arc::clone(&answer);
+    let no_tls: Arc<dyn Fn(&'static str) + Send + Sync> = Arc::new(move |why| handler.no_tls(why));
+    let answer: Arc<Answer> = Arc::new(move |place, request| {
+        let answer = Arc::clone(&answer);
+        Box::pin(async move { answer.answer(&place, request).await })
+    });
     let limits = open.limits;
     let (close, closing) = watch::channel(false);
     let mut stop = pin!(stop);
@@ -124,6 +110,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
         let tls = open.tls.as_ref().map(|it| Arc::clone(&it.borrow()));
         let line = Line {
             answer: Arc::clone(&answer),
+            no_tls: Arc::clone(&no_tls),
             place,
             limits,
             begun: Instant::now(),
@@ -142,7 +129,8 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
 
 /// A connection from its accept to its end.
 struct Line {
-    answer: Arc<dyn AnswerBoxed>,
+    answer: Arc<Answer>,
+    no_tls: Arc<dyn Fn(&'static str) + Send + Sync>,
     place: ConnectionPlace,
     limits: Limits,
     begun: Instant,
@@ -161,9 +149,9 @@ impl Line {
             Ok(Ok(stream)) => self.talk(stream).await,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
-                self.answer.no_tls("");
+                (self.no_tls)("");
             }
-            Err(_) => self.answer.no_tls("the handshake took too long"),
+            Err(_) => (self.no_tls)("the handshake took too long"),
         }
     }
 
@@ -175,8 +163,8 @@ impl Line {
         let head_by = self.begun + limits.head_within;
         let (answer, place) = (self.answer, Arc::new(self.place));
         let service = service_fn(move |request| {
-            let (answer, place) = (Arc::clone(&answer), Arc::clone(&place));
-            async move { Ok::<_, Infallible>(answer.boxed(&place, request).await) }
+            let answer = answer(Arc::clone(&place), request);
+            async move { Ok::<_, Infallible>(answer.await) }
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -94,17 +94,6 @@ impl Bodies {
         }
         room
     }
-
-    fn came(&self, bytes: u64) {
-        self.lock().bytes += bytes;
-    }
-
-    fn was_cut(&self, from: u64) {
-        let mut held = self.lock();
-        if held.cut.len() < CUT_MAX {
-            held.cut.push_back(from);
-        }
-    }
 }
 
 /// Cuts the bodies in the bytes that a broker writes.
@@ -173,7 +162,7 @@ impl Cutter {
                 let left = self.left.entry(channel).or_insert(u64::MAX);
                 let keep = length.min(*left);
                 *left -= keep;
-                self.bodies.came(keep);
+                self.bodies.lock().bytes += keep;
                 if keep == 0 && length > 0 {
                     self.drop = length + 1;
                     stays.extend_from_slice(&HEARTBEAT);
@@ -198,8 +187,9 @@ impl Cutter {
         if length > most {
             *size = most.to_be_bytes();
         }
-        if length >= most {
-            self.bodies.was_cut(length);
+        let mut held = self.bodies.lock();
+        if length >= most && held.cut.len() < CUT_MAX {
+            held.cut.push_back(length);
         }
         self.left.insert(channel, most);
     }

@@ -4,7 +4,7 @@ use crate::{MessageMark, Publisher, StreamFrom, StreamPosition, item::hash};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Queue, options::QueueDeclareOptions};
 use smol_str::SmolStr;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Name of the offset in the messages' headers, and in the consumer's arguments.
 const OFFSET: &str = "x-stream-offset";
@@ -31,9 +31,7 @@ pub(super) fn from(first: Option<u64>, otherwise: StreamFrom) -> FieldTable {
             AMQPValue::Timestamp(seconds)
         }
     };
-    let mut arguments = FieldTable::default();
-    arguments.insert(OFFSET.into(), offset);
-    arguments
+    FieldTable::from(BTreeMap::from([(OFFSET.into(), offset)]))
 }
 
 /// Returns the offset of a message and the hash of its body; `None` where its headers have no

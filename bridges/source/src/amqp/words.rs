@@ -70,7 +70,10 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
                  declare=yes"
             ))
         }
-        Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
+        Some((ACCESS_REFUSED, said)) => target.no_right(format!(
+            "{said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
+            broker.user
+        )),
         Some((_, said)) => target.not_that(format!("queue {queue}: {said}")),
         None => lost(target, broker, error),
     }
@@ -104,13 +107,6 @@ pub fn route_commands(vhost: &str, exchange: &str, queue: &str) -> String {
         "{admin} declare exchange name={exchange} type=direct && {admin} declare binding \
          source={exchange} destination={queue} routing_key={queue}"
     )
-}
-
-fn right(target: &Target, broker: &Broker, said: &str) -> Error {
-    target.no_right(format!(
-        "{said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
-        broker.user
-    ))
 }
 
 /// Somebody else consumes the queue.

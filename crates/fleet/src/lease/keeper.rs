@@ -11,7 +11,7 @@ use callbridge_model::status::{Lease, LeasePhase};
 use callbridge_model::{Heartbeat, Permit, clock, clock::ClockOffset};
 use callbridge_source::{Backoff, Bounds, EventTime, amqp::Login, chance};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use lapin::{Confirmation, PublisherConfirm, message::Delivery};
+use lapin::{PublisherConfirm, message::Delivery};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -242,7 +242,10 @@ impl LeaseKeeper {
                     Some(Err(error)) => return Err(Error::lost(error)),
                     None => return Err(Error::lost("the broker ended the consumption")),
                 },
-                Some(confirmation) = confirms.next() => self.confirmed(line, confirmation)?,
+                Some(confirmation) = confirms.next() => {
+                    line.confirmed(confirmation)?;
+                    self.works();
+                }
                 _ = ticks.tick() => match confirms.len() {
                     0..UNCONFIRMED_MAX => confirms.push(self.publish(line).await?),
                     _ => return Err(Error::lost("ticks are not confirmed")),
@@ -260,19 +263,14 @@ impl LeaseKeeper {
         line.publish(&self.tick(id, turn).to_bytes()).await
     }
 
-    fn confirmed(
-        &self,
-        line: &LeaseLine,
-        confirmation: Result<Confirmation, lapin::Error>,
-    ) -> Result<(), Error> {
-        line.confirmed(confirmation)?;
+    /// The queue can be used: a tick was confirmed.
+    fn works(&self) {
         self.shown.send_if_modified(|shown| {
             if shown.why.is_some() {
                 info!(lease = %shown.name, "the queue of the lease can be used again");
             }
             shown.why.take().is_some()
         });
-        Ok(())
     }
 
     async fn delivered(&mut self, line: &LeaseLine, delivery: &Delivery) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use callbridge_source::{Error as SourceError, Fix, url::Broker};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Confirmation, Consumer, PublisherConfirm};
-use std::{fmt::Display, sync::OnceLock, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, sync::OnceLock, time::Duration};
 use tokio::time::timeout;
 
 /// Most ticks that wait in the queue; more are refused.
@@ -219,16 +219,15 @@ impl LeaseLine {
 
 fn arguments() -> FieldTable {
     let text = |text: &str| AMQPValue::LongString(text.into());
-    let mut arguments = FieldTable::default();
-    for (name, value) in [
-        ("x-queue-type", text("quorum")),
-        ("x-single-active-consumer", AMQPValue::Boolean(true)),
-        ("x-max-length", AMQPValue::LongLongInt(TICKS_MAX)),
-        ("x-overflow", text("reject-publish")),
-        ("x-message-ttl", AMQPValue::LongLongInt(KEPT_MILLIS)),
-        ("x-delivery-limit", AMQPValue::LongLongInt(HANDED_ON_MAX)),
-    ] {
-        arguments.insert(name.into(), value);
-    }
-    arguments
+    FieldTable::from(BTreeMap::from([
+        ("x-queue-type".into(), text("quorum")),
+        ("x-single-active-consumer".into(), AMQPValue::Boolean(true)),
+        ("x-max-length".into(), AMQPValue::LongLongInt(TICKS_MAX)),
+        ("x-overflow".into(), text("reject-publish")),
+        ("x-message-ttl".into(), AMQPValue::LongLongInt(KEPT_MILLIS)),
+        (
+            "x-delivery-limit".into(),
+            AMQPValue::LongLongInt(HANDED_ON_MAX),
+        ),
+    ]))
 }
