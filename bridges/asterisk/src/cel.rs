@@ -131,10 +131,9 @@ impl<'a> CelRow<'a> {
             }
             // Before Asterisk 12, by REFER while the other telephone rings: `Extra` is the linkedid
             // of the call that is handed over.
-            b"ATTENDEDTRANSFER" if self.peer.is_empty() && self.extra.is_plain() => {
-                Kind::Transfers {
-                    call: self.extra.into_plain(),
-                }
+            b"ATTENDEDTRANSFER" if self.peer.is_empty() && self.extra.plain().is_some() => {
+                let call = self.extra.plain().cloned().unwrap_or_default();
+                Kind::Transfers { call }
             }
             b"PICKUP"
             | b"ATTENDEDTRANSFER"
@@ -321,21 +320,14 @@ impl Field {
 impl<'a> Extra<'a> {
     /// Returns `true` when the member is neither missing nor empty.
     fn is_given(&self) -> bool {
-        match self {
-            Self::Text(text) => !text.is_empty(),
-            Self::Members(_) => true,
-        }
+        !matches!(self, Self::Text(text) if text.is_empty())
     }
 
-    /// Returns `true` for a text that is no object, as Asterisk wrote it before 12.
-    fn is_plain(&self) -> bool {
-        matches!(self, Self::Text(text) if !text.is_empty() && !text.starts_with('{'))
-    }
-
-    fn into_plain(self) -> Text<'a> {
+    /// Returns a text that is no object, as Asterisk wrote it before 12.
+    fn plain(&self) -> Option<&Text<'a>> {
         match self {
-            Self::Text(text) => text,
-            Self::Members(_) => Text::default(),
+            Self::Text(text) => Some(text).filter(|it| !it.is_empty() && !it.starts_with('{')),
+            Self::Members(_) => None,
         }
     }
 

@@ -97,8 +97,7 @@ impl<'f> Variables<'f> {
     }
 
     fn get(&self, name: &str) -> String {
-        let value = self.raw.get(name);
-        let text = value.map(|value| self.plain(value));
+        let text = self.raw.get(name).map(|value| self.plain(value));
         text.unwrap_or_default().into_owned()
     }
 

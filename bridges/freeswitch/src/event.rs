@@ -333,13 +333,11 @@ fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
 /// it answered, and whom it made last is in that. An attended transfer that nobody answered would
 /// be the last that it made; of any other the switch writes a history.
 fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
-    let times = (
-        micros(fields.get(Header::Answered)),
-        micros(fields.get(Header::Bridged)),
-    );
+    let (answered, bridged) = (fields.get(Header::Answered), fields.get(Header::Bridged));
     // These have all variables of the channel, and the times of all that happened.
     let complete = matches!(rule, EventRule::Hangup | EventRule::Dump);
-    let (true, (Some(answered), Some(bridged))) = (complete, times) else {
+    let (true, Some(answered), Some(bridged)) = (complete, micros(answered), micros(bridged))
+    else {
         return false;
     };
     let partner = fields.get(Header::BridgeUuid);
@@ -362,14 +360,11 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
         }
         return fields.take(Header::ToHost);
     }
-    let (host, port) = (
-        fields.take(Header::Network),
-        fields.get(Header::NetworkPort),
-    );
-    match host.is_empty() {
-        true => host,
-        false => Cow::Owned(host_and_port(&host, port)),
+    let host = fields.take(Header::Network);
+    if host.is_empty() {
+        return host;
     }
+    Cow::Owned(host_and_port(&host, fields.get(Header::NetworkPort)))
 }
 
 /// The host of a SIP address.

@@ -136,25 +136,19 @@ impl SecretPlace {
         file: Option<&Path>,
         environment: &Environment,
     ) -> Result<Self, String> {
-        if let Some(file) = file {
-            return Ok(Self::File(file.to_owned()));
-        }
-        if let Some(file) = environment.credential(kind.credential()) {
+        let (flag, name, variable) = (kind.flag(), kind.credential(), kind.variable());
+        let given = file.map(Path::to_owned);
+        if let Some(file) = given.or_else(|| environment.credential(name)) {
             return Ok(Self::File(file));
         }
-        let stored = || environment.stored_credential(kind.credential());
-        match (environment.text(kind.variable()), stored()) {
-            (Some(secret), _) => Ok(Self::Variable(Secret::from(
-                secret.trim_start_matches('\u{feff}').trim().to_owned(),
-            ))),
-            (None, Some(file)) => Ok(Self::File(file)),
-            (None, None) => Err(format!(
-                "no secret: give {}, the systemd credential {} or {}",
-                kind.flag(),
-                kind.credential(),
-                kind.variable()
-            )),
+        if let Some(secret) = environment.text(variable) {
+            let secret = secret.trim_start_matches('\u{feff}').trim();
+            return Ok(Self::Variable(Secret::from(secret)));
         }
+        let stored = environment.stored_credential(name).map(Self::File);
+        stored.ok_or_else(|| {
+            format!("no secret: give {flag}, the systemd credential {name} or {variable}")
+        })
     }
 
     /// The file to watch, where it is one.
@@ -228,18 +222,16 @@ impl SecretPlace {
 
 /// A file's text, without the mark of UTF-8 that editors put before it.
 pub fn text_of(path: &Path) -> Result<String, Error> {
-    let opened = std::fs::File::open(path).map_err(|error| match error.kind() {
+    let wrong = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
+        io::ErrorKind::InvalidData => Error::NoText(path.to_owned()),
         _ => Error::Unreadable(path.to_owned(), error),
-    })?;
+    };
     let mut text = String::new();
-    opened
-        .take(FILE_BYTES_MAX as u64 + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => Error::NoText(path.to_owned()),
-            _ => Error::Unreadable(path.to_owned(), error),
-        })?;
+    let mut file = std::fs::File::open(path)
+        .map_err(wrong)?
+        .take(FILE_BYTES_MAX as u64 + 1);
+    file.read_to_string(&mut text).map_err(wrong)?;
     if text.len() > FILE_BYTES_MAX {
         return Err(Error::TooLong(path.to_owned()));
     }
