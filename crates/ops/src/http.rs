@@ -28,12 +28,8 @@ pub trait Watch: Send + Sync + 'static {
     fn not_ready(&self) -> Vec<String>;
 }
 
-/// Serves the three paths until `shutdown` ends.
-pub async fn serve(
-    listener: TcpListener,
-    watch: Arc<impl Watch>,
-    shutdown: impl Future<Output = ()>,
-) {
+/// Serves the three paths until `stop` ends.
+pub async fn serve(listener: TcpListener, watch: Arc<impl Watch>, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
         ..Limits::FEW
@@ -44,7 +40,7 @@ pub async fn serve(
         tls: None,
         limits,
     };
-    serve::serve(open, Arc::new(Pages(watch)), shutdown).await;
+    serve::serve(open, Arc::new(Pages(watch)), stop).await;
 }
 
 struct Pages<W>(Arc<W>);

@@ -16,64 +16,59 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, pin::Pin};
 
 /// An answer that takes a while.
-pub type BackendAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
 /// The daemon's side of the page: all that a view reads or does.
 pub trait Backend: Send + Sync + 'static {
     /// Returns the status as `callbridge status --json` has it, with the findings that wait for a
     /// person (`todo`).
-    fn status(&self) -> BackendAnswer<'_, Status>;
+    fn status(&self) -> Answer<'_, Status>;
     /// The figures of today and of the last seven days.
-    fn today(&self) -> BackendAnswer<'_, Figures>;
+    fn today(&self) -> Answer<'_, Figures>;
     /// The calls that go on now, longest first, 200 at most.
-    fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>>;
+    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>>;
     /// A page of kept calls, newest first.
-    fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage>;
+    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage>;
     /// One call by its uuid; `None` when none is kept.
-    fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>>;
+    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>>;
     /// A page of dead letters, newest first.
-    fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage>;
+    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage>;
     /// The causes of letters, most letters first; of the newest 5,000 letters.
-    fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>>;
+    fn causes(&self) -> Answer<'_, Vec<CauseGroup>>;
     /// The ids of all letters that a query finds, for an action on all of them.
-    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>>;
+    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<RowId>>;
     /// Does something with letters, 100 at most at once, and says for each what became of it.
     fn act<'a>(
         &'a self,
         change: LetterChange,
         ids: &'a [RowId],
         who: &'a str,
-    ) -> BackendAnswer<'a, Vec<LetterOutcome>>;
+    ) -> Answer<'a, Vec<LetterOutcome>>;
     /// Numbers that called and have no lead, most calls first.
-    fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>>;
+    fn numbers(&self) -> Answer<'_, Vec<ParkedPhone>>;
     /// Gives a number its lead; its parked calls leave. The count of those.
-    fn give_lead<'a>(
-        &'a self,
-        phone: &'a str,
-        lead: LeadId,
-        who: &'a str,
-    ) -> BackendAnswer<'a, u64>;
+    fn give_lead<'a>(&'a self, phone: &'a str, lead: LeadId, who: &'a str) -> Answer<'a, u64>;
     /// Takes the lead that was given by hand from the number; sent calls stay as they are.
-    fn take_lead<'a>(&'a self, phone: &'a str) -> BackendAnswer<'a, ()>;
+    fn take_lead<'a>(&'a self, phone: &'a str) -> Answer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
-    fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>>;
+    fn given_leads(&self) -> Answer<'_, Vec<LeadByHand>>;
     /// Reads the names and fields that the directory has of these leads.
-    fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles>;
+    fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<'_, Profiles>;
     /// Customers who wait for a call back, longest waiting first, each with what was tried.
-    fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>>;
+    fn missed(&self) -> Answer<'_, Vec<WaitingCustomer>>;
     /// Counts the customers who wait for a call back.
-    fn missed_count(&self) -> BackendAnswer<'_, u64>;
+    fn missed_count(&self) -> Answer<'_, u64>;
     /// Returns the figures of employees by extension, of so many days with today; calls that
     /// reached nobody stand without an extension.
-    fn employees(&self, days: i64) -> BackendAnswer<'_, EmployeeTable>;
+    fn employees(&self, days: i64) -> Answer<'_, EmployeeTable>;
     /// The trunks; `day_calls` are those that each took today.
-    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkStatus>>;
+    fn trunks(&self) -> Answer<'_, Vec<TrunkStatus>>;
     /// Runs `callbridge check`, which asks PBX and CRM and takes its time.
-    fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>>;
+    fn check(&self) -> Answer<'_, Vec<CheckFinding>>;
     /// The sessions as [`Backend::keep_sessions`] left them.
-    fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>>;
+    fn kept_sessions(&self) -> Answer<'_, Option<String>>;
     /// Keeps sessions over restarts: JSON without any secret.
-    fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()>;
+    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()>;
     /// Counts up whenever a call, a letter or a source changes; the live parts look again then.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
     /// The PBX that it stands beside, or those, as people name them.

@@ -6,7 +6,7 @@ use crate::language::{LANGUAGE_COOKIE, Language};
 use crate::page::{AuthenticatedRequest, Page};
 use crate::request::{Asked, FormFields, check_origin, is_own_host};
 use crate::shell::{Badges, PageShell, Viewer, now_seconds};
-use crate::{assets, login, random, settings::Settings, views};
+use crate::{assets, login, random, views};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::{ConnectionPlace, PeerGroup};
@@ -54,7 +54,7 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
 
 impl AnswerHttp for Page {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        let asked = match asked(request, place.origin, &self.settings).await {
+        let asked = match self.read(request, place.origin).await {
             Ok(asked) => asked,
             Err(status) => return bare(status),
         };
@@ -66,39 +66,6 @@ impl AnswerHttp for Page {
     }
 }
 
-/// Reads a request to its end.
-async fn asked(
-    request: Request<Incoming>,
-    peer: PeerGroup,
-    settings: &Settings,
-) -> Result<Asked, StatusCode> {
-    let (head, body) = request.into_parts();
-    let mut form = FormFields::default();
-    if head.method == Method::POST {
-        let content_type = head.headers.get(header::CONTENT_TYPE);
-        let content_type = content_type.and_then(|it| it.to_str().ok());
-        let kind = content_type.unwrap_or_default().split(';').next();
-        let empty = content_type.is_none();
-        let body = timeout(FORM_WITHIN, body::read(body, FORM_BYTES_MAX));
-        let body = body.await.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
-        let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
-        if kind != Some("application/x-www-form-urlencoded") && !(empty && body.is_empty()) {
-            return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        }
-        form = FormFields::read(&body);
-    }
-    let forwarded = settings.believes(peer);
-    let from = forwarded.then(|| Asked::forwarded(&head.headers)).flatten();
-    Ok(Asked {
-        query: FormFields::read(head.uri.query().unwrap_or_default().as_bytes()),
-        method: head.method,
-        uri: head.uri,
-        headers: head.headers,
-        form,
-        from: from.map_or(peer, PeerGroup::from),
-    })
-}
-
 /// An answer to what no form of ours sends.
 fn bare(status: StatusCode) -> Response<Body> {
     let words = body::whole(format!("{status}\n"));
@@ -108,6 +75,35 @@ fn bare(status: StatusCode) -> Response<Body> {
 }
 
 impl Page {
+    /// Reads a request to its end.
+    async fn read(&self, request: Request<Incoming>, peer: PeerGroup) -> Result<Asked, StatusCode> {
+        let (head, body) = request.into_parts();
+        let mut form = FormFields::default();
+        if head.method == Method::POST {
+            let content_type = head.headers.get(header::CONTENT_TYPE);
+            let content_type = content_type.and_then(|it| it.to_str().ok());
+            let kind = content_type.unwrap_or_default().split(';').next();
+            let empty = content_type.is_none();
+            let body = timeout(FORM_WITHIN, body::read(body, FORM_BYTES_MAX));
+            let body = body.await.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
+            let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+            if kind != Some("application/x-www-form-urlencoded") && !(empty && body.is_empty()) {
+                return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+            }
+            form = FormFields::read(&body);
+        }
+        let forwarded = self.settings.believes(peer);
+        let from = forwarded.then(|| Asked::forwarded(&head.headers)).flatten();
+        Ok(Asked {
+            query: FormFields::read(head.uri.query().unwrap_or_default().as_bytes()),
+            method: head.method,
+            uri: head.uri,
+            headers: head.headers,
+            form,
+            from: from.map_or(peer, PeerGroup::from),
+        })
+    }
+
     /// Routes a request through all checks to its view; problems become pages.
     async fn shown(&self, asked: &Asked) -> Response<Body> {
         let shell = self.shell(asked);

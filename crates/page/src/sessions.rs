@@ -70,12 +70,12 @@ impl Sessions {
         &self,
         kept: &str,
         now: i64,
-        passwords: &Passwords,
-    ) -> Result<(), serde_json::Error> {
+        people: &Passwords,
+    ) -> serde_json::Result<()> {
         let mut kept: ByHash = serde_json::from_str(kept)?;
         kept.retain(|_, one| {
             // A clock that was ahead must not make sessions that never end.
-            one.stands(passwords) && one.until > now && one.until <= now + SESSION_SECONDS
+            one.stands(people) && one.until > now && one.until <= now + SESSION_SECONDS
         });
         self.publish_count(&kept);
         *self.lock() = kept;
@@ -153,10 +153,12 @@ impl Sessions {
     }
 }
 
-/// The links that are out, by the hash of their tokens: until when one is good, in time since
-/// boot, and whom it lets in. Clones share them.
+/// Whom a link lets in, and until when it is good, in time since boot.
+type Guest = (Duration, String, PageRole);
+
+/// The links that are out, by the hash of their tokens. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Links(Arc<Mutex<BTreeMap<String, (Duration, String, PageRole)>>>);
+pub struct Links(Arc<Mutex<BTreeMap<String, Guest>>>);
 
 impl Links {
     /// A link for `who` (as what they do will be signed: a Unix user). Its path on the page:

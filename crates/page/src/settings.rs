@@ -71,10 +71,7 @@ impl Settings {
 
     /// `http` or `https`, as a browser beside us would say it.
     pub const fn scheme(&self) -> &'static str {
-        match self.is_secure() {
-            true => "https",
-            false => "http",
-        }
+        if self.is_secure() { "https" } else { "http" }
     }
 
     /// May a cookie be sent over TLS alone?

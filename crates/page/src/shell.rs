@@ -11,7 +11,7 @@ use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
 use callbridge_model::{CallRecord, LeadId, Zone, clock};
 use callbridge_spool::{Letter, Listed};
-use std::{borrow::Borrow, sync::Arc};
+use std::{borrow::Borrow, fmt::Display, sync::Arc};
 
 /// Of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
@@ -119,17 +119,12 @@ impl PageShell {
     }
 
     /// A text with a value in it.
-    pub(crate) fn with(&self, key: &str, a: impl std::fmt::Display) -> String {
+    pub(crate) fn with(&self, key: &str, a: impl Display) -> String {
         self.filled(key, &[a.to_string()])
     }
 
     /// A text with two values in it.
-    pub(crate) fn with2(
-        &self,
-        key: &str,
-        a: impl std::fmt::Display,
-        b: impl std::fmt::Display,
-    ) -> String {
+    pub(crate) fn with2(&self, key: &str, a: impl Display, b: impl Display) -> String {
         self.filled(key, &[a.to_string(), b.to_string()])
     }
 
@@ -239,7 +234,7 @@ impl PageShell {
     }
 
     /// A number of the CRM, or a dash.
-    pub(crate) fn id(&self, id: &Option<impl std::fmt::Display>) -> Markup {
+    pub(crate) fn id(&self, id: &Option<impl Display>) -> Markup {
         match id {
             Some(id) => Markup::made(format!("<span class=\"number\">{id}</span>")),
             None => self.none(),

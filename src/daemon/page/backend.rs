@@ -21,7 +21,7 @@ use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone, status::TrunkStatus};
 use callbridge_page::backend::{
-    Backend, BackendAnswer, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
+    Answer, Backend, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
     Figures, LetterPage, LetterQuery, OpenCallView, Profiles, WaitingCustomer,
 };
 use callbridge_spool as spool;
@@ -107,35 +107,35 @@ impl DaemonBackend {
 }
 
 impl Backend for DaemonBackend {
-    fn status(&self) -> BackendAnswer<'_, Status> {
+    fn status(&self) -> Answer<'_, Status> {
         Box::pin(async { Ok(self.observer.status().await?) })
     }
 
-    fn today(&self) -> BackendAnswer<'_, Figures> {
+    fn today(&self) -> Answer<'_, Figures> {
         Box::pin(self.figures())
     }
 
-    fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>> {
+    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
         Box::pin(self.open_calls())
     }
 
-    fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage> {
+    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
         Box::pin(self.call_page(query))
     }
 
-    fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
+    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
         Box::pin(self.one_call(uuid))
     }
 
-    fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
+    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
         Box::pin(self.letter_page(query))
     }
 
-    fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>> {
+    fn causes(&self) -> Answer<'_, Vec<CauseGroup>> {
         Box::pin(self.cause_groups())
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
+    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<RowId>> {
         Box::pin(self.ids_of_letters(query))
     }
 
@@ -144,61 +144,56 @@ impl Backend for DaemonBackend {
         change: LetterChange,
         ids: &'a [RowId],
         who: &'a str,
-    ) -> BackendAnswer<'a, Vec<LetterOutcome>> {
+    ) -> Answer<'a, Vec<LetterOutcome>> {
         Box::pin(self.handler.change_letters(ids, change, who))
     }
 
-    fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>> {
+    fn numbers(&self) -> Answer<'_, Vec<ParkedPhone>> {
         Box::pin(self.numbers_without_lead())
     }
 
-    fn give_lead<'a>(
-        &'a self,
-        phone: &'a str,
-        lead: LeadId,
-        who: &'a str,
-    ) -> BackendAnswer<'a, u64> {
+    fn give_lead<'a>(&'a self, phone: &'a str, lead: LeadId, who: &'a str) -> Answer<'a, u64> {
         Box::pin(async move { Ok(self.handler.give_lead(phone, lead, who).await?.1) })
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str) -> BackendAnswer<'a, ()> {
+    fn take_lead<'a>(&'a self, phone: &'a str) -> Answer<'a, ()> {
         Box::pin(async { self.handler.take_lead(phone).await.map(drop) })
     }
 
-    fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>> {
+    fn given_leads(&self) -> Answer<'_, Vec<LeadByHand>> {
         Box::pin(self.handler.leads_given())
     }
 
-    fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles> {
+    fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<'_, Profiles> {
         Box::pin(self.lead_profiles(leads))
     }
 
-    fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {
+    fn missed(&self) -> Answer<'_, Vec<WaitingCustomer>> {
         Box::pin(self.waiting_customers())
     }
 
-    fn missed_count(&self) -> BackendAnswer<'_, u64> {
+    fn missed_count(&self) -> Answer<'_, u64> {
         let missed = self.read(|store| tables::missed::missed_by_trunk(store));
         Box::pin(async { Ok(missed.await?.into_iter().map(|(_, count)| count).sum()) })
     }
 
-    fn employees(&self, days: i64) -> BackendAnswer<'_, EmployeeTable> {
+    fn employees(&self, days: i64) -> Answer<'_, EmployeeTable> {
         Box::pin(self.employee_figures(days))
     }
 
-    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkStatus>> {
+    fn trunks(&self) -> Answer<'_, Vec<TrunkStatus>> {
         Box::pin(self.trunk_views())
     }
 
-    fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {
+    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
         Box::pin(trial::checked())
     }
 
-    fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
+    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
         Box::pin(async { Ok(self.handler.spool.meta(SESSIONS).await?) })
     }
 
-    fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
+    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
         Box::pin(async { Ok(self.handler.spool.keep_meta(SESSIONS, sessions).await?) })
     }
 

@@ -4,7 +4,7 @@ pub(crate) mod backend;
 
 use super::tasks::{Tasks, follow};
 use crate::config::{Config, PageConfig};
-use crate::{Failure, OrFail as _, privilege::Held};
+use crate::{OrFail as _, Result, privilege::Held};
 use callbridge_admin::command_handler::PageDoor;
 use callbridge_model::{Code, ExposeSecret as _, SecretPlace, clock};
 use callbridge_page::{passwords::Passwords, settings::Settings};
@@ -21,11 +21,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the address is not free, the certificate does not serve, or the password file cannot be
 /// read.
-pub(crate) async fn open(
-    page: &PageConfig,
-    held: &Held,
-    tasks: &mut Tasks,
-) -> Result<OpenedPage, Failure> {
+pub(crate) async fn open(page: &PageConfig, held: &Held, tasks: &mut Tasks) -> Result<OpenedPage> {
     let tls = page.tls.clone().map(tls::keep).transpose();
     let tls = tls.or_fail_at(Code::Configuration, "--page-cert")?;
     let (current, kept) = tls.unzip();

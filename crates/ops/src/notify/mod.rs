@@ -41,11 +41,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// Why nobody may have heard of it.
-pub async fn run(
-    command: &str,
-    notifications: &[Notification],
-    within: Duration,
-) -> Result<(), String> {
+pub async fn run(command: &str, all: &[Notification], within: Duration) -> Result<(), String> {
     let not_run = |error: std::io::Error| format!("it cannot be run: {error}");
     let too_slow = |_| {
         let seconds = within.as_secs();
@@ -59,7 +55,7 @@ pub async fn run(
         }
     }
     let mut lines = Vec::new();
-    for it in notifications {
+    for it in all {
         serde_json::to_writer(&mut lines, it).map_err(|error| not_run(error.into()))?;
         lines.push(b'\n');
     }

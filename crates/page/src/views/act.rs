@@ -76,7 +76,7 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
             wish: RetryValues {
                 lead: lead(shell, form.get("lead"))?,
                 employee: employee(shell, form.get("employee"))?,
-                said: said(shell, form.get("answered"), form.get("talk"))?,
+                said: said(shell, form)?,
             },
             dry_run: word == "dry_run",
         }),
@@ -111,15 +111,11 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeCho
 
 /// Reads the fields for letters `incomplete`: whether the call was answered, and its seconds of
 /// talk.
-fn said(
-    shell: &PageShell,
-    answered: Option<&str>,
-    talk: Option<&str>,
-) -> Result<Option<SuppliedFacts>, String> {
+fn said(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, String> {
     let seconds = |typed: &str| typed.parse().map_err(|_| shell.with("wrong.talk", typed));
     let said = SuppliedFacts {
-        answered: answered.map(|word| word == "yes"),
-        talk_sec: talk.map(seconds).transpose()?,
+        answered: form.get("answered").map(|word| word == "yes"),
+        talk_sec: form.get("talk").map(seconds).transpose()?,
     };
     Ok((said != SuppliedFacts::default()).then_some(said))
 }

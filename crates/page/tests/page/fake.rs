@@ -44,7 +44,7 @@ pub struct Fake {
     pub turns: Semaphore,
 }
 
-fn ready<'a, T: Send + 'a>(value: Result<T, Refusal>) -> BackendAnswer<'a, T> {
+fn ready<'a, T: Send + 'a>(value: Result<T, Refusal>) -> Answer<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
@@ -71,7 +71,7 @@ impl Fake {
 }
 
 impl Backend for Fake {
-    fn status(&self) -> BackendAnswer<'_, Status> {
+    fn status(&self) -> Answer<'_, Status> {
         let known = self.known();
         let mut status = known.status.clone();
         status.books.dead = known.letters.len() as u64;
@@ -86,15 +86,15 @@ impl Backend for Fake {
         ready(Ok(status))
     }
 
-    fn today(&self) -> BackendAnswer<'_, Figures> {
+    fn today(&self) -> Answer<'_, Figures> {
         ready(Ok(self.known().figures.clone()))
     }
 
-    fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>> {
+    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
         ready(Ok(self.known().open.clone()))
     }
 
-    fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage> {
+    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
         let mut known = self.known();
         known.queries.push(query.clone());
         if query.day.as_deref() == Some("tomorrow") {
@@ -112,7 +112,7 @@ impl Backend for Fake {
         }))
     }
 
-    fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
+    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
         let known = self.known();
         let line = known.calls.iter().find(|call| call.uuid() == uuid).cloned();
         let letter = |line: &Listed| {
@@ -135,7 +135,7 @@ impl Backend for Fake {
         ready(Ok(view))
     }
 
-    fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
+    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
         let known = self.known();
         let below = query.before.unwrap_or(RowId(i64::MAX));
         let fits = |it: &&Letter| {
@@ -160,11 +160,11 @@ impl Backend for Fake {
         }))
     }
 
-    fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>> {
+    fn causes(&self) -> Answer<'_, Vec<CauseGroup>> {
         ready(Ok(CauseGroup::of(self.known().letters.values())))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
+    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<RowId>> {
         let known = self.known();
         let fits = |it: &&Letter| {
             query.reason.as_ref().is_none_or(|r| r == it.reason.word()) && query.takes_cause(it)
@@ -182,7 +182,7 @@ impl Backend for Fake {
         change: LetterChange,
         ids: &'a [RowId],
         who: &'a str,
-    ) -> BackendAnswer<'a, Vec<LetterOutcome>> {
+    ) -> Answer<'a, Vec<LetterOutcome>> {
         Box::pin(async move {
             assert!(ids.len() <= 100, "a hundred at once");
             self.turns.acquire().await.expect("never closed").forget();
@@ -215,16 +215,11 @@ impl Backend for Fake {
         })
     }
 
-    fn numbers(&self) -> BackendAnswer<'_, Vec<ParkedPhone>> {
+    fn numbers(&self) -> Answer<'_, Vec<ParkedPhone>> {
         ready(Ok(self.known().numbers.clone()))
     }
 
-    fn give_lead<'a>(
-        &'a self,
-        phone: &'a str,
-        lead: LeadId,
-        who: &'a str,
-    ) -> BackendAnswer<'a, u64> {
+    fn give_lead<'a>(&'a self, phone: &'a str, lead: LeadId, who: &'a str) -> Answer<'a, u64> {
         let mut known = self.known();
         let Some(at) = known
             .numbers
@@ -244,46 +239,46 @@ impl Backend for Fake {
         ready(Ok(left))
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str) -> BackendAnswer<'a, ()> {
+    fn take_lead<'a>(&'a self, phone: &'a str) -> Answer<'a, ()> {
         self.known().given.retain(|it| it.phone.as_str() != phone);
         ready(Ok(()))
     }
 
-    fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>> {
+    fn given_leads(&self) -> Answer<'_, Vec<LeadByHand>> {
         ready(Ok(self.known().given.clone()))
     }
 
-    fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles> {
+    fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<'_, Profiles> {
         let known = self.known();
         let of = |lead| Some((lead, known.profiles.get(&lead)?.clone()));
         ready(Ok(leads.into_iter().filter_map(of).collect()))
     }
 
-    fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {
+    fn missed(&self) -> Answer<'_, Vec<WaitingCustomer>> {
         ready(Ok(self.known().missed.clone()))
     }
 
-    fn missed_count(&self) -> BackendAnswer<'_, u64> {
+    fn missed_count(&self) -> Answer<'_, u64> {
         ready(Ok(self.known().missed.len() as u64))
     }
 
-    fn employees(&self, _days: i64) -> BackendAnswer<'_, EmployeeTable> {
+    fn employees(&self, _days: i64) -> Answer<'_, EmployeeTable> {
         ready(Ok(self.known().employees.clone()))
     }
 
-    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkStatus>> {
+    fn trunks(&self) -> Answer<'_, Vec<TrunkStatus>> {
         ready(Ok(self.known().trunks.clone()))
     }
 
-    fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {
+    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
         ready(Ok(self.known().findings.clone()))
     }
 
-    fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
+    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
         ready(Ok(self.known().sessions.clone()))
     }
 
-    fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
+    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
         self.known().sessions = Some(sessions);
         ready(Ok(()))
     }

@@ -127,12 +127,7 @@ impl DaemonBackend {
     }
 
     /// The days before today, counted now and then: they are many rows.
-    async fn past_days(
-        &self,
-        from: &[i64],
-        today: i64,
-        now: Duration,
-    ) -> Result<Vec<Bar>, Refusal> {
+    async fn past_days(&self, from: &[i64], end: i64, now: Duration) -> Result<Vec<Bar>, Refusal> {
         {
             let week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((at, bars)) = &*week
@@ -142,7 +137,7 @@ impl DaemonBackend {
                 return Ok(bars.clone());
             }
         }
-        let bars = self.bars(from, today).await?;
+        let bars = self.bars(from, end).await?;
         let mut week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
         *week = Some((now, bars.clone()));
         Ok(bars)
