@@ -4,6 +4,7 @@ use super::readers::{self, Others};
 use super::trunks::{self, KnownTrunks};
 use super::{lists, outward::Outward, webhooks::ReceiverView};
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
+use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
     Backlog, Employees, FleetStatus, LeadField, LeadFields, Pause, SourceState, SourceStatus,
@@ -13,7 +14,8 @@ use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::SessionCount;
-use callbridge_spool::{self as spool, Error, Handle, tables};
+use callbridge_spool::tables::{self, lead_requests::lead_requests_waiting};
+use callbridge_spool::{self as spool, Error, Handle};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
@@ -123,13 +125,9 @@ impl Observer {
         let may = |grant: Grant| grants.is_empty() || grant.is_among(&grants);
         let (read, save) = (may(Grant::LeadRead), may(Grant::LeadSave));
         let now = clock::now().wall;
-        let waiting = self
-            .spool
-            .read(move |store| tables::lead_requests::lead_requests_waiting(store, now))
-            .await;
-        !paused
-            && waiting
-                .is_ok_and(|(look_ups, fields)| (read && look_ups > 0) || (save && fields > 0))
+        let waiting = move |store: &spool::Store| lead_requests_waiting(store, now);
+        let is_due = |(look_ups, fields)| (read && look_ups > 0) || (save && fields > 0);
+        !paused && self.spool.read(waiting).await.is_ok_and(is_due)
     }
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.
@@ -173,7 +171,7 @@ impl Watch for Observer {
             requests,
             dead_letters: letters.collect(),
             log_lines_lost: callbridge_ops::log::lost_lines(),
-            webhooks: self.webhooks.as_ref().map(ReceiverView::events),
+            webhooks: self.webhooks.as_ref().map(|it| it.tally.events()),
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
@@ -196,9 +194,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
     let listed = fields.fields.iter().map(|(name, id, fit)| LeadField {
         name: name.word().to_owned(),
         id: id.get(),
-        ok: fit
-            .as_ref()
-            .is_none_or(callbridge_leads::lead_field::Fit::is_writable),
+        ok: fit.as_ref().is_none_or(Fit::is_writable),
         what: match fit {
             Some(fit) => fit.to_string(),
             None => "not checked yet".to_owned(),

@@ -233,9 +233,8 @@ async fn restored(
 ) -> Result<Intake, Failure> {
     let memory = remembered(&sources, config, spool).await?;
     let mut intake = Intake::new(settings, sources, memory).or_fail(Code::Usage)?;
-    let open = spool
-        .read(|store| tables::resume::all_open_calls(store))
-        .await?;
+    let open = spool.read(|store| tables::resume::all_open_calls(store));
+    let open = open.await?;
     let count = open.len();
     let mut aside = Vec::new();
     for (pbx, key, bytes) in open {
@@ -324,13 +323,11 @@ async fn remembered(
         let since = moment(Intake::since_key(pbx)).await?;
         memory.since.extend(since.map(|at| (pbx.clone(), at)));
         let received = moment(Intake::last_received_key(shown)).await?;
-        memory
-            .last_received
-            .extend(received.map(|at| (shown.clone(), at)));
+        let received = received.map(|at| (shown.clone(), at));
+        memory.last_received.extend(received);
         let recreated = moment(Intake::recreated_key(shown)).await?;
-        memory
-            .recreated
-            .extend(recreated.map(|at| (shown.clone(), at)));
+        let recreated = recreated.map(|at| (shown.clone(), at));
+        memory.recreated.extend(recreated);
         let place = shown.clone();
         let position = spool.read(move |store| tables::resume::position(store, &place));
         // What cannot be read of a place is told where its source is opened.
@@ -348,10 +345,8 @@ async fn source(
     spool: &Handle,
 ) -> Result<Source, spool::Error> {
     let shown = flag.url.place();
-    let position = spool
-        .read(move |store| tables::resume::position(store, &shown))
-        .await?;
-    let position = position.and_then(|json| match serde_json::from_value::<Position>(json) {
+    let position = spool.read(move |store| tables::resume::position(store, &shown));
+    let position = position.await?.and_then(|json| match serde_json::from_value::<Position>(json) {
         Ok(position) => Some(position),
         Err(error) => {
             tracing::error!(

@@ -51,23 +51,23 @@ pub(crate) fn start_sender(
     durations: &Durations,
     tasks: &mut Tasks,
 ) -> Outward {
-    let (status, shown) = watch::channel(SenderStatus::default());
+    let (status, sender) = watch::channel(SenderStatus::default());
     let (asking, questions) = asking();
+    let mut outward = Outward {
+        sender,
+        asking,
+        token_requests: watch::channel(Requests::new()).1,
+        untold_outcomes: watch::channel(None).1,
+        vitals: Vec::new(),
+    };
     let Some(crm) = &config.crm else {
-        let pulse = Heartbeat::new("the forwarder");
-        let vital = config.forward.is_some().then(|| pulse.vital());
         if let Some(forward) = &config.forward {
+            let pulse = Heartbeat::new("the forwarder");
+            outward.vitals.push(pulse.vital());
             let forwarder = Forwarder::new(&forward.url, source_secret(Some(&forward.secret)));
-            let (spool, stop) = (spool.clone(), tasks.stop());
-            tasks.start(forwarder.run(spool, status, pulse, stop));
+            tasks.start(forwarder.run(spool.clone(), status, pulse, tasks.stop()));
         }
-        return Outward {
-            sender: shown,
-            asking,
-            token_requests: watch::channel(Requests::new()).1,
-            untold_outcomes: watch::channel(None).1,
-            vitals: vital.into_iter().collect(),
-        };
+        return outward;
     };
     let mut setup = crm.setup.clone();
     if config.standby.is_some() {
@@ -78,21 +78,25 @@ pub(crate) fn start_sender(
     let keeper = keeper.map(|it| it.able(is_able, Patience::default()));
     let (ended, sender_ended) = watch::channel(false);
     // It is kept until the sender has ended, so that whoever is next hears of its last request.
-    let start = |keeper: LeaseKeeper| {
-        let seen = (keeper.shown(), keeper.pulse.vital());
+    let lease = keeper.map(|keeper| {
+        let lease = keeper.shown();
+        outward.vitals.push(keeper.pulse.vital());
         tasks.start(keeper.run(has_stopped(sender_ended)));
-        seen
-    };
-    let (lease, lease_vital) = keeper.map(start).unzip();
-    if let Some(lease) = &lease {
-        let reach = keep_reach(setup.clone(), shown.clone(), lease.clone(), able);
+        let reach = keep_reach(setup.clone(), outward.sender.clone(), lease.clone(), able);
         tasks.start_until_stop(reach);
+        lease
+    });
+    // Of several streams the first has the outcomes of all.
+    if let Some(publisher) = config.sources.iter().find_map(outcomes) {
+        outward.untold_outcomes = publisher.unreported();
+        tasks.start(publisher.run(spool.clone(), tasks.stop()));
     }
-    let untold_outcomes = start_outcomes(config, spool, tasks);
-    let (token, token_requests) = keep_token(config, crm, &shown, tasks);
+    let (token, requests) = keep_token(config, crm, &outward.sender, tasks);
+    outward.token_requests = requests;
+
     let request = durations.request.clone();
     let pulse = Heartbeat::new("the sender");
-    let vital = pulse.vital();
+    outward.vitals.push(pulse.vital());
     let sender = Sender {
         spool: spool.clone(),
         client: Arc::new(Client::new(setup)),
@@ -116,13 +120,7 @@ pub(crate) fn start_sender(
         ended.send_replace(true);
         Ok(ran?)
     });
-    Outward {
-        sender: shown,
-        asking,
-        token_requests,
-        untold_outcomes,
-        vitals: lease_vital.into_iter().chain([vital]).collect(),
-    }
+    outward
 }
 
 /// Returns the keeper of the lease, with `--standby`; leave to send goes to `permit`.
@@ -143,26 +141,8 @@ fn login(source: &SourceConfig, queue: &QueueSource) -> Login {
 /// The way of events into the stream that all machines of a `--standby` read.
 pub(crate) fn event_stream(config: &Config) -> Option<(EventStream, EventPublisher)> {
     let (_, source, queue) = config.lease()?;
-    Some(EventPublisher::new(
-        login(source, queue),
-        queue.queue.clone(),
-    ))
-}
-
-/// Starts the way of calls' outcomes back into the stream that they come from. Of several streams
-/// the first has those of all.
-fn start_outcomes(
-    config: &Config,
-    spool: &Handle,
-    tasks: &mut Tasks,
-) -> watch::Receiver<Option<String>> {
-    let Some(publisher) = config.sources.iter().find_map(outcomes) else {
-        return watch::channel(None).1;
-    };
-    let unreported = publisher.unreported();
-    let (spool, stop) = (spool.clone(), tasks.stop());
-    tasks.start(publisher.run(spool, stop));
-    unreported
+    let login = login(source, queue);
+    Some(EventPublisher::new(login, queue.queue.clone()))
 }
 
 /// The way of calls' outcomes, where this source is a stream of calls.
@@ -303,10 +283,8 @@ pub(crate) fn token_place(
     };
     let copied = variable("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
     let of_copy = || {
-        variable("STATE_DIRECTORY")?
-            .file_name()?
-            .to_str()
-            .map(str::to_owned)
+        let folder = variable("STATE_DIRECTORY")?;
+        Some(folder.file_name()?.to_str()?.to_owned())
     };
     let stored = || {
         let name = path.file_name()?.to_str()?;

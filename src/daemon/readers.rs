@@ -13,8 +13,10 @@
 use super::tasks::Tasks;
 use crate::config::Config;
 use callbridge_listener::accept::Acceptor;
-use callbridge_model::status;
-use callbridge_model::status::other_reader::{Effect, OtherReader};
+use callbridge_model::status::{
+    SourceStatus,
+    other_reader::{Effect, OtherReader},
+};
 use callbridge_source::{Transport, url::Address};
 use futures_util::FutureExt as _;
 use ring::digest::{SHA256, digest};
@@ -41,11 +43,7 @@ struct WatchedSource {
 }
 
 /// Looks out for others until the stop is given.
-pub(crate) fn start(
-    config: &Config,
-    sources: &[status::SourceStatus],
-    tasks: &mut Tasks,
-) -> Others {
+pub(crate) fn start(config: &Config, sources: &[SourceStatus], tasks: &mut Tasks) -> Others {
     let (others, shown) = watch::channel(BTreeMap::new());
     let mut met = BTreeSet::new();
     for (at, (flag, source)) in config.sources.iter().zip(sources).enumerate() {
@@ -119,23 +117,6 @@ async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
     }
 }
 
-/// Takes the other away again when its connection ends, in whatever way.
-struct Present<'a> {
-    place: &'a WatchedSource,
-    other: OtherReader,
-}
-
-impl Drop for Present<'_> {
-    fn drop(&mut self) {
-        self.place.others.send_modify(|all| {
-            let here = all.entry(self.place.at).or_default();
-            if let Some(found) = here.iter().position(|it| *it == self.other) {
-                here.remove(found);
-            }
-        });
-    }
-}
-
 impl WatchedSource {
     /// Shows the process at the other end until that ends.
     async fn meet(&self, mut stream: UnixStream) -> io::Result<()> {
@@ -149,21 +130,27 @@ impl WatchedSource {
         self.others.send_modify(|all| {
             all.entry(self.at).or_default().push(other.clone());
         });
-        let present = Present { place: self, other };
         let mut bytes = [0; 64];
-        while stream.read(&mut bytes).await? > 0 {}
-        let other = present.other.to_string();
-        drop(present);
+        let ended = loop {
+            match stream.read(&mut bytes).await {
+                Ok(1..) => {}
+                ended => break ended,
+            }
+        };
+        self.others.send_modify(|all| {
+            let here = all.entry(self.at).or_default();
+            if let Some(found) = here.iter().position(|it| *it == other) {
+                here.remove(found);
+            }
+        });
+        ended?;
         tracing::info!(source, reason = %other, "the other daemon has ended");
         Ok(())
     }
 }
 
 /// The sources with who else reads them.
-pub(crate) fn with_readers(
-    mut sources: Vec<status::SourceStatus>,
-    others: &Others,
-) -> Vec<status::SourceStatus> {
+pub(crate) fn with_readers(mut sources: Vec<SourceStatus>, others: &Others) -> Vec<SourceStatus> {
     for (at, readers) in others.borrow().iter() {
         if let Some(source) = sources.get_mut(*at) {
             source.others.clone_from(readers);

@@ -46,7 +46,13 @@ impl Tasks {
         &mut self,
         work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
     ) {
-        self.start_fallible(until(work, self.stopped.clone()));
+        let stop = self.stop();
+        self.start_fallible(async move {
+            tokio::select! {
+                ended = work => ended,
+                () = stop => Ok(()),
+            }
+        });
     }
 
     /// Waits for the next task to end, and returns its result; `None` when all have.
@@ -74,17 +80,6 @@ impl Tasks {
 pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
     // A sender that is gone stops as well.
     let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-/// Works until the stop is given.
-async fn until(
-    work: impl Future<Output = anyhow::Result<()>>,
-    stopped: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    tokio::select! {
-        ended = work => ended,
-        () = has_stopped(stopped) => Ok(()),
-    }
 }
 
 const CHECK_EVERY: Duration = Duration::from_secs(1);

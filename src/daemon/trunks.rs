@@ -62,13 +62,25 @@ impl KnownTrunks {
         took: &[TrunkCalls],
         missed: &[(String, u64)],
     ) -> (Vec<TrunkStatus>, u64) {
-        let mut shown: Vec<TrunkStatus> = self.trunks.iter().map(|it| self.blank(it)).collect();
+        let blank = |trunk: &Trunk| TrunkStatus {
+            name: trunk.name.clone(),
+            pbx: trunk.pbx.clone(),
+            since: self.since.get(&key(trunk)).copied(),
+            has_employees: trunk.employees.is_some(),
+            journal: trunk.journal,
+            ..TrunkStatus::default()
+        };
+        let mut shown: Vec<TrunkStatus> = self.trunks.iter().map(blank).collect();
         for calls in took {
             let trunk = self.trunks.find(&calls.pbx, &calls.trunk);
             let at =
                 trunk.and_then(|trunk| self.trunks.iter().position(|it| key(it) == key(trunk)));
             if let Some(shown) = at.and_then(|at| shown.get_mut(at)) {
-                add(shown, calls);
+                shown.day_calls += calls.calls;
+                shown.day_extensions += calls.with_extension;
+                shown.day_employees += calls.with_employee;
+                shown.calls += calls.ever;
+                shown.last_at = shown.last_at.max(Some(calls.last_at.get()));
             }
         }
         for (trunk, waiting) in missed {
@@ -78,25 +90,6 @@ impl KnownTrunks {
         }
         (shown, took.iter().map(|it| it.calls).sum())
     }
-
-    fn blank(&self, trunk: &Trunk) -> TrunkStatus {
-        TrunkStatus {
-            name: trunk.name.clone(),
-            pbx: trunk.pbx.clone(),
-            since: self.since.get(&key(trunk)).copied(),
-            has_employees: trunk.employees.is_some(),
-            journal: trunk.journal,
-            ..TrunkStatus::default()
-        }
-    }
-}
-
-fn add(shown: &mut TrunkStatus, calls: &TrunkCalls) {
-    shown.day_calls += calls.calls;
-    shown.day_extensions += calls.with_extension;
-    shown.day_employees += calls.with_employee;
-    shown.calls += calls.ever;
-    shown.last_at = shown.last_at.max(Some(calls.last_at.get()));
 }
 
 #[cfg(test)]

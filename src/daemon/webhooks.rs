@@ -8,7 +8,7 @@ use callbridge_model::{Code, status::Webhooks};
 use callbridge_spool::Handle;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
-use callbridge_webhook::tally::{Events, Tally};
+use callbridge_webhook::tally::Tally;
 use callbridge_webhook::{http, tls};
 use futures_util::FutureExt as _;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -19,7 +19,7 @@ pub(crate) struct ReceiverView {
     address: SocketAddr,
     tls: bool,
     secrets: Arc<Secrets>,
-    tally: Arc<Tally>,
+    pub(crate) tally: Arc<Tally>,
 }
 
 impl ReceiverView {
@@ -37,11 +37,6 @@ impl ReceiverView {
             last_event_at: self.tally.last().map(|at| at.floor_seconds().get()),
             events,
         }
-    }
-
-    /// Returns the counts of events, by kind and result.
-    pub(crate) fn events(&self) -> Events {
-        self.tally.events()
     }
 }
 
