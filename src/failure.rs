@@ -13,10 +13,8 @@ pub struct Failure {
 impl Failure {
     /// Words for a person: what, where, and what to do.
     pub fn new(code: Code, words: impl fmt::Display + fmt::Debug + Send + Sync + 'static) -> Self {
-        Self {
-            code,
-            error: anyhow::Error::msg(words),
-        }
+        let error = anyhow::Error::msg(words);
+        Self { code, error }
     }
 
     /// A code alone: what there is to say stands on stdout.
@@ -26,21 +24,17 @@ impl Failure {
 
     /// A file that cannot be read: 66 where it is missing, else 65.
     pub(crate) fn unread(file: impl fmt::Display, error: &io::Error) -> Self {
-        let is_missing = error.kind() == io::ErrorKind::NotFound;
-        let code = if is_missing {
-            Code::NoInput
-        } else {
-            Code::Input
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::NoInput,
+            _ => Code::Input,
         };
         Self::new(code, format!("{file}: cannot be read: {error}"))
     }
 
     /// An error from below, with the code that fits here.
     pub fn of(code: Code, error: impl Into<anyhow::Error>) -> Self {
-        Self {
-            code,
-            error: error.into(),
-        }
+        let error = error.into();
+        Self { code, error }
     }
 
     pub fn code(&self) -> Code {

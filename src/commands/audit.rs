@@ -164,12 +164,9 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listen
     Ok((fates, listening))
 }
 
-async fn take_in(
-    at: &Asking,
-    calls: Vec<((String, FinishedCall), Option<CallUuid>)>,
-) -> Result<()> {
+async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>)>) -> Result<()> {
     let (mut taken, mut left_out) = (0_u64, 0_u64);
-    for ((pbx, call), lost) in calls {
+    for ((pbx, call), lost) in all {
         let call = Box::new(call);
         let show = |item: &Value, _: &_| {
             match item["result"].as_str() {

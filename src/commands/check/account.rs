@@ -19,17 +19,17 @@ const WRITE: &str = "set write = reporting,user for it in manager.conf, then `ma
 /// Everything that is found of the account.
 pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<CheckFinding> {
     let conf = local(flag);
+    let conf = conf.as_ref();
     let url = short(flag);
     let wanted = wanted(config, flag);
     let names: Vec<&str> = wanted.keys().map(String::as_str).collect();
-    let mut found = release::judge(config, flag, account, conf.as_ref(), &names);
+    let mut found = release::judge(config, flag, account, conf, &names);
     found.extend([
         rights(&url, account),
-        filter(&url, account, conf.as_ref())
-            .unwrap_or_else(|| events(&url, account, conf.as_ref())),
-        times(&url, account, conf.as_ref()),
+        filter(&url, account, conf).unwrap_or_else(|| events(&url, account, conf)),
+        times(&url, account, conf),
     ]);
-    found.extend(variables(&url, &wanted, account, conf.as_ref()));
+    found.extend(variables(&url, &wanted, account, conf));
     found
 }
 
@@ -202,11 +202,8 @@ fn variables(
         return None;
     }
     let name = format!("variables of {url}");
-    let shown = account
-        .variables
-        .as_ref()
-        .or(conf.map(|conf| &conf.variables));
-    let Some(shown) = shown else {
+    let of_conf = conf.map(|conf| &conf.variables);
+    let Some(shown) = account.variables.as_ref().or(of_conf) else {
         let what = format!("{}: not known before the first channel", names.join(", "));
         return Some(well(name, what));
     };
@@ -217,10 +214,8 @@ fn variables(
     }
     let missed = Vec::from_iter(missing.keys().cloned()).join(", ");
     let what = format!("channels do not show {missed}, which leads are taken from");
-    let all: BTreeSet<&str> = names
-        .into_iter()
-        .chain(shown.iter().map(String::as_str))
-        .collect();
+    let shown = shown.iter().map(String::as_str);
+    let all: BTreeSet<&str> = names.into_iter().chain(shown).collect();
     let all = Vec::from_iter(all).join(",");
     let todo = format!(
         "add {missed} to channelvars in [general] of manager.conf (`channelvars = {all}`; a second \

@@ -72,28 +72,19 @@ fn trunk_found(
     let own = endpoints().filter(|it| is_of(trunk, it));
     let own: BTreeSet<&str> = own.map(String::as_str).collect();
     let own: Vec<&str> = own.into_iter().collect();
-    let is_phone = |it: &&str| {
-        shown
-            .iter()
-            .any(|pbx| is_telephone(config, pbx, it, people))
-    };
+    let is_phone = |it: &&str| (shown.iter()).any(|pbx| is_telephone(config, pbx, it, people));
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
         let todo = "name the lines to the outside alone, several with a --trunk each: calls \
                     between these telephones would be taken for customers'";
-        return advice(
-            name,
-            format!("takes in telephones, too: {}", listed(&phones)),
-            todo,
-        );
+        let what = format!("takes in telephones, too: {}", listed(&phones));
+        return advice(name, what, todo);
     }
     if !own.is_empty() {
         return well(name, format!("the PBX has {}", listed(&own)));
     }
-    let wrong = format!(
-        "the PBX has none of this name: calls over trunk {} would be internal",
-        trunk.name
-    );
+    let of = &trunk.name;
+    let wrong = format!("the PBX has none of this name: calls over trunk {of} would be internal");
     let near = shown.iter().filter_map(|it| near(trunk, &it.account));
     if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
         let todo = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
@@ -155,17 +146,12 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
 }
 
 /// Returns `true` for an endpoint named by a number, or at which an employee of the lists sits.
-fn is_telephone(
-    config: &Config,
-    shown: &PbxEndpoints<'_>,
-    endpoint: &str,
-    people: &People,
-) -> bool {
-    let device = endpoint.split_once('/').map_or("", |(_, device)| device);
+fn is_telephone(config: &Config, shown: &PbxEndpoints<'_>, name: &str, people: &People) -> bool {
+    let device = name.split_once('/').map_or("", |(_, device)| device);
     let mut trunks = config.rules.trunks.iter();
     let extension = Extension::new(device);
     let knows = |trunk: &Trunk| people.employee_of(&extension, trunk).is_some();
-    is_number(endpoint) || trunks.any(|trunk| shown.flag.serves(trunk) && knows(trunk))
+    is_number(name) || trunks.any(|trunk| shown.flag.serves(trunk) && knows(trunk))
 }
 
 fn is_number(endpoint: &str) -> bool {

@@ -142,8 +142,8 @@ fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
 
 /// A file behind a folder that we may not enter is there for all we know.
 fn is_missing(path: &Path) -> bool {
-    path.metadata()
-        .is_err_and(|it| it.kind() == ErrorKind::NotFound)
+    let read = path.metadata();
+    read.is_err_and(|it| it.kind() == ErrorKind::NotFound)
 }
 
 fn by(fix: Fix) -> Code {
@@ -224,10 +224,8 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         ),
         FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
-            well(
-                name,
-                format!("can be read; its last {of} is of {}", shown(last)),
-            )
+            let what = format!("can be read; its last {of} is of {}", shown(last));
+            well(name, what)
         }
         FormatFit::Empty => well(name, "is empty: the PBX has written no call yet"),
         FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown => {

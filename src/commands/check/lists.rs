@@ -26,13 +26,11 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
     let without = |it: &&Trunk| it.journal && it.employees.is_none() && !it.endpoint.is_empty();
     let trunks = config.rules.trunks.iter().filter(without);
     let names: Vec<&str> = trunks.map(|trunk| trunk.name.as_str()).collect();
+    let names = names.join(", ");
     if names.is_empty() || config.forward.is_some() {
         return None;
     }
-    let what = format!(
-        "--employees is missing: no call over {} names one",
-        names.join(", ")
-    );
+    let what = format!("--employees is missing: no call over {names} names one");
     let todo = "list the extensions with the ids of the employees in the CRM: --employees \
          101:501;102:502, or a FILE";
     Some(advice("employees", what, todo))

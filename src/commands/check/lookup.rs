@@ -110,28 +110,26 @@ fn ready(
         }
         None => "callers of this trunk".to_owned(),
     };
+    let without = desks.without_extension(trunk);
     let (missing, todo) = if !trunk.leads.iter().any(LeadRule::is_by_number) {
         let todo = "give lead=directory: rules that read the dialplan know no caller before it";
-        (
-            "no rule finds a lead by number, so nobody is known".to_owned(),
-            todo,
-        )
+        ("no rule finds a lead by number, so nobody is known", todo)
     } else if trunk.employees.is_none() {
         let todo = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
-        (
-            "without employees= no extension is returned".to_owned(),
-            todo,
-        )
-    } else if let Some(words) = desks.without_extension(trunk) {
+        ("without employees= no extension is returned", todo)
+    } else if let Some(words) = &without {
         let todo = "add them to the trunk's employees=; their customers go to the queue at once";
-        (words, todo)
+        (words.as_str(), todo)
     } else {
         return well(name, what);
     };
     advice(name, format!("{what}; {missing}"), todo)
 }
 
-fn unanswered(at: SocketAddr, answered: io::Result<(u16, Value, Duration)>) -> CheckFinding {
+/// The status, the body and the time of an answer.
+type Answered = io::Result<(u16, Value, Duration)>;
+
+fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
     let fault = |what: String, todo: &str| fault(Code::Unreachable, "lookup", what, todo);
     match answered {
         Ok((401, ..)) => {
@@ -165,11 +163,7 @@ fn reached(at: SocketAddr) -> SocketAddr {
 }
 
 /// Asks once, as a dialplan does: status, answer, time.
-async fn ask(
-    at: SocketAddr,
-    trunk: &str,
-    secret: Option<&Secret>,
-) -> io::Result<(u16, Value, Duration)> {
+async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     let trunk = utf8_percent_encode(trunk, NON_ALPHANUMERIC);
     let secret = secret.map(|it| format!("authorization: Bearer {}\r\n", it.expose_secret()));
     let request = format!(

@@ -116,11 +116,8 @@ fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
             let name = name.trim().trim_matches(['"', '<', '>']);
             let folder = path.parent().unwrap_or(Path::new("/"));
             let included = files(&folder.join(name)).into_iter();
-            lines_of_all.extend(
-                included
-                    .filter_map(|file| lines(&file, depth - 1))
-                    .flatten(),
-            );
+            let included = included.filter_map(|file| lines(&file, depth - 1));
+            lines_of_all.extend(included.flatten());
         }
     }
     Some(lines_of_all)

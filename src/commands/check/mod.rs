@@ -58,20 +58,16 @@ pub(crate) struct CheckFinding {
 }
 
 /// Returns a finding of a part that is right.
-pub(crate) fn well(name: impl Into<String>, what: impl Display) -> CheckFinding {
+pub(crate) fn well(name: impl Display, what: impl Display) -> CheckFinding {
     advice(name, what, "")
 }
 
 /// Returns a finding of a part that can stay, and might be better.
-pub(crate) fn advice(
-    name: impl Into<String>,
-    what: impl Display,
-    todo: impl Into<String>,
-) -> CheckFinding {
+pub(crate) fn advice(name: impl Display, what: impl Display, todo: impl Display) -> CheckFinding {
     CheckFinding {
-        name: name.into(),
+        name: name.to_string(),
         what: what.to_string(),
-        todo: todo.into(),
+        todo: todo.to_string(),
         fault: None,
         extra: None,
     }
@@ -80,9 +76,9 @@ pub(crate) fn advice(
 /// Returns a finding of a part that is wrong: `check` ends with this code or a higher one.
 pub(crate) fn fault(
     code: Code,
-    name: impl Into<String>,
+    name: impl Display,
     what: impl Display,
-    todo: impl Into<String>,
+    todo: impl Display,
 ) -> CheckFinding {
     CheckFinding {
         fault: Some(code),
@@ -161,11 +157,8 @@ fn worst(findings: &[CheckFinding]) -> Option<Code> {
 /// # Errors
 /// The code of the worst fault.
 pub(crate) async fn run(check: &Check) -> Result<()> {
-    let mut findings = Findings {
-        json: check.json,
-        colour: has_colour(),
-        all: Vec::new(),
-    };
+    let (json, colour, all) = (check.json, has_colour(), Vec::new());
+    let mut findings = Findings { json, colour, all };
     let config = &check.config;
     let now = callbridge_model::clock::now().wall;
     findings.show([place::clock(now, crate::build_time::built_at())])?;

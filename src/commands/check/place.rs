@@ -143,10 +143,8 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
         && binding.fits_address(crm.setup.address.as_str()) == Fit::Other
         && !config.rebind
     {
-        let (bound, given) = (
-            binding.address.unwrap_or_default(),
-            crm.setup.address.as_str(),
-        );
+        let bound = binding.address.unwrap_or_default();
+        let given = crm.setup.address.as_str();
         let what = format!("the state is bound to {bound}, --crm-url is {given}");
         let todo = "give the old --crm-url, another --state, or --rebind if the CRM has moved";
         found.push(fault(Code::Configuration, "binding", what, todo));

@@ -101,10 +101,8 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
         ("tells".to_owned(), generation.to_json()),
         ("settings".to_owned(), json!(settings)),
     ];
-    Extra {
-        json: Map::from_iter(json),
-        text,
-    }
+    let json = Map::from_iter(json);
+    Extra { json, text }
 }
 
 /// Of a PBX whose queues tell of their telephones only where they are told to.

@@ -282,10 +282,8 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let company = info.company.to_string();
     let application = info.application.map(|id| id.to_string());
     let application = application.unwrap_or_default();
-    let what = format!(
-        "{} ({company}), application {application}",
-        info.company_name
-    );
+    let name = &info.company_name;
+    let what = format!("{name} ({company}), application {application}");
     found.push(match binding.fits_company(&company, &application) {
         Fit::Unbound | Fit::Same => well("company", what),
         Fit::Other => {
@@ -301,16 +299,9 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     found.push(if info.may(SAVE) {
         well("grant", SAVE.word())
     } else {
-        let (what, to) = (
-            format!("{SAVE} is missing"),
-            "to the application in the CRM",
-        );
-        fault(
-            Code::NoPermission,
-            "grant",
-            what,
-            format!("grant {SAVE} {to}"),
-        )
+        let what = format!("{SAVE} is missing");
+        let todo = format!("grant {SAVE} to the application in the CRM");
+        fault(Code::NoPermission, "grant", what, todo)
     });
     found
 }

@@ -46,11 +46,8 @@ async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding
         let todo = "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen \
                     on 127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is \
                     another machine, let nobody else reach this port";
-        return advice(
-            name,
-            format!("{addr} takes plain HTTP from other machines"),
-            todo,
-        );
+        let what = format!("{addr} takes plain HTTP from other machines");
+        return advice(name, what, todo);
     }
     let how = match webhooks.tls {
         Some(_) => "HTTPS of its own",
@@ -69,10 +66,9 @@ fn sent_to(name: &str, names: &[String], what: &str) -> Option<CheckFinding> {
     let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                 certificate for the public name in the webhook's targetUrl";
     let ends = [".local", ".internal", ".localdomain", "localhost"];
-    let inside = names
-        .iter()
-        .map(|name| name.to_ascii_lowercase())
-        .all(|name| ends.iter().any(|end| name.ends_with(end)) || !name.contains('.'));
+    let mut lower = names.iter().map(|name| name.to_ascii_lowercase());
+    let inside =
+        lower.all(|name| ends.iter().any(|end| name.ends_with(end)) || !name.contains('.'));
     inside.then(|| fault(Code::Configuration, name, what, todo))
 }
 
@@ -261,10 +257,8 @@ fn passwords(place: &SecretPlace) -> CheckFinding {
     let name = "page-password-file";
     let todo = "`callbridge page password NAME ROLE` prints a line of it";
     let fault = |what: String| fault(Code::Configuration, name, what, todo);
-    match place
-        .text()
-        .map(|text| Passwords::parse(text.expose_secret()))
-    {
+    let read = place.text();
+    match read.map(|text| Passwords::parse(text.expose_secret())) {
         Err(error) => fault(error.to_string()),
         Ok(Err(error)) => fault(error.to_string()),
         Ok(Ok(people)) if people.is_empty() => advice(name, "no person is in it", todo),

@@ -17,18 +17,11 @@ const NARROW: usize = 100;
 
 /// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`
 fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, colour: bool) -> String {
-    let shown = if width < NARROW {
-        Zone::short
-    } else {
-        Zone::second
+    let at = match width < NARROW {
+        true => zone.short(started),
+        false => zone.second(started),
     };
-    let line = format!(
-        "{}  {} {}",
-        shown(zone, started),
-        call.columns(),
-        call.stand()
-    );
-    let text = cut(&line, width);
+    let text = cut(&format!("{at}  {} {}", call.columns(), call.stand()), width);
     match colour {
         true => format!("\x1b[{}m{text}\x1b[0m", call.colour()),
         false => text,

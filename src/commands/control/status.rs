@@ -44,14 +44,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The daemon's answer, or the spool's, and what it comes to.
-struct StatusAnswer {
-    item: Value,
-    text: String,
-    verdict: OverallState,
-}
-
-async fn ask(at: &Asking) -> Result<StatusAnswer> {
+async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
     let colour = has_colour();
     let mut answer = None;
     let keep = |item: &Value, zone: &Zone| {
@@ -61,11 +54,8 @@ async fn ask(at: &Asking) -> Result<StatusAnswer> {
             status = status.judged();
         }
         let zone = zone.clone();
-        answer = Some(StatusAnswer {
-            item: item.clone(),
-            text: status.to_text(&TextStyle { colour, zone }),
-            verdict: status.verdict,
-        });
+        let text = status.to_text(&TextStyle { colour, zone });
+        answer = Some((item.clone(), text, status.verdict));
         Ok(())
     };
     converse(at, ControlRequest::Status, keep).await?;
@@ -73,12 +63,12 @@ async fn ask(at: &Asking) -> Result<StatusAnswer> {
 }
 
 async fn once(at: &Asking) -> Result<OverallState> {
-    let answer = ask(at).await?;
+    let (item, text, verdict) = ask(at).await?;
     match at.json {
-        true => json_line(&answer.item)?,
-        false => print(answer.text)?,
+        true => json_line(&item)?,
+        false => print(text)?,
     }
-    Ok(answer.verdict)
+    Ok(verdict)
 }
 
 /// Says nothing where a daemon answers for its books. Whether something waits for a person is not
@@ -103,7 +93,7 @@ async fn healthy(at: &Asking) -> Result<()> {
 /// A JSON line each time, for whoever reads a pipe.
 async fn lines(at: &Asking) -> Result<()> {
     loop {
-        json_line(&ask(at).await?.item)?;
+        json_line(&ask(at).await?.0)?;
         tokio::time::sleep(CHECK_EVERY).await;
     }
 }
@@ -117,7 +107,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
     }
     let mut shutdown = std::pin::pin!(shutdown);
     let mut last = tokio::select! {
-        answer = ask(at) => answer?.text,
+        answer = ask(at) => answer?.1,
         () = &mut shutdown => return Ok(()),
     };
     let mut screen = Screen::open()?;
@@ -129,7 +119,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         last = match ask(at).await {
-            Ok(answer) => answer.text,
+            Ok((_, text, _)) => text,
             // It may come back: a daemon restarts, a folder is moved.
             Err(failure) => format!("{failure}\n"),
         };
