@@ -106,22 +106,17 @@ impl Recording {
         });
         moved.collect()
     }
-
-    /// Seconds from the first frame to the last, rounded up.
-    fn seconds(&self, pbx: DemoPbx) -> i64 {
-        let times: Vec<i64> = self.frames(pbx).map(|(at, _)| at).collect();
-        let (first, last) = (
-            times.first().unwrap_or(&0),
-            times.iter().max().unwrap_or(&0),
-        );
-        (last - first + 999_999).div_euclid(1_000_000)
-    }
 }
 
-/// Seconds that the longest of them takes.
+/// Seconds that the longest of them takes from its first frame to the last, rounded up.
 pub(crate) fn longest(pbx: DemoPbx) -> i64 {
-    let all = RECORDINGS.iter().map(|it| it.seconds(pbx));
-    all.max().unwrap_or(0)
+    let span = |recording: &Recording| {
+        let times: Vec<i64> = recording.frames(pbx).map(|(at, _)| at).collect();
+        let span = times.iter().max().zip(times.first());
+        span.map(|(last, first)| last - first)
+    };
+    let longest = RECORDINGS.iter().filter_map(span).max().unwrap_or(0);
+    (longest + 999_999).div_euclid(1_000_000)
 }
 
 /// All recordings side by side, ordered by time; they all end by `end` (seconds since the epoch).
