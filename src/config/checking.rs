@@ -1,24 +1,27 @@
 //! From a verb with its flags to a [`Command`], or all that is wrong with them.
 
-pub(super) mod audit;
-pub(super) mod calls;
 pub(super) mod init;
 
-use super::command::{Asking, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode};
+use super::command::{
+    Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode,
+};
 use super::faults::Faults;
 use super::flags::StateFlags;
 use super::manual;
 use super::options::{
-    DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb, PageCommandFlags, PageVerb,
-    SelectFlags, StateVerb, StatusFlags, Verb,
+    AuditFlags, CallsFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, LeadVerb,
+    PageCommandFlags, PageVerb, SelectFlags, StateVerb, StatusFlags, Verb,
 };
 use crate::config::{Checking, checked as config};
 use crate::values;
-use callbridge_admin::{ControlRequest, PageRole, letters::Selection};
+use callbridge_admin::{ControlRequest, PageRole, letters::Selection, protocol::CallsQuery};
 use callbridge_formats::Format;
 use callbridge_leads::{lead_field::Item, lead_field::item::ITEMS_MAX};
 use callbridge_mapping::{EmployeeChoice, RetryValues, Rules};
-use callbridge_model::{EmployeeId, LeadId, Reason, SuppliedFacts, clock};
+use callbridge_model::{
+    EmployeeId, LeadId, Reason, SuppliedFacts, TypedNumber, Zone, clock, dates,
+};
+use callbridge_spool::State;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
@@ -36,7 +39,7 @@ impl Checking<'_> {
                 let config = self.for_run().config(*flags)?;
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
-            Verb::Audit(flags) => audit::check(self, *flags),
+            Verb::Audit(flags) => self.audit(*flags),
             Verb::Fleet(flags) => match flags.verb {
                 None => self.faults.or(Command::Fleet(Box::new(flags.options))),
                 Some(FleetVerb::Owner { pbx, user, state }) => {
@@ -86,6 +89,102 @@ impl Checking<'_> {
     fn role(&mut self, what: &str, text: &str) -> PageRole {
         let role = self.faults.take(what, text.parse());
         role.unwrap_or(PageRole::View)
+    }
+
+    fn audit(mut self, flags: AuditFlags) -> Result<Command, Faults> {
+        let (is_cdr, is_cel) = (flags.cdr.is_some(), flags.cel.is_some());
+        let words = "which file of the PBX? Give --cdr FILE or --cel FILE";
+        self.faults.add_if(!is_cdr && !is_cel, "audit", words);
+        let words = "cannot be used with --cel; keep one";
+        self.faults.add_if(is_cdr && is_cel, "--cdr", words);
+        let format = match is_cdr {
+            true => Format::CdrCsv,
+            false => Format::CelCsv,
+        };
+        let file = flags.cdr.or(flags.cel).map(PathBuf::from);
+        // One that cannot be read is told with the other flags.
+        let zone = flags.flags.sources.pbx_timezone.as_deref();
+        let zone = Zone::of(zone.and_then(|text| values::zone(text).ok()).as_ref());
+        let zone = zone.as_time_zone();
+        let date = |text: &str| dates::date(text, zone);
+        let from = self.faults.read("--from", &flags.from, date);
+        let end = |text: &str| dates::date_end(text, zone);
+        let until = self.faults.read("--to", &flags.to, end);
+        let config = self.config(flags.flags)?;
+        let file = file.ok_or_else(Faults::default)?;
+        Ok(Command::Audit(Box::new(Audit {
+            file,
+            format,
+            from,
+            until,
+            take_in: flags.take_in,
+            journal: !flags.no_journal,
+            json: flags.json,
+            config,
+        })))
+    }
+
+    fn calls(mut self, flags: CallsFlags) -> Result<Command, Faults> {
+        // In which zone they are meant is known where they are looked up.
+        let utc = TimeZone::UTC;
+        let date = |text: &str| dates::date(text, &utc);
+        self.faults.read("--from", &flags.from, date);
+        let end = |text: &str| dates::date_end(text, &utc);
+        self.faults.read("--to", &flags.to, end);
+        let dated = flags.from.is_some() || flags.to.is_some();
+        let words = "cannot be used with --from or --to; keep one";
+        self.faults.add_if(flags.today && dated, "--today", words);
+        let words = "is not a telephone number: give it in full, or its last four digits or more";
+        let wrong = |text: &str| format!("`{text}` {words}");
+        let number = |text: &str| TypedNumber::read(text, []).ok_or_else(|| wrong(text));
+        self.faults.read("--phone", &flags.phone, number);
+        let (state, folder) = self.state_or_folder(flags.state);
+        let outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
+        let wrong = flags.internal && outside;
+        let words = "such calls have no --phone, no --trunk and no --state";
+        self.faults.add_if(wrong, "--internal", words);
+        let at = self.asking(StateFlags {
+            state: folder,
+            json: flags.json,
+            pbx_timezone: flags.pbx_timezone,
+        })?;
+        let zone = at.zone.as_ref().and_then(|zone| zone.iana_name());
+        let which = CallsQuery {
+            today: flags.today,
+            from: flags.from,
+            to: flags.to,
+            phone: flags.phone,
+            trunk: flags.trunk,
+            state,
+            internal: flags.internal,
+            zone: zone.map(str::to_owned),
+        };
+        let (past, follow, csv) = (true, flags.follow, false);
+        let request = ControlRequest::Calls {
+            which,
+            past,
+            follow,
+        };
+        Ok(Command::Ask { request, csv, at })
+    }
+
+    /// `--state` is the word of a state, or a folder: a folder called `dead` is `./dead`.
+    fn state_or_folder(&mut self, given: Vec<String>) -> (Option<State>, Option<String>) {
+        let (mut state, mut folder) = (None, None);
+        for text in given {
+            if let Some(known) = State::from_word(&text) {
+                state = Some(known);
+            } else if text.contains('/') || Path::new(&text).is_dir() {
+                folder = Some(text);
+            } else {
+                let all: Vec<&str> = State::ALL.iter().map(|it| it.word()).collect();
+                let words = format!("`{text}` is neither a folder nor one of {}", all.join(", "));
+                self.faults.add("--state", words);
+            }
+        }
+        // A word on the command line hides the folder of the environment.
+        let of_environment = || self.environment.text("CALLBRIDGE_STATE").map(str::to_owned);
+        (state, folder.or_else(of_environment))
     }
 
     fn status(mut self, flags: StatusFlags) -> Result<Command, Faults> {

@@ -2,7 +2,7 @@
 //! [`crate::config::checked`] all at once. The flags of `run` are [`super::flags`].
 
 use super::checked::connect::ConnectFlags;
-use super::checking::{audit, calls, init};
+use super::checking::init;
 use super::flags::{Flags, LogFlags, StateFlags};
 use clap::{Args, Parser, Subcommand};
 
@@ -70,16 +70,16 @@ pub(crate) enum Verb {
         flags: Box<Flags>,
     },
     /// Compare a file of the PBX with what became of its calls, and name each that is missing
-    #[command(after_help = audit::EXAMPLES)]
-    Audit(Box<audit::AuditFlags>),
+    #[command(after_help = AUDIT_EXAMPLES)]
+    Audit(Box<AuditFlags>),
     /// Show which collectors and senders of a stream report, and which are silent
     Fleet(Box<FleetFlags>),
     /// Show what is wrong and what to do about it, then books, sources, token and budget
     #[command(after_help = STATUS_EXIT)]
     Status(StatusFlags),
     /// List calls, a line each, newest last: of a day, a number, a trunk; or follow them
-    #[command(after_help = calls::EXAMPLES)]
-    Calls(calls::CallsFlags),
+    #[command(after_help = CALLS_EXAMPLES)]
+    Calls(CallsFlags),
     /// Show calls that the CRM did not take, correct them, and send them again
     #[command(subcommand)]
     Dead(DeadVerb),
@@ -192,6 +192,89 @@ pub(crate) struct ExplainFlags {
     pub picture: Option<String>,
     #[command(flatten)]
     pub flags: Flags,
+}
+
+/// The examples at the end of `audit --help`.
+const AUDIT_EXAMPLES: &str = "\
+Examples:
+  callbridge audit --cdr /var/log/asterisk/cdr-csv/Master.csv @/etc/callbridge/flags
+  callbridge audit --cel /var/log/asterisk/cel-custom/Master.csv --from 2026-11-20 \\
+    --to 2026-11-20 --take-in @/etc/callbridge/flags
+Exit: 0 each call of the file is explained, 1 some are not.";
+
+/// The flags of `audit`, as typed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AuditFlags {
+    /// The PBX's file of call detail records, or FreeSWITCH's folder of them: a call is known by
+    /// them, its times are estimates
+    #[arg(long, value_name = "FILE")]
+    pub cdr: Option<String>,
+    /// The PBX's file of channel events (cel_custom)
+    #[arg(long, value_name = "FILE")]
+    pub cel: Option<String>,
+    /// Calls that began then or later: 2026-11-20, with a time and a zone if wanted
+    #[arg(long, value_name = "DATE")]
+    pub from: Option<String>,
+    /// Calls that began by then: a day is meant whole
+    #[arg(long, value_name = "DATE")]
+    pub to: Option<String>,
+    /// Take in calls that are unexplained and that today's flags let through: they are journaled
+    /// as any call
+    #[arg(long)]
+    pub take_in: bool,
+    /// Do not read the CRM's journal: by default the daemon looks there for the calls that are
+    /// journaled here, with a request for up to 100 of its records
+    #[arg(long)]
+    pub no_journal: bool,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// The examples at the end of `calls --help`.
+const CALLS_EXAMPLES: &str = "\
+Examples:
+  callbridge calls --today
+  callbridge calls --from 2026-11-18 --to 2026-11-20 --phone '90 111 00 01'
+  callbridge calls --state parked --json
+  callbridge calls --follow";
+
+/// The flags of `calls`, as typed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct CallsFlags {
+    /// Those that began today, in the zone of the PBX
+    #[arg(long)]
+    pub today: bool,
+    /// Those that began then or later: 2026-11-20, with a time and a zone if wanted
+    #[arg(long, value_name = "D")]
+    pub from: Option<String>,
+    /// Those that began by then: a day is meant whole
+    #[arg(long, value_name = "D")]
+    pub to: Option<String>,
+    /// Those with this number: in full, as it is dialled, or its last four digits or more
+    #[arg(long, value_name = "P")]
+    pub phone: Option<String>,
+    /// Those on this trunk
+    #[arg(long, value_name = "T")]
+    pub trunk: Option<String>,
+    /// Those in this state: ready, sending, submitted, journaled, dead, parked or discarded; or the
+    /// daemon's state folder, as everywhere. May be repeated
+    #[arg(long, value_name = "S|DIR")]
+    pub state: Vec<String>,
+    /// Those between extensions, which are not journaled: the last 1,000 of seven days
+    #[arg(long)]
+    pub internal: bool,
+    /// Go on with new calls, and with each as its state changes, until interrupted
+    #[arg(long)]
+    pub follow: bool,
+    /// One JSON object a call: explain's, with its state
+    #[arg(long)]
+    pub json: bool,
+    /// The zone in which times are shown [default: that of the daemon's PBX, else this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub pbx_timezone: Option<String>,
 }
 
 /// The flags of `demo`, as typed.
