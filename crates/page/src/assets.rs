@@ -1,9 +1,8 @@
 //! What is loaded beside the page: style, script and drawings, built in. Their paths hold a hash
 //! of them, so that a browser may keep them for good.
 
-use crate::answer;
 use callbridge_listener::body::{self, Body};
-use hyper::{Response, StatusCode};
+use hyper::{Response, StatusCode, header::HeaderValue};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
@@ -35,7 +34,8 @@ pub(crate) fn paths() -> [&'static str; 3] {
 /// Returns the asset at this path, to be cached for good; `None` for any other path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
     let (_, content_type, text) = ASSETS.iter().find(|(known, ..)| known == path)?;
-    let asset = body::response(StatusCode::OK, content_type, body::whole(*text));
-    let for_good = "public, max-age=31536000, immutable";
-    Some(answer::with(asset, "cache-control", for_good))
+    let mut asset = body::response(StatusCode::OK, content_type, body::whole(*text));
+    let for_good = HeaderValue::from_static("public, max-age=31536000, immutable");
+    asset.headers_mut().insert("cache-control", for_good);
+    Some(asset)
 }
