@@ -17,7 +17,7 @@ use crate::{
     CLOCK_TOLERANCE, Cdr, ChannelEvent, EventTime, FinishedCall, Kind, Origin, PbxEvent, Reception,
     Settings, UniqueId,
 };
-use calls::{CallOwner, LinkKey, OpenCalls};
+use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
 use std::time::Duration;
@@ -150,14 +150,11 @@ impl Assembler {
         let told_at = event.at.or(self.stream.timing.order).unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
-        let open = |found: &CallOwner| match found {
-            CallOwner::Open(key) => Some(*key),
-            CallOwner::Finished | CallOwner::Unknown => None,
-        };
+        let open = found.ok().flatten();
         // Such an event arrived late: from here on the stream says when the call is over.
         if far
             && self.stream.timing.kept
-            && let Some(key) = open(&found)
+            && let Some(key) = open
             && let Some(call) = self.calls.get_mut(key)
         {
             call.times.live = false;
@@ -166,7 +163,7 @@ impl Assembler {
         // Who numbers its events tells itself when its clock is set back: such an event is late.
         let is_late = told_at < arrived && event.channel.stamp.is_some();
         let jumped = far && !is_late;
-        let call = open(&found).and_then(|key| self.calls.get(key));
+        let call = open.and_then(|key| self.calls.get(key));
         let live = call.is_some_and(|call| call.times.live);
         let clamped = jumped && live && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
@@ -179,29 +176,22 @@ impl Assembler {
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
         }
-        let key = match found {
-            CallOwner::Open(key) => key,
-            CallOwner::Finished => {
-                self.counts.late += 1;
-                return;
-            }
-            CallOwner::Unknown => {
-                self.calls
-                    .open(OpenCall::new(at, arrived, !far && !self.settings.history))
-            }
+        let Ok(open) = found else {
+            self.counts.late += 1;
+            return;
         };
-        let key = if self.calls.is_tied(key, &id, event) {
-            key
-        } else {
+        let live = !far && !self.settings.history;
+        let mut key = open.unwrap_or_else(|| self.calls.open(OpenCall::new(at, arrived, live)));
+        if !self.calls.is_tied(key, &id, event) {
             let holder = self.calls.holder_of_name(key, &id, event);
             let held = holder.iter().map(|holder| LinkKey::Id(holder.as_str()));
-            let key = self.tie(key, held, at);
+            key = self.tie(key, held, at);
             if let Some(holder) = &holder {
                 let named = (at, event.channel.name.as_ref());
                 self.calls.change_names(key, (&id, holder), named);
             }
-            self.tie(key, calls::ties(&id, event), at)
-        };
+            key = self.tie(key, calls::ties(&id, event), at);
+        }
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
             call.times.clamped += u32::from(clamped);
@@ -222,9 +212,9 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        let traits = event.channel.traits.as_ref();
-        let listed = traits.is_some_and(|it| it.listed);
-        if listed || matches!(event.kind, Kind::Listed { .. }) {
+        let traits = &event.channel.traits;
+        if traits.as_ref().is_some_and(|it| it.listed) || matches!(event.kind, Kind::Listed { .. })
+        {
             self.listening.listed.insert(id.clone());
         }
         let back = self.listening.back;
@@ -274,8 +264,7 @@ impl Assembler {
     fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>, at: EventTime) -> u64 {
         let mut met = vec![(id.clone(), unmarked(&event.channel.name))];
         if let Some(other) = event.kind.other() {
-            let id = UniqueId::new(other.uniqueid.as_ref());
-            met.extend(id.map(|id| (id, unmarked(&other.name))));
+            met.extend(UniqueId::new(&other.uniqueid).map(|id| (id, unmarked(&other.name))));
         }
         for (id, name) in met {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
@@ -312,18 +301,15 @@ impl Assembler {
 
     /// Takes in a CDR: of it, a call needs the user field alone.
     fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
-            .iter()
-            .find_map(|id| self.calls.knows(id))
-        else {
-            self.keep_cdr(cdr, arrived);
-            return;
+        let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
+        let Some(key) = ids.find_map(|id| self.calls.knows(id)) else {
+            return self.keep_cdr(cdr, arrived);
         };
         let at = cdr.at.unwrap_or(arrived);
-        let Some(call) = self.calls.get_mut(key) else {
-            return;
-        };
-        if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
+        if !cdr.userfield.is_empty()
+            && let Some(call) = self.calls.get_mut(key)
+            && call.userfield(at, &cdr.uniqueid, &cdr.userfield)
+        {
             self.changes.insert(key);
             self.keep_deadlines(key);
         }

@@ -289,10 +289,8 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         // What the primary takes for a number without having seen it dialled may be another's.
         let dialled = half.number.as_ref().filter(|it| it.from_dial_string);
         call.number = call.number.take().or_else(|| dialled.cloned());
-        let shown = call
-            .shown_number
-            .take()
-            .or_else(|| half.shown_number.clone());
+        let shown = call.shown_number.take();
+        let shown = shown.or_else(|| half.shown_number.clone());
         call.shown_number = shown.filter(|_| call.number.is_none());
         call.did = call.did.take().or_else(|| half.did.clone());
         if call.estimate && !half.estimate {

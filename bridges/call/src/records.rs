@@ -165,9 +165,8 @@ impl Folder {
     /// Returns `true` for a group to which more may come. One without a trunk is no customer's call
     /// yet: it can be the beginning of one.
     fn awaits(&self, group: &Group) -> bool {
-        let unheard = self
-            .events
-            .is_some_and(|until| until < group.end().plus(LIVE));
+        let (events, end) = (self.events, group.end());
+        let unheard = events.is_some_and(|until| until < end.plus(LIVE));
         unheard || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 

@@ -105,13 +105,11 @@ pub(crate) fn resolve(
         None => legs,
     };
     let timed = call.times.untimed == 0;
-    let mut texts = legs
-        .iter()
-        .flat_map(|leg| leg.extens.iter().chain(leg.callers.iter()));
-    let numbers = texts.next().is_some();
+    let has_number = |leg: &&Leg| leg.extens.first().or(leg.callers.first()).is_some();
+    let (endpoints, numbers) = (&settings.endpoints, legs.iter().any(has_number));
     let views = legs
         .iter()
-        .map(|leg| View::of(leg, &settings.endpoints, timed, numbers));
+        .map(|leg| View::of(leg, endpoints, timed, numbers));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
     let incomplete = ended.incomplete(call, settings.caught_up);

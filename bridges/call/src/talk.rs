@@ -61,9 +61,8 @@ impl Talk {
                 talk.last = Some(to);
             }
             for &channel in &with {
-                let before = latest
-                    .get(&channel)
-                    .and_then(|&i: &usize| talk.spans.get_mut(i));
+                let before = latest.get(&channel).copied();
+                let before = before.and_then(|i| talk.spans.get_mut(i));
                 if let Some(span) = before.filter(|span| span.1 == from) {
                     span.1 = to;
                 } else {
@@ -90,9 +89,8 @@ impl Talk {
     /// last already gains no second entry.
     pub(crate) fn in_order<'p>(&self, party: impl Fn(usize) -> &'p Party<'p>) -> Vec<Extension> {
         let began = self.began.iter();
-        let mut order: Vec<Extension> = began
-            .filter_map(|&(_, channel)| party(channel).extension().cloned())
-            .collect();
+        let order = began.filter_map(|&(_, channel)| party(channel).extension().cloned());
+        let mut order: Vec<Extension> = order.collect();
         order.dedup();
         order
     }
@@ -133,10 +131,8 @@ pub(crate) fn longest(customers: &[usize], talk: impl Fn(&[usize]) -> Talk) -> u
     if let [only] = customers {
         return *only;
     }
-    let customers = customers.iter().copied();
-    customers
-        .max_by_key(|&i| (talk(&[i]).total, i))
-        .unwrap_or(0)
+    let longest = customers.iter().max_by_key(|&&i| (talk(&[i]).total, i));
+    longest.copied().unwrap_or(0)
 }
 
 /// The two halves of each Local channel among these names, as indices.

@@ -16,12 +16,9 @@ use std::collections::{BTreeSet, HashMap};
 /// Bytes of one call. As many facts as a call may hold take a third of it, told in usual texts.
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// The call that an event belongs to.
-pub(super) enum CallOwner {
-    Open(u64),
-    Finished,
-    Unknown,
-}
+/// The call that an event belongs to is finished.
+#[derive(Clone, Copy)]
+pub(super) struct Finished;
 
 /// Something that ties channels together.
 #[derive(Clone, Copy, Debug)]
@@ -121,17 +118,17 @@ impl OpenCalls {
         self.ids.get(id).copied()
     }
 
-    /// Finds the call that an event of this channel belongs to.
-    pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> CallOwner {
+    /// Finds the open call that an event of this channel belongs to; `None` if none is known yet.
+    pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> Result<Option<u64>, Finished> {
         for id in [id.as_str(), linkedid] {
             if let Some(key) = self.knows(id) {
-                return CallOwner::Open(key);
+                return Ok(Some(key));
             }
             if self.has_finished(id) {
-                return CallOwner::Finished;
+                return Err(Finished);
             }
         }
-        CallOwner::Unknown
+        Ok(None)
     }
 
     /// Returns `true` when the event came in its turn: not before its channel's birth, nor after

@@ -68,10 +68,8 @@ impl Assembler {
             (longest, lost_after),
             (overdue, Duration::ZERO),
         ];
-        let waits = waits.into_iter();
-        waits
-            .filter_map(|(at, wait)| self.reception.at_earliest(at?, wait))
-            .min()
+        let at_earliest = |(at, wait): (Option<_>, _)| self.reception.at_earliest(at?, wait);
+        waits.into_iter().filter_map(at_earliest).min()
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished
@@ -115,9 +113,8 @@ impl Assembler {
         let going = self.calls.keys().into_iter();
         let going = going.filter_map(|key| self.calls.get(key));
         let going = going.filter(|call| !call.is_over() && !call.is_ghost());
-        going
-            .flat_map(|call| self.resolved(call, EndReason::TooLong))
-            .collect()
+        let so_far = |call| self.resolved(call, EndReason::TooLong);
+        going.flat_map(so_far).collect()
     }
 
     pub(super) fn limit_open_calls(&mut self) {

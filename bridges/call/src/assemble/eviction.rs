@@ -89,10 +89,8 @@ impl OpenCall {
         let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
         let before = came.unwrap_or(settled).min(settled);
-        let past = self
-            .legs
-            .values()
-            .filter(|leg| leg.is_over() && leg.last < before);
+        let is_over = |leg: &&Leg| leg.is_over() && leg.last < before;
+        let past = self.legs.values().filter(is_over);
         let past: BTreeSet<UniqueId> = past.map(|leg| leg.id.clone()).collect();
         self.parts.checked_facts = self.size.facts;
         if past.is_empty() || !self.has_past_customer(endpoints) {

@@ -225,7 +225,11 @@ impl Assembler {
     }
 
     /// Ends those of the calls that are not over yet, in this way.
-    fn end_each(&mut self, those: impl Fn(&OpenCall) -> bool, end: impl Fn(&mut OpenCall)) {
+    pub(super) fn end_each(
+        &mut self,
+        those: impl Fn(&OpenCall) -> bool,
+        end: impl Fn(&mut OpenCall),
+    ) {
         for key in self.calls.keys() {
             let open = |call: &&mut OpenCall| those(call) && !call.is_over();
             if let Some(call) = self.calls.get_mut(key).filter(open) {

@@ -78,8 +78,8 @@ impl OpenCalls {
         let name = unmarked(to);
         let line = trunk::is_line(name) && trunk::is_line(from);
         let same = line && trunk::extension(name) == trunk::extension(from);
-        let holder = (!same && !to.ends_with("<MASQ>")).then(|| self.holder(name));
-        holder.flatten()
+        self.holder(name)
+            .filter(|_| !same && !to.ends_with("<MASQ>"))
     }
 
     /// The channel that is up and has this name now.

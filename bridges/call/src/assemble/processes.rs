@@ -60,9 +60,9 @@ pub(super) type Processes = BTreeMap<u64, Sign>;
 fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) -> &mut Sign {
     if known.len() >= PROCESSES_MAX && !known.contains_key(&process) {
         let oldest = known.iter().min_by_key(|(_, sign)| sign.arrived);
-        oldest
-            .map(|(&process, _)| process)
-            .and_then(|it| known.remove(&it));
+        if let Some(oldest) = oldest.map(|(&process, _)| process) {
+            known.remove(&oldest);
+        }
     }
     let sign = known.entry(process).or_default();
     (sign.at, sign.arrived) = (sign.at.max(at), sign.arrived.max(arrived));
@@ -120,38 +120,21 @@ impl Assembler {
             }
             of_it
         });
-        if let Some(began) = began {
-            self.end_those_before(process, began, at, arrived);
-            if first {
-                self.ends_before(Some(began), arrived);
-            }
-        }
-    }
-
-    /// Ends the calls of processes that were silent before this one began, and since.
-    fn end_those_before(
-        &mut self,
-        process: u64,
-        began: EventTime,
-        at: EventTime,
-        arrived: EventTime,
-    ) {
-        for key in self.calls.keys() {
-            let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) else {
-                continue;
-            };
-            let Some(other) = call.of.process.filter(|other| *other != process) else {
-                continue;
-            };
-            let sign = self.processes.get(&other);
-            let last = sign.map_or(call.alive_at(), |sign| sign.at.max(call.alive_at()));
-            let silence = sign.map_or(SILENT, Sign::silence);
-            if began < last || at < last.plus(silence) {
-                continue;
-            }
-            call.end_with_process(Some(last), arrived);
-            self.changes.insert(key);
-            self.settle_or_not(key);
+        let Some(began) = began else { return };
+        // Processes that were silent before this one began, and since, are no more.
+        let known = self.processes.clone();
+        let sign = |call: &OpenCall| call.of.process.and_then(|other| known.get(&other));
+        let last =
+            |call: &OpenCall| sign(call).map_or(call.alive_at(), |it| it.at.max(call.alive_at()));
+        let is_silent = |call: &OpenCall| {
+            let silence = sign(call).map_or(SILENT, Sign::silence);
+            let of_another = call.of.process.is_some_and(|other| other != process);
+            of_another && began >= last(call) && at >= last(call).plus(silence)
+        };
+        let end = |call: &mut OpenCall| call.end_with_process(Some(last(call)), arrived);
+        self.end_each(is_silent, end);
+        if first {
+            self.ends_before(Some(began), arrived);
         }
     }
 

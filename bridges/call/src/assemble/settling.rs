@@ -134,11 +134,8 @@ impl Settling {
     /// Returns the calls finished by an event that arrives now, when the stream has come to
     /// `stream`; in the order of the calls.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
-        let live = self
-            .by_clock
-            .get(&None)
-            .into_iter()
-            .flat_map(|it| it.until(now));
+        let live = self.by_clock.get(&None).into_iter();
+        let live = live.flat_map(|order| order.until(now));
         let backlog = stream.into_iter().flat_map(|at| self.by_stream.until(at));
         let has_come = |key: &u64| stream >= self.deadlines[key].stream;
         let apart = self.apart.until(now).filter(has_come);

@@ -166,9 +166,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::Born { state } => FactKind::Born(*state),
         Kind::State { state } => FactKind::State(*state),
         Kind::DialBegin { by, dial_string } => FactKind::Dialled {
-            by: by
-                .as_ref()
-                .and_then(|by| UniqueId::new(by.uniqueid.as_ref())),
+            by: by.as_ref().and_then(|by| UniqueId::new(&by.uniqueid)),
             string: clip(dial_string, TEXT_BYTES_MAX),
         },
         Kind::DialEnd { .. } => FactKind::DialEnded,
@@ -204,13 +202,13 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
 
 /// Returns the detail that an event has beside its fact.
 pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
-    if let Kind::Hangup { cause } = kind {
-        return cause.map(Note::Cause);
+    match kind {
+        Kind::Hangup { cause } => cause.map(Note::Cause),
+        Kind::DialEnd { status, .. } if !status.is_empty() => {
+            Some(Note::Status(clip(status, STATUS_BYTES_MAX).into()))
+        }
+        _ => None,
     }
-    let Kind::DialEnd { status, .. } = kind else {
-        return None;
-    };
-    (!status.is_empty()).then(|| Note::Status(clip(status, STATUS_BYTES_MAX).into()))
 }
 
 /// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.

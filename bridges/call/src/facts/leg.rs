@@ -40,10 +40,8 @@ impl TextHistory {
         }
         let room = self.0.len() < TEXTS_MAX;
         if room {
-            self.0.push(Stamped {
-                at,
-                text: text.into(),
-            });
+            let text = text.into();
+            self.0.push(Stamped { at, text });
         }
         room
     }
@@ -207,8 +205,8 @@ impl Leg {
 
     /// Notes that the channel ended, though no event of that was received.
     pub(crate) fn gone(&mut self, at: EventTime) {
-        self.facts
-            .push(Fact::new(at, Origin::Channel, FactKind::Gone));
+        let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
+        self.facts.push(gone);
     }
 
     /// AMI 1.x: the event calls the channel by a name that it was never told to have.
@@ -226,12 +224,11 @@ impl Leg {
 
     /// Returns `true` when the channel was in no bridge, or has left the last that it was in.
     pub(crate) fn is_away(&self) -> bool {
-        let hears = |what: &FactKind| {
-            let passage = what.passage().map(|passage| passage.enters);
-            passage.or_else(|| what.link().map(|(_, begins)| begins))
-        };
-        let facts = self.facts.iter();
-        let reported = facts.filter_map(|fact| Some((fact.at, hears(&fact.what)?)));
+        let reported = self.facts.iter().filter_map(|fact| {
+            let passage = fact.what.passage().map(|passage| passage.enters);
+            let hears = passage.or_else(|| fact.what.link().map(|(_, begins)| begins))?;
+            Some((fact.at, hears))
+        });
         let last = reported.max_by_key(|&(at, _)| at);
         last.is_none_or(|(_, hears)| !hears)
     }
@@ -320,9 +317,8 @@ impl Leg {
             changed |= self.variable(at, name, value);
         }
         if let Some(reported) = &channel.traits {
-            let known = self
-                .traits
-                .get_or_insert_with(|| Box::new(LegTraits::new(at)));
+            let traits = &mut self.traits;
+            let known = traits.get_or_insert_with(|| Box::new(LegTraits::new(at)));
             changed |= known.note(at, reported, &channel.context);
             self.first = self.first.min(known.created.unwrap_or(self.first));
         }
@@ -436,12 +432,7 @@ impl LegTraits {
     }
 
     /// Takes in what an event of that time told; `true` if that changed anything.
-    pub(super) fn note(
-        &mut self,
-        at: EventTime,
-        reported: &ChannelTraits<'_>,
-        context: &str,
-    ) -> bool {
+    fn note(&mut self, at: EventTime, reported: &ChannelTraits<'_>, context: &str) -> bool {
         let before = self.clone();
         let earlier = at < self.at;
         let line = &mut self.line;
@@ -464,9 +455,8 @@ impl LegTraits {
         self.sole |= reported.sole;
         self.created = self.created.into_iter().chain(reported.created).min();
         self.answered = self.answered.into_iter().chain(reported.answered).min();
-        let linked = reported.linked.as_ref();
-        let linked = linked.and_then(|(at, id)| Some((*at, UniqueId::new(id)?)));
-        if let Some(linked) = linked
+        if let Some((at, id)) = &reported.linked
+            && let Some(linked) = UniqueId::new(id).map(|id| (*at, id))
             && self.linked.len() < TEXTS_MAX
             && !self.linked.contains(&linked)
         {
@@ -520,12 +510,8 @@ impl Applications {
         }
         let room = self.dials.len() < TEXTS_MAX;
         if room {
-            let data = data.into();
-            self.dials.push(SeenDial {
-                data,
-                first: at,
-                last: at,
-            });
+            let (data, first, last) = (data.into(), at, at);
+            self.dials.push(SeenDial { data, first, last });
         }
         room
     }

@@ -221,9 +221,8 @@ impl OpenCall {
     /// Returns `true` when this channel was seen to do something, and has not hung up: so the call
     /// is open, whatever its other channels are.
     pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {
-        self.legs
-            .get(id)
-            .is_some_and(|leg| leg.is_real() && !leg.is_over())
+        let leg = self.legs.get(id);
+        leg.is_some_and(|leg| leg.is_real() && !leg.is_over())
     }
 
     /// All channels heard of have hung up.

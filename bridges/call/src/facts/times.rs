@@ -155,11 +155,8 @@ pub(crate) struct CallProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
     /// The least number of an event of the call, and the event of the greatest.
-    #[serde(
-        rename = "first_told",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "first_told")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_number: Option<u64>,
     #[serde(rename = "last_told", default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_stamp: Option<EventStamp>,

@@ -80,9 +80,8 @@ impl CallBuilder<'_, '_> {
         };
         let at = customer.records().map(|record| record.start).min();
         let at = at.unwrap_or(self.group.arrived);
-        let words = number
-            .as_ref()
-            .map_or("no number was reported", |(_, words)| words);
+        let words = number.as_ref().map(|(_, words)| *words);
+        let words = words.unwrap_or("no number was reported");
         why.note("clientPhone", at, customer.name, words);
         let employee = self.employee(customer, ended, &mut why);
         let trunk = customer.party.trunk();
@@ -190,9 +189,7 @@ impl CallBuilder<'_, '_> {
         let is_extension = |it: &&Channel<'_>| it.party.extension().is_some();
         let began = plan.talk.began.iter().rev();
         let mut began = began.map(|&(at, i)| (&self.channels[i], at));
-        let talked = began
-            .find(|(channel, _)| is_extension(channel))
-            .filter(|_| answered);
+        let talked = began.find(|(channel, _)| answered && is_extension(channel));
         let (found, words) = match (talked, plan.direction) {
             (Some((channel, _)), _) => (Some(channel), "the last to begin to talk"),
             (None, _) if answered => (None, "the customer talked with no extension"),
@@ -236,12 +233,9 @@ impl CallBuilder<'_, '_> {
     /// another customer is of both; else those of all records.
     fn userfields(&self) -> Vec<String> {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
-        let trunk = |name: &str| {
-            self.named(name)
-                .is_some_and(|it| it.party.trunk().is_some())
-        };
+        let trunk = |name: &str| self.named(name).and_then(|it| it.party.trunk());
         let root = customers.flat_map(|channel| channel.own.iter());
-        let root = root.filter(|it| !it.was_called() && !trunk(&it.dest));
+        let root = root.filter(|it| !it.was_called() && trunk(&it.dest).is_none());
         let root = distinct(root.map(|record| record.userfield.as_str()));
         match root.is_empty() {
             true => distinct(self.plan.own.iter().map(|record| record.userfield.as_str())),

@@ -208,19 +208,16 @@ impl Groups {
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
         let near = |same: fn(&Record, &Record) -> bool| {
             move |key: &u64| {
-                self.groups[key]
-                    .records
-                    .iter()
-                    .any(|known| same(known, record))
+                let mut known = self.groups[key].records.iter();
+                known.any(|known| same(known, record))
             }
         };
         let ids = record.ids().flat_map(|id| self.ids.get(id));
         let names = record.names().flat_map(|name| self.names.get(name));
         let rooms = record.rooms();
         let rooms = rooms.iter().flat_map(|(room, ..)| self.names.get(room));
-        let keys = ids
-            .filter(near(same_id))
-            .chain(names.filter(near(same_channel)));
+        let (ids, names) = (ids.filter(near(same_id)), names.filter(near(same_channel)));
+        let keys = ids.chain(names);
         keys.chain(rooms.filter(near(same_room))).collect()
     }
 

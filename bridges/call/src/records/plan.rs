@@ -227,12 +227,12 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let births = own.clone().filter(|own| own.is_birth());
     let answered = births.filter_map(|own| own.answer).min();
     let room = is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app);
-    let entered = own
-        .filter(|own| room && own.app == record.app)
-        .map(|own| own.start);
-    let from = from
-        .max(answered.unwrap_or(from))
-        .max(entered.min().unwrap_or(from));
+    let there = own.filter(|own| room && own.app == record.app);
+    let entered = there.map(|own| own.start).min();
+    let from = [Some(from), answered, entered]
+        .into_iter()
+        .max()
+        .flatten()?;
     (from < to).then_some(ConnectedPair {
         ends: [a, b],
         from,

@@ -12,10 +12,8 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline 
     let is = |i: usize| (plan.customers.contains(&i), channels[i].party.is_real());
     let (kept, left_out) = kept(shown(channels, plan), is);
     let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
-    let by_name: BTreeMap<&str, u16> = number
-        .iter()
-        .map(|(&i, &number)| (channels[i].name, number))
-        .collect();
+    let by_name = number.iter().map(|(&i, &it)| (channels[i].name, it));
+    let by_name: BTreeMap<&str, u16> = by_name.collect();
     let mut talk = plan.talk.drawn(&number);
     talk.truncate(ENTRIES_MAX / 2);
     let room = ENTRIES_MAX / 2 / kept.len().max(1);

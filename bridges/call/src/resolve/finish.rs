@@ -60,8 +60,8 @@ pub(super) fn finish(
         ],
     };
     let never = (customer.end, "never in a bridge with another party");
-    plan.talk
-        .note(&mut why, |i| legs[i].name, customer.name, words, never);
+    let name = |i: usize| legs[i].name;
+    plan.talk.note(&mut why, name, customer.name, words, never);
     let variables = variables(legs, plan, &mut why);
     let outbound = plan.direction == Direction::Outbound;
     let number = match plan.direction {
@@ -172,10 +172,8 @@ fn employee(
             let same = dialled.all(|it| it.party.extension() == first.party.extension());
             (same.then_some(first)?, "the one extension dialled")
         } else {
-            (
-                own.clone().find(|leg| leg.party.is_real())?,
-                "placed the call",
-            )
+            let placed = own.clone().find(|leg| leg.party.is_real())?;
+            (placed, "placed the call")
         };
         Some((leg, leg.leg.first, words))
     });
@@ -212,8 +210,8 @@ fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
     let dialled = plan.customers.iter().any(|&i| legs[i].was_dialled());
     let outbound = plan.direction == Direction::Outbound;
-    (outbound && old && !dialled && !plan.talk.is_answer())
-        .then(|| "the PBX did not report who dialled, or which number".to_owned())
+    let unknown = outbound && old && !dialled && !plan.talk.is_answer();
+    unknown.then(|| "the PBX did not report who dialled, or which number".to_owned())
 }
 
 /// Whoever began an outbound call came in from outside over what no trunk takes: it may be that
@@ -241,10 +239,8 @@ fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let contradicts = |&i: &usize| {
         let leg = legs[i].leg;
         let times = leg.facts.iter().map(|fact| fact.at);
-        let births = leg
-            .facts
-            .iter()
-            .filter(|it| matches!(it.what, FactKind::Born(_)));
+        let facts = leg.facts.iter();
+        let births = facts.filter(|it| matches!(it.what, FactKind::Born(_)));
         let born = births.map(|fact| fact.at).max();
         legs[i].timed && (far(times.clone().min(), born) || far(leg.ended(), times.max()))
     };

@@ -118,10 +118,9 @@ fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let later = leg.traits.iter().flat_map(|traits| &traits.linked);
     let unheard = later.filter(|(at, _)| !legs.iter().any(|by| begun(by, *at)));
     let with = |id: &UniqueId| legs.iter().position(|leg| leg.id == *id);
-    let unheard = unheard.filter(|(_, id)| *id != leg.id);
-    unheard
-        .filter_map(|(at, id)| Some((with(id)?, *at)))
-        .collect()
+    let of_others = unheard.filter(|(_, id)| *id != leg.id);
+    let later = of_others.filter_map(|(at, id)| Some((with(id)?, *at)));
+    later.collect()
 }
 
 /// The part of a link in which both sides had answered.

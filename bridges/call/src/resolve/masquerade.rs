@@ -42,7 +42,13 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
     let mut kinds = facts.map(|fact| &fact.what);
     kinds.find(|what| is_of_occupants(what) || of_both(what))?;
     let legs = call.legs.values().enumerate();
-    let mut occupancies: Vec<ChannelOccupancy<'_>> = legs.map(ChannelOccupancy::of).collect();
+    let occupancies = legs.map(|(index, leg)| ChannelOccupancy {
+        leg,
+        sits: vec![(leg.first, index)],
+        zombie: None,
+        ended: leg.ended(),
+    });
+    let mut occupancies: Vec<ChannelOccupancy<'_>> = occupancies.collect();
     let mut joined = call.joined.clone();
     for (at, occupancy, name) in renamings(&occupancies) {
         if let Some((a, b)) = change(&mut occupancies, at, occupancy, name) {
@@ -58,8 +64,6 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
         let left = left.iter().filter(|(_, it)| [a, b].contains(it));
         for origin in [Origin::Channel, Origin::Cel] {
             reports.extend(left.clone().map(|&(at, _)| (at, origin, false)));
-        }
-        for origin in [Origin::Channel, Origin::Cel] {
             bridge(&occupancies, (a, b), &reports, origin, &mut legs);
         }
     }
@@ -72,16 +76,7 @@ fn is_of_occupants(what: &FactKind) -> bool {
     moves || what.link().is_some()
 }
 
-impl<'a> ChannelOccupancy<'a> {
-    fn of((index, leg): (usize, &'a Leg)) -> Self {
-        Self {
-            leg,
-            sits: vec![(leg.first, index)],
-            zombie: None,
-            ended: leg.ended(),
-        }
-    }
-
+impl ChannelOccupancy<'_> {
     /// The telephone that had this unique id at its birth, without anything that happened to it.
     fn born(&self) -> Leg {
         let mut leg = Leg::new(self.leg.id.clone(), self.leg.first);
@@ -151,13 +146,9 @@ impl<'a> ChannelOccupancy<'a> {
 }
 
 /// The place with this unique id, or of the channel whose name had to stand for it.
-fn occupancy_of(occupancies: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
-    let by_id = occupancies.iter().position(|it| it.leg.id == *id);
-    let by_name = || {
-        occupancies
-            .iter()
-            .position(|it| it.leg.name() == id.as_str())
-    };
+fn occupancy_of(all: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
+    let by_id = all.iter().position(|it| it.leg.id == *id);
+    let by_name = || all.iter().position(|it| it.leg.name() == id.as_str());
     by_id.or_else(by_name)
 }
 

@@ -24,17 +24,9 @@ pub(super) struct Number {
     pub(super) words: &'static str,
 }
 
-fn number(
-    text: impl Into<String>,
-    from_dial_string: bool,
-    at: EventTime,
-    words: &'static str,
-) -> Number {
-    Number {
-        raw: RawNumber::new(text, from_dial_string),
-        at,
-        words,
-    }
+fn number(text: impl Into<String>, dialled: bool, at: EventTime, words: &'static str) -> Number {
+    let raw = RawNumber::new(text, dialled);
+    Number { raw, at, words }
 }
 
 /// One that a channel shows.
@@ -104,9 +96,8 @@ pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
 /// before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
     let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
-    let mut found: Vec<(&SeenDial, String)> = dials
-        .filter_map(|dial| Some((dial, in_dial_data(&dial.data, leg.name)?)))
-        .collect();
+    let found = dials.filter_map(|it| Some((it, in_dial_data(&it.data, leg.name)?)));
+    let mut found: Vec<(&SeenDial, String)> = found.collect();
     found.sort_by_key(|(dial, _)| dial.first);
     // Its end may be told a moment before that of the Dial.
     let until = leg.end.plus(DIAL_END_SLACK);
@@ -156,10 +147,8 @@ fn in_dial_string(string: &str, peer: &str) -> Option<String> {
 fn bare(segment: &str) -> Option<&str> {
     let lower = segment.to_ascii_lowercase();
     let mut schemes = ["sips:", "sip:", "tel:"].into_iter();
-    let scheme = schemes
-        .find(|scheme| lower.starts_with(scheme))
-        .unwrap_or_default();
-    let text = &segment[scheme.len()..];
+    let scheme = schemes.find(|scheme| lower.starts_with(scheme));
+    let text = &segment[scheme.map_or(0, str::len)..];
     let end = text.find(['@', '!', ';', '?', ',', '|', ':', 'w', 'W']);
     let text = &text[..end.unwrap_or(text.len())];
     let is_clean = |c: char| c.is_ascii_digit() || "+*#-.() ".contains(c);

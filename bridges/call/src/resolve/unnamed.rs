@@ -52,8 +52,8 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
     // AMI's own events name theirs, and CEL's tell of the same.
     let mut facts = legs.iter().flat_map(|leg| &leg.facts);
-    let told_otherwise = facts
-        .any(|fact| fact.origin == Origin::Channel && matches!(fact.what, FactKind::Enter { .. }));
+    let names_it = |what: &FactKind| matches!(what, FactKind::Enter { .. });
+    let told_otherwise = facts.any(|it| it.origin == Origin::Channel && names_it(&it.what));
     let (groups, partners) = if told_otherwise {
         (vec![None; steps.len()], Vec::new())
     } else {
@@ -136,10 +136,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
                 self.both(step)
             } else if step.enters {
                 self.leave(step);
-                let found = if self.has_peers {
-                    self.by_peers(step)
-                } else {
-                    self.by_time(step, &steps[at + 1..])
+                let found = match self.has_peers {
+                    true => self.by_peers(step),
+                    false => self.by_time(step, &steps[at + 1..]),
                 };
                 Some(self.enter(step, found))
             } else {
@@ -152,19 +151,17 @@ impl<'l, 'a> Meeting<'l, 'a> {
 
     /// A bridge that begins or ends for its two sides at once.
     fn both(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
-        let group = if step.enters {
-            let partner = self.answered_last(step)?;
-            self.leave(step);
-            let group = self.enter(step, None);
-            self.follow(step, partner, Some(group));
-            group
-        } else {
+        if !step.enters {
             let group = self.leave(step)?;
             for leg in self.groups[group].members.clone() {
                 self.follow(step, leg, None);
             }
-            group
-        };
+            return Some(group);
+        }
+        let partner = self.answered_last(step)?;
+        self.leave(step);
+        let group = self.enter(step, None);
+        self.follow(step, partner, Some(group));
         Some(group)
     }
 
@@ -199,12 +196,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
         });
         let answered = free.filter_map(|leg| {
             let facts = self.legs[leg].facts.iter();
-            let facts = facts.filter(|fact| fact.at <= step.at);
-            let up = facts
-                .clone()
-                .filter(|fact| fact.what == FactKind::State(ChannelState::Up));
-            let at = up.map(|fact| fact.at).max()?;
-            let gone = { facts }.any(|fact| fact.what.is_end() && fact.at < step.at);
+            let ups = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
+            let at = ups.map(|fact| fact.at).filter(|at| *at <= step.at).max()?;
+            let gone = self.legs[leg].ended().is_some_and(|ended| ended < step.at);
             (!gone).then_some((age(leg) > age(step.leg), at, age(leg), leg))
         });
         answered.max().map(|(.., leg)| leg)

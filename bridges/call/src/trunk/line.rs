@@ -91,9 +91,8 @@ impl Endpoints {
         if is_plumbing(name) {
             return None;
         }
-        let matching = self
-            .iter()
-            .filter_map(|it| Some((it.is_of(name, line)?, it)));
+        let all = self.iter();
+        let matching = all.filter_map(|it| Some((it.is_of(name, line)?, it)));
         Some(matching.max_by_key(|&(says, _)| says)?.1)
     }
 }
