@@ -110,11 +110,10 @@ impl Backfill {
         if begun && now < not_before {
             return Next::At(not_before);
         }
-        let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
         let since = match (self.by_page, self.reading) {
             (true, _) => None,
             (false, true) => self.newest,
-            (false, false) => self.known_to().map(|at| at.saturating_sub(back).max(0)),
+            (false, false) => self.read_from().map(|at| at.max(0)),
         };
         Next::Read(LeadsPage {
             page: self.page.filter(|_| self.reading).unwrap_or(1),
@@ -123,10 +122,14 @@ impl Backfill {
         })
     }
 
-    /// Second before which no change need be read again; `None` until a whole round has read names
-    /// too.
-    fn known_to(&self) -> Option<i64> {
-        (self.read_to).filter(|_| self.profiles == ProfilesRead::Whole)
+    /// Second from which changes are read again: [`OVERLAP`] before the newest one read; `None`
+    /// until a whole round has read names too.
+    fn read_from(&self) -> Option<i64> {
+        let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
+        let known_to = self
+            .read_to
+            .filter(|_| self.profiles == ProfilesRead::Whole);
+        known_to.map(|at| at.saturating_sub(back))
     }
 
     /// Takes in the answer for the page `asked`: moves on to the next page, and returns the news of
@@ -258,9 +261,7 @@ impl Backfill {
         let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
             return self.leave("the service takes no range and gives no totalPages");
         };
-        let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
-        let known = self.known_to().zip(oldest);
-        let known = known.is_some_and(|(read, oldest)| oldest < read.saturating_sub(back));
+        let known = oldest.is_some() && oldest < self.read_from();
         let began = self.reading;
         if total == 0 || (began && (asked.page <= 1 || known)) {
             return self.end();

@@ -172,8 +172,9 @@ impl Entry {
 
     /// The phones that it has, or had before it ended.
     pub fn phones(&self) -> BTreeSet<Phone> {
-        let slots = self.slots.values();
-        slots.flat_map(|fact| fact.phones.iter().cloned()).collect()
+        (self.slots.values())
+            .flat_map(|fact| fact.phones.iter().cloned())
+            .collect()
     }
 
     /// Every phone of which it says something: those that it gave up as well.

@@ -26,10 +26,9 @@ pub fn root<E>(
 ) -> Result<Root, E> {
     let mut path: Vec<(LeadId, EpochSeconds)> = Vec::new();
     let mut here = lead;
-    while path.len() < HOPS_MAX {
-        let Some((at, into)) = merged(here)? else {
-            break;
-        };
+    while path.len() < HOPS_MAX
+        && let Some((at, into)) = merged(here)?
+    {
         path.push((here, at));
         here = into;
         let Some(begins) = path.iter().position(|(lead, _)| *lead == here) else {

@@ -147,12 +147,10 @@ fn of_contact(
     }
     let places = many.into_iter().flatten().chain(one);
     let texts: Vec<String> = places.filter_map(text).collect();
+    let name = contact.get("name").and_then(Value::as_str);
     Some(ContactPhones {
         contact: id,
-        name: match contact.get("name").and_then(Value::as_str) {
-            Some(name) => FactUpdate::from(Name::new(name)),
-            None => FactUpdate::Unchanged,
-        },
+        name: name.map_or(FactUpdate::Unchanged, |name| Name::new(name).into()),
         now: phones_of(texts.iter().map(String::as_str), country),
         before: Vec::new(),
     })

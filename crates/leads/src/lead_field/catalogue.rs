@@ -65,19 +65,15 @@ impl Fit {
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ignored = "the service would pass over it in silence";
         match self {
             Self::Led => f.write_str("a field of leads"),
             Self::Unsure(why) => write!(f, "not checked: {why}"),
-            Self::Other(kind) if kind == "CONTACT" => f.write_str(
-                "a field of contacts (CONTACT): the service would pass over it in silence",
-            ),
-            Self::Other(kind) => write!(
-                f,
-                "no field of leads (infoType {kind}): the service would pass over it in silence"
-            ),
-            Self::Unknown => {
-                f.write_str("no field of this CRM: the service would pass over it in silence")
+            Self::Other(kind) if kind == "CONTACT" => {
+                write!(f, "a field of contacts (CONTACT): {ignored}")
             }
+            Self::Other(kind) => write!(f, "no field of leads (infoType {kind}): {ignored}"),
+            Self::Unknown => write!(f, "no field of this CRM: {ignored}"),
             Self::Refused(what) => write!(f, "the CRM did not take {what}"),
         }
     }

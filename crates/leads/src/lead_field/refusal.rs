@@ -7,7 +7,7 @@ use callbridge_call::EventTime;
 use callbridge_model::LeadId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Time for which a field that was refused is left out.
@@ -43,21 +43,14 @@ impl Refusal {
     pub fn new(why: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
-        let mut items: Vec<usize> = fields.filter_map(place).collect();
-        items.sort_unstable();
-        items.dedup();
+        let places = fields.filter_map(|it| it.split_once('[')?.1.split_once(']')?.0.parse().ok());
+        let items: BTreeSet<usize> = places.collect();
         let blames = match items.is_empty() {
             true => else_blames,
-            false => RefusedPart::Items(items),
+            false => RefusedPart::Items(items.into_iter().collect()),
         };
         Self { why, blames }
     }
-}
-
-/// Returns the place in the list that `fields[1].value` names.
-fn place(field: &str) -> Option<usize> {
-    let (_, rest) = field.split_once('[')?;
-    rest.split_once(']')?.0.parse().ok()
 }
 
 /// A field whose value the CRM did not take.
