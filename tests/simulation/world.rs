@@ -426,7 +426,10 @@ impl World {
             .event(self.truth, format_args!("takes up the token {print:?}"));
         self.witness.token_taken(&self.token);
         self.core.token(print);
-        let before = self.older.as_ref().map(|(token, until)| (TokenFingerprint::of(token), *until));
+        let before = self
+            .older
+            .as_ref()
+            .map(|(token, until)| (TokenFingerprint::of(token), *until));
         self.core.before(before);
     }
 

@@ -105,10 +105,13 @@ impl<'a> Choice<'a> {
     /// A call that nobody can be asked about.
     fn unresolved(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
-        let lost =
-            |it: &&Unconfirmed| !self.may_read_journal() && !self.core.in_flight.has_call(it.row);
-        let unresolved = self.head.unresolved.as_ref().filter(lost);
-        unresolved.or_else(|| self.unobservable())
+        let unresolved = self
+            .head
+            .unresolved
+            .as_ref()
+            .filter(|_| !self.may_read_journal());
+        let lost = unresolved.filter(|it| !self.core.in_flight.has_call(it.row));
+        lost.or_else(|| self.unobservable())
     }
 
     /// The best of what may go out.

@@ -66,14 +66,12 @@ impl InFlightRequests {
 
     /// The lead requests under way.
     pub(super) fn lead_requests(&self) -> impl Iterator<Item = &LeadRequest> {
-        let all = self.by_slot.values();
-        all.filter_map(|it| it.plan.task.lead_request())
+        (self.by_slot.values()).filter_map(|it| it.plan.task.lead_request())
     }
 
     /// Number of polls under way.
     pub(super) fn polls(&self) -> u32 {
-        let all = self.by_slot.values();
-        let polls = all.filter_map(|it| it.plan.task.poll());
+        let polls = (self.by_slot.values()).filter_map(|it| it.plan.task.poll());
         u32::try_from(polls.count()).unwrap_or(u32::MAX)
     }
 
@@ -84,14 +82,12 @@ impl InFlightRequests {
 
     /// A page for calls that another may have sent is asked for.
     pub(super) fn has_search(&self) -> bool {
-        let mut all = self.by_slot.values();
-        all.any(|it| matches!(it.plan.task, Task::Search { .. }))
+        (self.by_slot.values()).any(|it| matches!(it.plan.task, Task::Search { .. }))
     }
 
     /// The answer to a page is long in coming: what it was to tell is asked for alone.
     pub(super) fn page_is_slow(&self, now: Now) -> bool {
-        let mut all = self.by_slot.values();
-        all.any(|it| it.is_page() && it.is_slow(now))
+        (self.by_slot.values()).any(|it| it.is_page() && it.is_slow(now))
     }
 
     /// Part of the service and moment of sending of each request.

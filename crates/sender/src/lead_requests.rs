@@ -64,9 +64,7 @@ impl LeadRequests {
     /// Returns `true` for a request that was answered in the last 60 s without a change to what is
     /// due.
     pub(super) fn rests(&self, now: Now, lead_request: &LeadRequest) -> bool {
-        let just =
-            |(it, at): &(LeadRequest, Duration)| it == lead_request && *at + AGAIN > now.boot;
-        self.answered.iter().any(just)
+        (self.answered.iter()).any(|(it, at)| it == lead_request && *at + AGAIN > now.boot)
     }
 
     /// Notes an answer; `unchanged`: it changed nothing of what is due.

@@ -253,8 +253,7 @@ impl Pacer {
 
     /// Until when each use counts that may still count in a window.
     fn counting(&self, window: Duration, now: Duration) -> impl Iterator<Item = Option<Duration>> {
-        let uses = self.uses.values();
-        let counts = uses.filter(move |one| one.counts(window, now));
+        let counts = (self.uses.values()).filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
     }
 }

@@ -41,7 +41,7 @@ pub async fn token_info(
     spool: &Handle,
     token: &Secret,
 ) -> Result<(ApiResult, Binding), Unasked> {
-    let mut probe = TokenProbe::open(setup, rate, spool, token).await?;
+    let mut probe = TokenProbe::open(setup, rate, spool, token, None).await?;
     let answer = probe.ask(&WorkQueue::default()).await?;
     Ok((answer, probe.binding))
 }
@@ -56,12 +56,12 @@ pub struct TokenProbe<'a> {
     token: &'a Secret,
     /// Company and application that the state was bound to before.
     pub binding: Binding,
-    /// The spool is gone with the check: its slots are left there, before a request and after it.
-    pub left: Option<&'a LeftSlots>,
+    left: Option<&'a LeftSlots>,
 }
 
 impl<'a> TokenProbe<'a> {
-    /// Reads the spool and prepares the first request; nothing is asked yet.
+    /// Reads the spool and prepares the first request; nothing is asked yet. Where the spool is gone
+    /// with the check, its slots are `left` there, before a request and after it.
     ///
     /// # Errors
     /// Why nothing can be asked.
@@ -70,6 +70,7 @@ impl<'a> TokenProbe<'a> {
         rate: Option<Rate>,
         spool: &'a Handle,
         token: &'a Secret,
+        left: Option<&'a LeftSlots>,
     ) -> Result<Self, Unasked> {
         let read = |store: &Store| Known::read(store, clock::boot_id());
         let known = spool.read(read).await?;
@@ -93,7 +94,7 @@ impl<'a> TokenProbe<'a> {
             spool,
             token,
             binding,
-            left: None,
+            left,
         })
     }
 

@@ -114,11 +114,8 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
     let (mut found, token) = token::check(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
-        let asked = match TokenProbe::open(setup, rate, spool, &token).await {
-            Ok(mut probe) => {
-                probe.left = left;
-                all(crm, spool, probe).await
-            }
+        let asked = match TokenProbe::open(setup, rate, spool, &token, left).await {
+            Ok(probe) => all(crm, spool, probe).await,
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
