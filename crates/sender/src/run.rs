@@ -466,7 +466,8 @@ impl Loop {
 /// before it is sent again.
 fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     answered.unwrap_or_else(|error| {
-        error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
+        let what = "a request's task ended without an answer: taken for lost, looked for later";
+        error!(%error, "{what}");
         let why = "callbridge failed in the middle of it".to_owned();
         (error.id(), Err(ApiError::Lost(why)).into())
     })

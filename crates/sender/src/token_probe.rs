@@ -60,8 +60,8 @@ pub struct TokenProbe<'a> {
 }
 
 impl<'a> TokenProbe<'a> {
-    /// Reads the spool and prepares the first request; nothing is asked yet. Where the spool is gone
-    /// with the check, its slots are `left` there, before a request and after it.
+    /// Reads the spool and prepares the first request; nothing is asked yet. Where the spool is
+    /// gone with the check, its slots are `left` there, before a request and after it.
     ///
     /// # Errors
     /// Why nothing can be asked.
