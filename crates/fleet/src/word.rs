@@ -183,10 +183,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
 }
 
-fn is_time(at: i64) -> bool {
-    (0..=TIME_MAX).contains(&at)
-}
-
 fn is_possible(word: &StatusReport) -> bool {
     let token = word.token.as_ref();
     let company = token.and_then(|it| it.company.as_deref());
@@ -229,7 +225,7 @@ fn is_possible(word: &StatusReport) -> bool {
         && word.sources.iter().all(is_short)
         && token.is_none_or(|it| is_print(&it.print))
         && counts.into_iter().chain(books).all(is_count)
-        && times.into_iter().all(is_time)
+        && times.into_iter().all(|at| (0..=TIME_MAX).contains(&at))
 }
 
 /// Returns `true` for a fingerprint: 8 hex digits and more.

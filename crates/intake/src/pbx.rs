@@ -239,7 +239,7 @@ impl Pbx {
                     call: known.letter,
                 })
         };
-        let outages = &self.outages;
+        let covers = |call: &FinishedCall| self.outages.covers(call);
         // What the primary knows to be over, the second account may never tell the end of.
         let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
         let is_open = |id: &UniqueId| {
@@ -248,10 +248,8 @@ impl Pbx {
         };
         // All that was waited for is over, too.
         let then = if over { now.plus(FOREVER) } else { now };
-        let decisions =
-            second
-                .reconciler
-                .decide(then, &|call| outages.covers(call), &mut knows, &is_open);
+        let reconciler = &mut second.reconciler;
+        let decisions = reconciler.decide(then, &covers, &mut knows, &is_open);
         let mut ended = false;
         for decision in decisions {
             match decision {

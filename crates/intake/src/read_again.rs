@@ -34,17 +34,13 @@ pub fn is_newer(why: &str) -> bool {
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
-        return Err(
-            "bytes from a PBX's connection are not a call by themselves: discard \
-                    it"
-            .to_owned(),
-        );
+        let words = "bytes from a PBX's connection are not a call by themselves: discard it";
+        return Err(words.to_owned());
     }
-    let kept = message.bytes.len() as u64;
-    if kept < message.length {
+    let (kept, length) = (message.bytes.len() as u64, message.length);
+    if kept < length {
         return Err(format!(
-            "of its {} bytes the first {kept} are kept: discard it",
-            message.length
+            "of its {length} bytes the first {kept} are kept: discard it"
         ));
     }
     let content_type = message.by.content_type.as_deref();

@@ -105,9 +105,8 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
     let ids = rows.to_vec();
     let read = spool.read(move |store| {
         let row = |id| tables::calls::row(store, id).transpose();
-        ids.into_iter()
-            .filter_map(row)
-            .collect::<Result<Vec<_>, _>>()
+        let rows = ids.into_iter().filter_map(row);
+        rows.collect::<Result<Vec<_>, _>>()
     });
     let steps = read.await?.into_iter().filter_map(|row| {
         let judged = journal::remap(&row.record, &row.call, None, rules, people, now);

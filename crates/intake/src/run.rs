@@ -100,17 +100,15 @@ impl Shell {
             self.intake.tick(now);
             let is_held = self.intake.is_held();
             if was_held != is_held {
+                let reason = "clock";
                 if is_held {
                     tracing::warn!(
-                        reason = "clock",
+                        reason,
                         "this machine's clock shows a time before this program was made: calls \
                          are kept until it is set"
                     );
                 } else {
-                    tracing::info!(
-                        reason = "clock",
-                        "this machine's clock is right again: going on"
-                    );
+                    tracing::info!(reason, "this machine's clock is right again: going on");
                 }
                 // While none can be judged, no more are taken.
                 for (at, verdicts) in self.verdicts.iter().enumerate() {

@@ -79,13 +79,9 @@ impl Files {
     /// Takes the files that were found to be written otherwise since the last call, with words on
     /// their format.
     pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
-        let mut found = Vec::new();
-        while let Some(looked) = self.looks.try_join_next() {
-            if let Ok((source, Some(words))) = looked {
-                found.push((source, words));
-            }
-        }
-        found
+        let looks = std::iter::from_fn(|| self.looks.try_join_next()).flatten();
+        let found = looks.filter_map(|(source, words)| Some((source, words?)));
+        found.collect()
     }
 }
 

@@ -37,10 +37,8 @@ impl ByteShare {
     /// then nothing changes.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        let left = &self.budget.0;
-        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(more)
-        });
+        let (left, less) = (&self.budget.0, |left: usize| left.checked_sub(more));
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         if taken.is_ok() {
             self.bytes += more;
         }

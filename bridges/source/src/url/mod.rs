@@ -259,10 +259,8 @@ impl SourceUrl {
         let scheme = |tls, plain, secure| if tls { secure } else { plain };
         match &self.transport {
             Transport::Ami { endpoint, user } => {
-                format!(
-                    "{}://{user}@{endpoint}",
-                    scheme(endpoint.tls, "ami", "amis")
-                )
+                let scheme = scheme(endpoint.tls, "ami", "amis");
+                format!("{scheme}://{user}@{endpoint}")
             }
             Transport::Esl { endpoint } => format!("esl://{endpoint}"),
             Transport::WebSocket { endpoint, path } => {
