@@ -139,10 +139,8 @@ impl CommandHandler {
         let finished = Op::Finish(Box::new(Finished::new(judged, call)));
         let forget = Op::Forget { pbx, ids };
         let done = self.spool.write(vec![forget, finished]).await?;
-        Ok(match done.last() {
-            Some(Done::New(_)) => ("taken_in", None),
-            _ => ("known", None),
-        })
+        let is_new = matches!(done.last(), Some(Done::New(_)));
+        Ok((if is_new { "taken_in" } else { "known" }, None))
     }
 }
 

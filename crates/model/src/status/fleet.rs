@@ -332,10 +332,10 @@ const LOGINS_MAX: usize = 5;
 /// Finds status reports that are not taken, and those of others that cannot be read.
 pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     let Some(fleet) = &status.fleet else { return };
-    let untold = "status reports do not reach the broker, so nobody sees that this process works";
+    let unsent = "status reports do not reach the broker, so nobody sees that this process works";
     let unread = "the status reports of others cannot be read";
     for (code, what, why) in [
-        ("last_words", untold, &fleet.why),
+        ("last_words", unsent, &fleet.why),
         ("last_words_unread", unread, &fleet.unread),
     ] {
         if let Some(why) = why {
