@@ -41,8 +41,8 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let lost: BTreeMap<&str, CallUuid> = lost.collect();
     let zone = zone_of(&at, None);
     let report = account(&calls, &fates, &listening, found, &zone);
-    let missing = report.unexplained.iter().map(|it| it.call.linkedid.as_str());
-    let missing: BTreeSet<&str> = missing.collect();
+    let missing = report.unexplained.iter();
+    let missing: BTreeSet<&str> = missing.map(|it| it.call.linkedid.as_str()).collect();
     let unexplained = missing.len() as u64;
     converse(&at, ControlRequest::Audited { unexplained }, |_, _| Ok(())).await?;
     match at.json {
