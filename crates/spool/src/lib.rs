@@ -19,7 +19,7 @@
 //! | `finished` | a judged call, and what its row keeps of it |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
-//! | `db` | the open database, its statements and errors |
+//! | `db` | the open database, its statements and errors, and rows as serde reads them |
 //! | [`folder`] | opening: modes, damage |
 //! | [`archive`] | a state folder as one file, out and in |
 //! | `state_dir` | folder, lock and file: how they are made, and what is done when they go away |

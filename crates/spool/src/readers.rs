@@ -37,13 +37,11 @@ impl FinishedCalls {
                     CASE WHEN json_extract(c.record, '$.direction') = 'INBOUND' THEN c.heard END,
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
-        let found: Option<(_, _, Option<_>, Option<_>)> = self
-            .0
-            .db()
-            .query_first(text, (pbx, id))
-            .inspect_err(|error| tracing::warn!(%error, "finished calls cannot be looked up"))
-            .ok()?;
-        found.map(|(own, started, caller, facts)| Known {
+        let found: Result<Option<(_, _, _, Option<_>)>, _> =
+            self.0.db().query_first(text, (pbx, id));
+        let found =
+            found.inspect_err(|error| tracing::warn!(%error, "finished calls cannot be looked up"));
+        found.ok()?.map(|(own, started, caller, facts)| Known {
             own,
             started,
             caller,

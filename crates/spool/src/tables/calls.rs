@@ -25,10 +25,8 @@ fn calls(rest: &str) -> String {
 
 /// Reads the columns of a call that steps change; `None` for an id that is none.
 pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
-    db.query_first(
-        &format!("SELECT {PROGRESS} FROM calls WHERE id = ?1"),
-        [id.0],
-    )
+    let text = format!("SELECT {PROGRESS} FROM calls WHERE id = ?1");
+    db.query_first(&text, [id.0])
 }
 
 /// Reads the record of a call that is there.

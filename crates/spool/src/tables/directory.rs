@@ -235,12 +235,9 @@ pub fn directory(
     let after = after.map_or(EMPTY, Phone::digits);
     let text = "SELECT DISTINCT phone FROM directory_phones
          WHERE phone > ?1 AND held IS NOT NULL ORDER BY phone LIMIT ?2";
-    let phones = db
-        .query_known(text, (after, count(limit)), Phone::from_digits)?
-        .into_iter();
-    phones
-        .map(|phone| Ok((phone.clone(), holders(db, &phone)?)))
-        .collect()
+    let phones = db.query_known(text, (after, count(limit)), Phone::from_digits)?;
+    let holders = |phone: Phone| Ok((phone.clone(), holders(db, &phone)?));
+    phones.into_iter().map(holders).collect()
 }
 
 /// Reads how many numbers and leads the directory holds.

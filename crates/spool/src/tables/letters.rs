@@ -121,9 +121,8 @@ pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
 /// Reads the acts on a call while it was a letter, oldest first.
 pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
     let text = "SELECT ifnull(acts, '[]'), id FROM calls WHERE id = ?1";
-    Ok(db
-        .query_first(text, [row.0])?
-        .map_or_else(Vec::new, |Json(acts)| acts))
+    let acts = db.query_first(text, [row.0])?;
+    Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
 }
 
 /// Letters that came to be after the first `seen`, at most `limit`, and how many are seen

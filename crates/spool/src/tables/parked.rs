@@ -52,11 +52,8 @@ pub fn torn_after(
     let text = "SELECT phone, id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
          ORDER BY phone, id LIMIT ?3";
-    db.query_known(
-        text,
-        (phone, id, count(limit)),
-        |(phone, id): (String, RowId)| Some((Phone::from_e164(&phone)?, id)),
-    )
+    let known = |(phone, id): (String, RowId)| Some((Phone::from_e164(&phone)?, id));
+    db.query_known(text, (phone, id, count(limit)), known)
 }
 
 /// All parked calls by the time they have waited, a page at a time, after `last`.

@@ -28,10 +28,10 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
              ON CONFLICT DO UPDATE SET snapshot = excluded.snapshot",
             (pbx, key, bytes),
         ),
-        None => db.run(
-            "DELETE FROM open_calls WHERE pbx = ?1 AND key = ?2",
-            (pbx, key),
-        ),
+        None => {
+            let text = "DELETE FROM open_calls WHERE pbx = ?1 AND key = ?2";
+            db.run(text, (pbx, key))
+        }
     }
 }
 
