@@ -1,7 +1,6 @@
 //! What the assembler gives out: a call that is over.
 
 use crate::timeline::Timeline;
-use crate::trunk::Party;
 use crate::units::{EventTime, Extension, Linkedid, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -160,9 +159,10 @@ pub struct DecidingEvent {
     pub words: String,
 }
 
-/// The reason for a call's direction: that of its customer's channel is told in `how`.
-pub(crate) fn direction_words(direction: Direction, customer: &Party<'_>, how: &str) -> String {
-    let trunk = customer.trunk().unwrap_or_default();
+/// The reason for a call's direction: that of its customer's channel, on this trunk, is told in
+/// `how`.
+pub(crate) fn direction_words(direction: Direction, trunk: Option<&str>, how: &str) -> String {
+    let trunk = trunk.unwrap_or_default();
     match direction {
         Direction::Inbound => format!("came in on trunk {trunk}: {how}"),
         Direction::Outbound => format!("dialled out on trunk {trunk}: {how}"),

@@ -13,8 +13,8 @@
 //! | [`framing`] | where a message ends, in the words of every splitter; the buffer before it |
 //! | [`json`] | JSON as pairs, borrowed, for the readers of all PBXs |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
-//! | [`trunk`] | which channel names belong to which trunk |
 //! | [`call`] | [`FinishedCall`]: what goes out |
+//! | [`trunk`] | which channel names belong to which trunk |
 //! | `talk` | when the customer was connected with whom |
 //! | `unmatched` | channels of no trunk that carried somebody from outside |
 //! | [`reception`] | [`Reception`]: whether what a PBX tells arrives now |

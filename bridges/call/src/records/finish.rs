@@ -54,7 +54,7 @@ impl CallBuilder<'_, '_> {
             true => "its channel is in the record",
             false => "a record's destination",
         };
-        let words = direction_words(plan.direction, &customer.party, how);
+        let words = direction_words(plan.direction, customer.party.trunk(), how);
         why.note("direction", started, customer.name, words);
         let customers = plan.customers.iter().map(|&i| &self.channels[i]);
         let last = customers.flat_map(Channel::records).max_by_key(|it| it.end);

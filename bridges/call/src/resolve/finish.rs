@@ -26,7 +26,7 @@ pub(super) fn finish(
     let main = longest(&plan.customers, |those| plan::talk(legs, those));
     let customer = legs[main];
     let (at, how) = customer.way_by;
-    let words = direction_words(plan.direction, &customer.party, how);
+    let words = direction_words(plan.direction, customer.party.trunk(), how);
     why.note("direction", at, customer.name, words);
     let begin = plan.begins_with.iter().chain(&plan.customers);
     let first = begin.map(|&i| legs[i]).min_by_key(|leg| leg.leg.first);
