@@ -335,8 +335,9 @@ pub fn server_key(pbx: &str) -> String {
     format!("first-server:{pbx}")
 }
 
-/// Id of the PBX that a frame speaks of, by its `server_name`, which may be empty. The first `server_name` on a PBX's stream is that PBX;
-/// another one is another PBX, whose unique ids may be the same.
+/// Id of the PBX that a frame speaks of, by its `server_name`, which may be empty. The first
+/// `server_name` on a PBX's stream is that PBX; another one is another PBX, whose unique ids may be
+/// the same.
 pub(super) fn pbx_of(
     source: &mut SourceStatus,
     server: &str,
