@@ -8,7 +8,7 @@ use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, Gate};
 use callbridge_lookup::{answer::Answer, tally::Tally};
 use callbridge_mapping::Trunks;
-use callbridge_model::Code;
+use callbridge_model::{Code, SecretPlace};
 use callbridge_ops::metrics::Durations;
 use callbridge_spool::LeadDirectory;
 use std::sync::{Arc, PoisonError};
@@ -55,19 +55,17 @@ pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirec
 }
 
 fn access(asked: &LookupConfig, tasks: &mut Tasks) -> Result<Access, Failure> {
-    let networks = asked.allow.clone();
-    let Some(place) = asked.secret.clone() else {
-        let secrets = None;
-        return Ok(Access { networks, secrets });
-    };
-    let read = place.read_lines();
-    let read = read.or_fail_at(Code::Configuration, "--lookup-secret-file")?;
-    let (current, secrets) = watch::channel(read);
-    tasks.start_until_stop(follow(place, "--lookup-secret-file", move |place| {
-        let read = place.read_lines().map_err(|error| error.to_string())?;
-        current.send_replace(read);
-        Ok(())
-    }));
-    let secrets = Some(secrets);
+    let (networks, mut secrets) = (asked.allow.clone(), None);
+    if let Some(place) = &asked.secret {
+        let read = place.read_lines();
+        let read = read.or_fail_at(Code::Configuration, "--lookup-secret-file")?;
+        let (current, known) = watch::channel(read);
+        secrets = Some(known);
+        let again = move |place: &SecretPlace| {
+            current.send_replace(place.read_lines().map_err(|error| error.to_string())?);
+            Ok(())
+        };
+        tasks.start_until_stop(follow(place.clone(), "--lookup-secret-file", again));
+    }
     Ok(Access { networks, secrets })
 }

@@ -44,7 +44,7 @@ use callbridge_fleet::PbxOwners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::{owners::Owners, written::Files};
 use callbridge_model::status::{SourceStatus, Status, findings};
-use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, Zone};
+use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{SessionCount, page::Page, server};
 use callbridge_source::{self as source, Limits, Ring, Source, Transport};
@@ -303,7 +303,7 @@ impl Daemon {
     ) -> Result<Self, Failure> {
         let (tasks, observer) = (&mut self.tasks, &self.observer);
         let shown = match &config.page {
-            Some(page) => Some(page::open(page, &config.held, tasks).await?),
+            Some(page) => Some(page::open(page, config, tasks).await?),
             None => None,
         };
         let (asked, crm) = (Arc::clone(observer), config.crm.as_ref());
@@ -318,26 +318,24 @@ impl Daemon {
                 let observer = Arc::clone(&asked);
                 Box::pin(async move { observer.status().await })
             }),
-            page: shown.as_ref().map(|it| it.door.clone()),
+            page: shown.as_ref().map(|(_, door, _)| Arc::clone(door)),
             owners,
         });
         tasks.start(Arc::clone(&handler).read_newer_again());
-        if let Some(mut shown) = shown {
-            shown.settings.instance = page::instance(config);
-            shown.settings.zone = Zone::of(config.pbx_timezone.as_ref());
+        if let Some((listener, _, settings)) = shown {
             let backend = Arc::new(page::backend::DaemonBackend {
                 observer: Arc::clone(observer),
                 handler: Arc::clone(&handler),
                 intake: assembling,
-                zone: shown.settings.zone.clone(),
+                zone: settings.zone.clone(),
                 fields: open::names(config),
                 week: Mutex::default(),
                 changes: watch::Sender::default(),
             });
             tasks.start_until_stop(Arc::clone(&backend).watch_changes());
             let sessions = observer.page_sessions.clone().unwrap_or_default();
-            let page = Page::new(shown.settings, backend, sessions);
-            tasks.start(server::serve(shown.listener, page, tasks.stop()));
+            let page = Page::new(settings, backend, sessions);
+            tasks.start(server::serve(listener, page, tasks.stop()));
         }
         let state = config.state.clone().unwrap_or_default();
         let what = format_args!("cannot listen for commands in {}", state.display());

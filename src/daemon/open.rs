@@ -49,17 +49,14 @@ pub(crate) struct Opened {
 /// Returns the settings by which these flags open the spool.
 fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     let commit = durations.commit.clone();
+    let reads_stream = (config.sources.iter()).any(|it| it.url.stream_of_calls().is_some());
     spool::Settings {
         look_up: config.crm.is_some() && !config.dry_run,
         drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
         shows: shows(config),
         names: names(config),
         notices: config.dead_letters.is_some(),
-        outcomes: config.crm.is_some()
-            && config
-                .sources
-                .iter()
-                .any(|it| it.url.stream_of_calls().is_some()),
+        outcomes: config.crm.is_some() && reads_stream,
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
             every: match config.webhooks {
@@ -322,12 +319,11 @@ async fn remembered(
         memory.servers.extend(server.map(|it| (pbx.clone(), it)));
         let since = moment(Intake::since_key(pbx)).await?;
         memory.since.extend(since.map(|at| (pbx.clone(), at)));
+        let of_source = |at| (shown.clone(), at);
         let received = moment(Intake::last_received_key(shown)).await?;
-        let received = received.map(|at| (shown.clone(), at));
-        memory.last_received.extend(received);
+        memory.last_received.extend(received.map(of_source));
         let recreated = moment(Intake::recreated_key(shown)).await?;
-        let recreated = recreated.map(|at| (shown.clone(), at));
-        memory.recreated.extend(recreated);
+        memory.recreated.extend(recreated.map(of_source));
         let place = shown.clone();
         let position = spool.read(move |store| tables::resume::position(store, &place));
         // What cannot be read of a place is told where its source is opened.

@@ -4,34 +4,41 @@ pub(crate) mod backend;
 
 use super::tasks::{Tasks, follow};
 use crate::config::{Config, PageConfig};
-use crate::{OrFail as _, Result, privilege::Held};
+use crate::{OrFail as _, Result};
 use callbridge_admin::command_handler::PageDoor;
-use callbridge_model::{Code, ExposeSecret as _, SecretPlace, clock};
+use callbridge_model::{Code, ExposeSecret as _, SecretPlace, Zone, clock};
 use callbridge_page::{passwords::Passwords, settings::Settings};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
-use tokio::sync::watch;
+use tokio::{net::TcpListener, sync::watch};
 
 /// Between two looks at the password file, and at what has changed.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Opens the listener of the page, before anything is served.
+/// Opens the listener of the page, before anything is served; with the door that its links open,
+/// and how it is served.
 ///
 /// # Errors
 /// When the address is not free, the certificate does not serve, or the password file cannot be
 /// read.
-pub(crate) async fn open(page: &PageConfig, held: &Held, tasks: &mut Tasks) -> Result<OpenedPage> {
+pub(crate) async fn open(
+    page: &PageConfig,
+    config: &Config,
+    tasks: &mut Tasks,
+) -> Result<(TcpListener, PageDoor, Settings)> {
     let tls = page.tls.clone().map(tls::keep).transpose();
     let tls = tls.or_fail_at(Code::Configuration, "--page-cert")?;
     let (current, kept) = tls.unzip();
     if let Some(kept) = kept {
         tasks.start_until_stop(kept.map(Ok));
     }
-    let (listener, addr) = held.listen("--page", page.listen).await?;
+    let (listener, addr) = config.held.listen("--page", page.listen).await?;
     let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
         .or_fail(Code::Usage)?;
     settings.lead_url = page.lead_url.as_deref().map(Arc::from);
+    settings.instance = instance(config);
+    settings.zone = Zone::of(config.pbx_timezone.as_ref());
     if let Some(place) = &page.passwords {
         let passwords = passwords(place);
         let passwords = passwords.or_fail_at(Code::Configuration, "--page-password-file")?;
@@ -51,18 +58,7 @@ pub(crate) async fn open(page: &PageConfig, held: &Held, tasks: &mut Tasks) -> R
         Some(format!("{origin}{path}"))
     });
     tracing::info!(address = %addr, "the page is served");
-    Ok(OpenedPage {
-        listener,
-        door,
-        settings,
-    })
-}
-
-/// The page's listener, and how it is served.
-pub(crate) struct OpenedPage {
-    pub listener: tokio::net::TcpListener,
-    pub door: PageDoor,
-    pub settings: Settings,
+    Ok((listener, door, settings))
 }
 
 /// Returns the origin at which a browser reaches the page: its address, or a name where other
@@ -87,7 +83,7 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
 }
 
 /// Returns the name that parts the cookies of two instances on one host: the port would not.
-pub(crate) fn instance(config: &Config) -> String {
+fn instance(config: &Config) -> String {
     let state = config.state.as_deref().unwrap_or(Path::new(""));
     let name = state.file_name().unwrap_or_default().to_string_lossy();
     let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
