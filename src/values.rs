@@ -96,16 +96,9 @@ pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
 
 /// A level of the log.
 pub(crate) fn level(text: &str) -> Result<Level, String> {
-    match text {
-        "error" => Ok(Level::ERROR),
-        "warn" => Ok(Level::WARN),
-        "info" => Ok(Level::INFO),
-        "debug" => Ok(Level::DEBUG),
-        "trace" => Ok(Level::TRACE),
-        _ => Err(format!(
-            "`{text}` is not a log level: give error, warn, info, debug or trace"
-        )),
-    }
+    let wrong = || format!("`{text}` is not a log level: give error, warn, info, debug or trace");
+    let is_word = |it: &Level| it.as_str().to_ascii_lowercase() == text;
+    text.parse().ok().filter(is_word).ok_or_else(wrong)
 }
 
 /// Returns the meaning of a text that must be one of these words.
