@@ -52,17 +52,14 @@ impl OwnFile<'_> {
     fn open(self) -> Option<File> {
         let (Self::Picture(path) | Self::Import(path) | Self::Export(path)) = self;
         let path = std::path::absolute(path).ok()?;
-        let (place, mut how) = match self {
-            Self::Import(_) => (&*path, archive_options(true)),
-            Self::Export(_) => (path.parent()?, archive_options(false)),
-            Self::Picture(_) => (path.parent()?, OpenOptions::new()),
-        };
+        let import = matches!(self, Self::Import(_));
+        if !is_roots(if import { &path } else { path.parent()? }) {
+            return None;
+        }
+        let mut how = OpenOptions::new();
         let opened = match self {
-            _ if !is_roots(place) => return None,
-            Self::Picture(_) => {
-                plain_file::open(&path, how.create(true).truncate(false).write(true))
-            }
-            Self::Import(_) | Self::Export(_) => how.open(&path),
+            Self::Picture(_) => plain_file::open(&path, how.create(true).write(true)),
+            Self::Import(_) | Self::Export(_) => archive_options(import).open(&path),
         };
         opened.ok()
     }
