@@ -38,7 +38,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     };
     let desks = EmployeeExtensions::of(config, people);
     if !daemon {
-        let unusable = unusable_address("lookup", lookup.listen, &config.held).await;
+        let unusable = unusable_address("lookup", lookup.listen, &config.held, false).await;
         let what = format!("{} is free, and tried once it runs", lookup.listen);
         let mut found = vec![unusable.unwrap_or_else(|| well("lookup", what))];
         let trunks = config.rules.trunks.iter();

@@ -49,7 +49,7 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
 
 /// The address of `--listen` is free, or is the daemon's own.
 pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
-    match unusable_address("listen", addr, held).await {
+    match unusable_address("listen", addr, held, false).await {
         None => well("listen", format!("{addr} is free")),
         Some(CheckFinding { name, .. }) if daemon => {
             well(name, format!("{addr} is in use by the daemon that runs"))
@@ -58,13 +58,15 @@ pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> Che
     }
 }
 
-/// Returns the fault where nothing can listen at the address that this flag gives.
+/// Returns the fault where nothing can listen at the address that this flag gives; a daemon that
+/// runs may have it.
 pub(crate) async fn unusable_address(
     flag: &str,
     addr: SocketAddr,
     held: &Held,
+    daemon: bool,
 ) -> Option<CheckFinding> {
-    let error = held.listener(addr).await.err()?;
+    let error = held.listener(addr).await.err().filter(|_| !daemon)?;
     let todo = format!("give --{flag} an address of this machine that nobody else uses");
     Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }

@@ -37,9 +37,7 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 
 async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding {
     let (name, addr) = ("webhook-listen", webhooks.listen);
-    if let Some(fault) = unusable_address(name, addr, held).await
-        && !daemon
-    {
+    if let Some(fault) = unusable_address(name, addr, held, daemon).await {
         return fault;
     }
     if is_open_to_readers(webhooks) {
@@ -236,9 +234,7 @@ async fn page_address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFind
         let todo = "callbridge run does not start with that";
         return fault(Code::Usage, name, error, todo);
     }
-    if let Some(fault) = unusable_address(name, addr, held).await
-        && !daemon
-    {
+    if let Some(fault) = unusable_address(name, addr, held, daemon).await {
         return fault;
     }
     let how = match (&page.tls, page.behind_proxy.is_some()) {
