@@ -24,6 +24,8 @@ impl Doubt {
 
 const MISTAKE: &str = "likely a mistake";
 const CLEAR: &str = "can be read on the network";
+const CALLS_AND_SECRET: &str = "the user's secret and all calls";
+const LETTERS_AND_SECRET: &str = "the user's secret and all letters";
 
 /// All of them. Reads the files of secrets; one that cannot be read is told elsewhere.
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
@@ -70,32 +72,18 @@ fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
         // The broker is told the password as it is; a manager's crosses as the answer to a
         // challenge.
         let (is_clear, crosses, scheme) = match &source.url.transport {
-            Transport::Amqp(queue) => (
-                is_clear(&queue.broker),
-                "the user's secret and all calls cross",
-                "amqps",
-            ),
-            Transport::WebSocket { endpoint, .. } => {
-                (endpoint.is_clear(), "all calls cross", "wss")
-            }
-            Transport::Ami { endpoint, .. } => (endpoint.is_clear(), "all calls cross", "amis"),
+            Transport::Amqp(queue) => (is_clear(&queue.broker), CALLS_AND_SECRET, "amqps"),
+            Transport::WebSocket { endpoint, .. } => (endpoint.is_clear(), "all calls", "wss"),
+            Transport::Ami { endpoint, .. } => (endpoint.is_clear(), "all calls", "amis"),
             // Whoever gives this one has said `clear=yes` to it.
             Transport::Esl { .. } | Transport::File { .. } => return None,
         };
-        let what = format!("line {}", source.url.public());
-        is_clear.then(|| crossing(what, crosses, scheme))
+        is_clear.then(|| crossing(&source.url.public(), crosses, scheme))
     });
-    let published = [
-        (&config.dead_letters, "letters"),
-        (&config.forward, "calls"),
-    ];
-    let published = published.into_iter().filter_map(|(target, crosses)| {
-        let url = &target.as_ref()?.url;
-        let crosses = format!("the user's secret and all {crosses} cross");
-        let what = format!("line {}", url.public());
-        is_clear(&url.broker).then(|| crossing(what, &crosses, "amqps"))
-    });
-    sources.chain(published)
+    let letters = config.dead_letters.iter().zip([LETTERS_AND_SECRET]);
+    let published = letters.chain(config.forward.iter().zip([CALLS_AND_SECRET]));
+    let published = published.filter(|(target, _)| is_clear(&target.url.broker));
+    sources.chain(published.map(|(it, crosses)| crossing(&it.url.public(), crosses, "amqps")))
 }
 
 /// What is said to some node of the broker can be read on its way there.
@@ -104,12 +92,12 @@ fn is_clear(broker: &Broker) -> bool {
     nodes.any(TcpEndpoint::is_clear)
 }
 
-fn crossing(what: String, crosses: &str, scheme: &str) -> Doubt {
+fn crossing(line: &str, crosses: &str, scheme: &str) -> Doubt {
     let words = format!(
-        "{crosses} the network in clear text; write {scheme}:// (with ca-file= for a certificate \
-         of your own), or lead it through a tunnel that begins on this machine"
+        "{crosses} cross the network in clear text; write {scheme}:// (with ca-file= for a \
+         certificate of your own), or lead it through a tunnel that begins on this machine"
     );
-    Doubt::new(what, CLEAR, words)
+    Doubt::new(format!("line {line}"), CLEAR, words)
 }
 
 /// Trunks whose pattern takes telephones in, too.

@@ -66,9 +66,8 @@ pub(super) fn check(
 
 /// An address of the CRM; its words name the flag.
 pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Address> {
-    let words = |error: AddressError| error.to_string().replacen("--crm-url", flag, 1);
-    let read = Address::parse(text).map_err(words);
-    read.map_err(|words| faults.say(words)).ok()
+    let say = |error: AddressError| faults.say(error.to_string().replacen("--crm-url", flag, 1));
+    Address::parse(text).map_err(say).ok()
 }
 
 /// An empty one, as from a variable, is none.
