@@ -210,6 +210,7 @@ impl Daemon {
     ) -> Result<Self, Failure> {
         let durations = Durations::default();
         let opened = open::open(config, &durations).await?;
+        let spool = opened.spool;
         let (stop, stopped) = watch::channel(false);
         let views = ShellViews::new(opened.intake.statuses());
         announce(&views.statuses.borrow());
@@ -226,7 +227,7 @@ impl Daemon {
             intake: opened.intake,
             ring: ring_end,
             verdicts,
-            spool: opened.spool.clone(),
+            spool: spool.clone(),
             memory: opened.memory,
             people: Arc::clone(&people),
             views,
@@ -240,26 +241,26 @@ impl Daemon {
         intake.start_fallible(shell.run());
         let lookups = lookup::start(config, &people, leads, &durations, &mut tasks).await?;
         let (shown, met) = (lists.shown.subscribe(), lists.met.subscribe());
-        let (now, spool) = (Arc::clone(&people), opened.spool.clone());
-        tasks.start_until_stop(lists::keep(lists, now, rules.clone(), spool));
-        let (now, spool) = (Arc::clone(&people), opened.spool.clone());
-        let learned = lists::keep_learned(Arc::clone(leads), now, rules.clone(), spool);
+        let kept = lists::keep(lists, people.clone(), rules.clone(), spool.clone());
+        tasks.start_until_stop(kept);
+        let learned =
+            lists::keep_learned(leads.clone(), people.clone(), rules.clone(), spool.clone());
         tasks.start_until_stop(learned);
-        tasks.start_until_stop(lists::keep_up(opened.spool.clone()));
-        tasks.start_until_stop(watch_spool(opened.spool.clone()));
-        let mut outward = outward::start_sender(config, &opened.spool, &durations, &mut tasks);
+        tasks.start_until_stop(lists::keep_up(spool.clone()));
+        tasks.start_until_stop(watch_spool(spool.clone()));
+        let mut outward = outward::start_sender(config, &spool, &durations, &mut tasks);
         outward.vitals.insert(0, vital);
         if let Some(dead_letters) = &config.dead_letters {
             let queue = outward::queue(dead_letters);
-            tasks.start(queue.run(opened.spool.clone(), tasks.stop()));
+            tasks.start(queue.run(spool.clone(), tasks.stop()));
         }
-        let webhooks = webhooks::start(config, &opened.spool, tally, &mut tasks).await?;
+        let webhooks = webhooks::start(config, &spool, tally, &mut tasks).await?;
         let mut words = outward::words(config);
         let owner_of = owners.clone();
         words.owners = PbxOwners::new(move |pbx| owner_of.of(pbx));
         let state = config.state.as_deref().unwrap_or(Path::new(""));
         let observer = Arc::new(Observer {
-            spool: opened.spool.clone(),
+            spool,
             sources,
             others,
             seen_up,

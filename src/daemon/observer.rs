@@ -184,9 +184,8 @@ impl Watch for Observer {
         let sources = self.sources.borrow();
         let seen_up = self.seen_up.borrow();
         let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
-        waiting
-            .map(|(source, _)| format!("{} has not been up yet", source.name()))
-            .collect()
+        let words = waiting.map(|(source, _)| format!("{} has not been up yet", source.name()));
+        words.collect()
     }
 }
 

@@ -6,7 +6,7 @@ use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_page::backend::{Bar, Figures, Outcomes};
 use callbridge_spool::{State, tables};
-use jiff::{ToSpan as _, Zoned};
+use jiff::{RoundMode, ToSpan as _, Unit, Zoned, ZonedRound};
 use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
 /// Hours of the first picture.
@@ -43,12 +43,10 @@ struct Bounds {
 impl Bounds {
     /// Of this moment, in its zone; `None` where time is out of all bounds.
     fn of(now: &Zoned) -> Option<Self> {
-        let hour = now.round(
-            jiff::ZonedRound::new()
-                .smallest(jiff::Unit::Hour)
-                .mode(jiff::RoundMode::Floor),
-        );
-        let (hour, today) = (hour.ok()?, now.start_of_day().ok()?);
+        let to_hour = ZonedRound::new()
+            .smallest(Unit::Hour)
+            .mode(RoundMode::Floor);
+        let (hour, today) = (now.round(to_hour).ok()?, now.start_of_day().ok()?);
         let back = |n: usize| i64::try_from(n).ok();
         let hours = (0..HOURS).rev().map(|n| {
             let at = hour.checked_sub(back(n)?.hours()).ok()?;
@@ -77,11 +75,8 @@ impl DaemonBackend {
         let hours = self.bars(&bounds.hours, bounds.end).await?;
         let (past, today) = bounds.days.split_at(DAYS - 1);
         let mut days = self.past_days(past, today[0], boot).await?;
-        let today = self.bars(today, bounds.end).await?;
-        let begun = today.first().map_or(bounds.end, |bar| bar.from);
-        let outcomes = today.first().map(|bar| bar.outcomes).unwrap_or_default();
-        days.extend(today);
-        let end = bounds.end;
+        days.extend(self.bars(today, bounds.end).await?);
+        let (begun, end) = (today[0], bounds.end);
         let delays = self.read(move |db| tables::figures::confirmation_delays(db, begun, end));
         let mut delays = delays.await?;
         delays.sort_unstable();
@@ -91,7 +86,7 @@ impl DaemonBackend {
             delays.get(place).map(Duration::as_secs_f64)
         };
         Ok(Figures {
-            today: outcomes,
+            today: days.last().map(|bar| bar.outcomes).unwrap_or_default(),
             hours,
             days,
             confirmed_median_sec: at(0.5),
