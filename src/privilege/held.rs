@@ -68,10 +68,8 @@ impl OwnFile<'_> {
 /// To read one, or to make a new one for its owner alone.
 fn archive_options(import: bool) -> OpenOptions {
     let mut how = OpenOptions::new();
-    match import {
-        true => how.read(true),
-        false => how.write(true).create_new(true).mode(0o600),
-    };
+    how.read(import).write(!import);
+    how.create_new(!import).mode(0o600);
     how
 }
 
