@@ -96,12 +96,11 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
     for Setting { file, line, why } in settings {
         text.push_str(&format!("\n{file}: {line}  ({why})"));
     }
-    let json = [
+    let json = Map::from_iter([
         ("version".to_owned(), release.into()),
         ("tells".to_owned(), generation.to_json()),
         ("settings".to_owned(), json!(settings)),
-    ];
-    let json = Map::from_iter(json);
+    ]);
     Extra { json, text }
 }
 

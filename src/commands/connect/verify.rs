@@ -130,10 +130,9 @@ async fn bound(
         return Ok(TokenOwner::Another(why));
     }
     if fit == Fit::Unbound {
-        let (of, by) = (company, application);
         let bind = Op::BindCompany {
-            company: of,
-            application: by,
+            company,
+            application,
         };
         spool.write(vec![bind]).await?;
     }

@@ -22,20 +22,16 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
         print(csv_line(COLUMNS)?)?;
     }
     let show = |item: &Value, zone: &Zone| {
-        let field = |name: &str| match item.get(name) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        };
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
+        let (phone, calls, trunk) = (text("phone"), item["calls"].to_string(), text("trunk"));
         let shown = if csv { Zone::stamp } else { Zone::second };
-        let at = field("lastCallAt").parse().ok();
+        let at = item["lastCallAt"].as_i64();
         let at = at.map_or_else(String::new, |at| shown(zone, at));
-        let (phone, calls, trunk) = (field("phone"), field("calls"), field("trunk"));
         if csv {
-            return print(csv_line([phone, calls, at, trunk])?);
+            return print(csv_line([phone, &calls, &at, trunk])?);
         }
         let what = if calls == "1" { "call, " } else { "calls," };
-        let (phone, trunk) = (safe(&phone), safe(&trunk));
+        let (phone, trunk) = (safe(phone), safe(trunk));
         line(&format!(
             "{phone:<16}  {calls:>4} {what} last {at}  {trunk}"
         ))

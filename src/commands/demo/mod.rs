@@ -176,16 +176,12 @@ async fn finish(
         books.journaled, books.dead, books.parked, books.internal
     ))?;
     let breaches = format!("the CRM counted breaches: {violations:?}");
+    let is_late = !books.settled() || books.finished < CALLS;
+    let differ = count != books.journaled;
     let faults = [
         (!books.balance(), "the books do not balance"),
-        (
-            !books.settled() || books.finished < CALLS,
-            "not every call settled in time",
-        ),
-        (
-            count != books.journaled,
-            "the CRM's journal and the books differ",
-        ),
+        (is_late, "not every call settled in time"),
+        (differ, "the CRM's journal and the books differ"),
         (!violations.is_empty(), &breaches),
     ];
     let mut found = faults.into_iter().filter(|(is_so, _)| *is_so);

@@ -257,10 +257,8 @@ impl Printing<'_> {
         if self.explain.json {
             return self.print(&shape::Shape::of(&judged).to_line());
         }
-        let (of, times) = (
-            self.explained(call, &judged),
-            Times::new(&self.zone, call.started),
-        );
+        let of = self.explained(call, &judged);
+        let times = Times::new(&self.zone, call.started);
         self.print(&text::block(&of, &times, Depth::Values, self.paint))
     }
 

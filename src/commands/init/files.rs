@@ -134,16 +134,12 @@ impl Planned {
                 continue;
             }
             others.extend((!is_new).then(|| path.to_string()));
+            let before = String::from_utf8_lossy(&old);
             shown.push_str(&match (is_new, file.secret) {
                 (true, true) => continue,
                 (true, false) => format!("\n{path}:\n{text}"),
                 (false, true) => format!("\n{path} holds another secret\n"),
-                (false, false) => {
-                    format!(
-                        "\n{path}:\n{}",
-                        difference(&String::from_utf8_lossy(&old), text)
-                    )
-                }
+                (false, false) => format!("\n{path}:\n{}", difference(&before, text)),
             });
         }
         say(&shown)?;
