@@ -3,7 +3,7 @@
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_listener::body::{self, Body};
-use hyper::{Response, StatusCode, header, header::HeaderValue};
+use hyper::{Response, StatusCode, header::HeaderValue};
 
 /// Nothing of elsewhere, nothing inline, framed by nobody.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -72,30 +72,26 @@ pub(crate) fn svg(text: String) -> Response<Body> {
     with(drawing, "content-security-policy", DRAWING)
 }
 
-/// Renders a template as a page with status 200; one that cannot be rendered is a problem (500).
+/// Renders a template as a page with status 200.
 pub(crate) fn html(view: &impl Template) -> Handled {
+    html_as(StatusCode::OK, view)
+}
+
+/// Renders a template as a page with this status; one that cannot be rendered is a problem (500).
+pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     let text = view.render().map_err(|error| {
         tracing::error!(%error, "a page cannot be made");
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "problem.unavailable", error.to_string())
     })?;
-    let (ok, kind) = (StatusCode::OK, "text/html; charset=utf-8");
-    Ok(body::response(ok, kind, body::whole(text)))
-}
-
-/// A page with a status of its own.
-pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
-    let mut response = html(view)?;
-    *response.status_mut() = status;
-    Ok(response)
+    let kind = "text/html; charset=utf-8";
+    Ok(body::response(status, kind, body::whole(text)))
 }
 
 /// A view with a form, in which what is wrong with what was typed is said.
 pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
-    match is_wrong {
-        true => html_as(StatusCode::UNPROCESSABLE_ENTITY, view),
-        false => html(view),
-    }
+    let wrong = is_wrong.then_some(StatusCode::UNPROCESSABLE_ENTITY);
+    html_as(wrong.unwrap_or(StatusCode::OK), view)
 }
 
 /// A file to be kept.
@@ -117,10 +113,8 @@ pub(crate) fn with(mut to: Response<Body>, name: &'static str, value: &str) -> R
 pub(crate) fn see(path: &str) -> Response<Body> {
     let mut response = Response::new(body::whole(""));
     *response.status_mut() = StatusCode::SEE_OTHER;
-    let location = HeaderValue::from_str(path);
-    let location = location.unwrap_or_else(|_| HeaderValue::from_static("/"));
-    response.headers_mut().insert(header::LOCATION, location);
-    response
+    // A path that no header can hold leads to the first view.
+    with(with(response, "location", "/"), "location", path)
 }
 
 /// Puts the headers on that all answers carry.

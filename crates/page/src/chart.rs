@@ -22,7 +22,6 @@ pub(crate) struct Column {
     pub(crate) x: usize,
     pub(crate) from: i64,
     pub(crate) outcomes: Outcomes,
-    pub(crate) total: u64,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -46,16 +45,14 @@ impl Chart {
             x: at * STEP + 1,
             from: bar.from,
             outcomes: bar.outcomes,
-            total: bar.outcomes.total(),
             pieces: pieces(&bar.outcomes, top),
         };
-        let columns: Vec<Column> = bars.iter().enumerate().map(column).collect();
         Self {
             top,
             width: bars.len().max(1) * STEP,
-            total: columns.iter().map(|column| column.total).sum(),
+            total: bars.iter().map(|bar| bar.outcomes.total()).sum(),
             forwards: bars.iter().any(|bar| bar.outcomes.forwarded > 0),
-            columns,
+            columns: bars.iter().enumerate().map(column).collect(),
         }
     }
 }

@@ -15,6 +15,7 @@ fn families() -> BTreeSet<String> {
         ("speech", &["silent", "stopped", "speaking"]),
         ("fleet.role", &["collector", "sender"]),
         ("direction", &["INBOUND", "OUTBOUND"]),
+        ("cause", &["lead", "employee", "phone", "extension"]),
         ("finding", &["ok", "doubt", "failed"]),
         ("remedy", &["lead_missing", "employee_missing"]),
         ("field", &["lead", "employee", "phone", "id", "reason"]),

@@ -48,6 +48,8 @@ struct CarryOnSheet<'a> {
     c: &'a PageShell,
     path: &'a str,
     fields: FormFields,
+    /// The same for people: name and value.
+    typed: Vec<(String, String)>,
 }
 
 /// Returns the token and the session of the first cookie that belongs to an open session.
@@ -151,10 +153,12 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
                 form_token,
             });
             // The fields that were typed, with a button that sends them again.
+            let fields = FormFields::read(carried.as_bytes());
             answer::html(&CarryOnSheet {
                 c: &shell,
                 path: local_path(&next),
-                fields: FormFields::read(carried.as_bytes()),
+                typed: for_people(&shell, &fields),
+                fields,
             })?
         }
     };
@@ -179,12 +183,6 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
         memory.lock().await.give_back(uses);
     });
     role
-}
-
-impl CarryOnSheet<'_> {
-    fn typed(&self) -> Vec<(String, String)> {
-        for_people(self.c, &self.fields)
-    }
 }
 
 async fn open_session(

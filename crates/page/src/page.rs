@@ -8,7 +8,7 @@ use crate::{
     settings::Settings, throttle::LoginThrottle,
 };
 use callbridge_admin::Refusal;
-use callbridge_model::Code;
+use callbridge_model::{Code, Status};
 use hyper::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,19 +94,22 @@ impl Page {
 }
 
 impl AuthenticatedRequest<'_> {
-    /// Looks at the daemon's status for what stands beside every page.
-    pub(crate) async fn refresh_badges(&mut self) -> Option<callbridge_model::Status> {
-        let status = self.page.backend.status().await.ok()?;
-        self.shell.badges = Badges {
-            missed: self.page.backend.missed_count().await.ok()?,
-            letters: status.letter_count(),
-            parked: status.letters.get("no_lead").copied().unwrap_or(0),
-            silent: status.fleet.as_ref().map(|fleet| {
-                let totals = fleet.table.as_ref().map(|table| table.totals);
-                totals.map_or(0, |it| it.silent + it.stopped)
-            }),
-        };
-        Some(status)
+    /// Reads the daemon's status, and from it what stands beside every page: a view that shows
+    /// nothing else of it goes on without.
+    pub(crate) async fn refresh_badges(&mut self) -> Result<Status, Refusal> {
+        let status = self.page.backend.status().await?;
+        if let Ok(missed) = self.page.backend.missed_count().await {
+            self.shell.badges = Badges {
+                missed,
+                letters: status.letter_count(),
+                parked: status.letters.get("no_lead").copied().unwrap_or(0),
+                silent: status.fleet.as_ref().map(|fleet| {
+                    let totals = fleet.table.as_ref().map(|table| table.totals);
+                    totals.map_or(0, |it| it.silent + it.stopped)
+                }),
+            };
+        }
+        Ok(status)
     }
 
     /// Says something at the head of the next page that this browser asks for.

@@ -129,7 +129,7 @@ async fn again(visit: AuthenticatedRequest<'_>, wrong: String) -> Handled {
 }
 
 async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let form = &visit.asked.form;
     let sheet = DiscardSheet {
         c: &visit.shell,
@@ -144,7 +144,7 @@ async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handle
 
 /// Serves `GET /jobs/N`: the progress of a job.
 pub(crate) async fn job(mut visit: AuthenticatedRequest<'_>, id: u64) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let Some(job) = visit.page.jobs.find(id) else {
         return Err(Problem::missing(&visit.shell, "problem.no_job"));
     };

@@ -52,7 +52,7 @@ struct CallSheet<'a> {
 
 /// Serves `GET /calls`: calls under way, then a page of kept ones.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let query = query(&visit);
     let backend = &visit.page.backend;
     let open = match query == CallQuery::default() {
@@ -213,7 +213,7 @@ pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Hand
 
 /// Serves `GET /calls/UUID`: one call with all that is known.
 pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;
     let Some(call) = call? else {
         return Err(Problem::missing(&visit.shell, "problem.no_call"));

@@ -20,7 +20,7 @@ struct EmployeesSheet<'a> {
 
 /// Serves `GET /employees`: the table of today or of the week.
 pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let days = days(&visit);
     let rows = visit.page.backend.employees(days).await?;
     let sum = |figure: fn(&EmployeeWork) -> u64| rows.values().map(figure).sum();

@@ -46,7 +46,7 @@ struct LetterSheet<'a> {
 
 /// `GET /letters`, and what follows a form that was refused.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<String>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let form = &visit.asked.form;
     let (typed, asked) = (form.letter_query(), visit.asked.query.letter_query());
     let before = visit.asked.query.get("before");
@@ -104,13 +104,10 @@ impl LettersSheet<'_> {
     /// `Lead 9001`, or the reason where it is about nothing.
     fn name(&self, cause: &Cause) -> String {
         let c = self.c;
-        let named = (cause.about.as_ref()).map(|(about, which)| match about {
-            About::Lead => c.with("cause.lead", which),
-            About::Employee => c.with("cause.employee", which),
-            About::Phone => c.with("cause.phone", which),
-            About::Extension => c.with("cause.extension", which),
-        });
-        named.unwrap_or_else(|| c.word("reason", cause.reason.word()))
+        match &cause.about {
+            Some((about, which)) => c.with(&format!("cause.{about}"), which),
+            None => c.word("reason", cause.reason.word()),
+        }
     }
 
     /// Would a lead that is typed mend it?
@@ -169,7 +166,7 @@ pub(crate) async fn one(
     id: RowId,
     wrong: Option<String>,
 ) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let Some(letter) = find(&*visit.page.backend, id).await? else {
         return Err(Problem::missing(&visit.shell, "problem.no_letter"));
     };

@@ -23,7 +23,7 @@ struct MissedSheet<'a> {
 
 /// Serves `GET /missed`: the customers who wait for a call back.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let mut missed = visit.page.backend.missed().await?;
     let all = missed.len() as u64;
     missed.truncate(SHOWN_MAX);

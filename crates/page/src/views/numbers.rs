@@ -38,7 +38,7 @@ struct NumbersSheet<'a> {
 
 /// `GET /numbers`, and what follows a form that was refused.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLead>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let backend = &visit.page.backend;
     let mut numbers = backend.numbers().await?;
     let given = backend.given_leads().await?;

@@ -4,7 +4,6 @@
 //! its cures).
 
 use crate::answer::{self, Handled};
-use crate::backend::CheckFinding;
 use crate::{background::LastCheck, page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_model::Status;
@@ -34,10 +33,8 @@ struct PbxSheet<'a> {
 
 /// Serves `GET /pbx`: sources, gaps, trunks, channels and extensions.
 pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    visit.refresh_badges().await;
-    let backend = &visit.page.backend;
-    let trunks = backend.trunks().await?;
-    let status = backend.status().await?;
+    let status = visit.refresh_badges().await?;
+    let trunks = visit.page.backend.trunks().await?;
     let now = visit.shell.now;
     let silent = |it: &&TrunkStatus| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
     let channels = status.unmatched.iter().map(|it| &*it.prefix);
@@ -91,8 +88,7 @@ struct FleetSheet<'a> {
 
 /// Serves `GET /fleet`: the members, those with trouble first.
 pub(crate) async fn fleet(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    visit.refresh_badges().await;
-    let status = visit.page.backend.status().await?;
+    let status = visit.refresh_badges().await?;
     let fleet = status.fleet.as_ref();
     let table = fleet.and_then(|it| it.table.as_deref());
     let mut rows: Vec<&FleetMember> = table.into_iter().flat_map(|it| &it.members).collect();
@@ -141,15 +137,10 @@ struct CheckSheet<'a> {
 
 /// Serves `GET /check`: the findings of the last run, failed ones first.
 pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
-    visit.refresh_badges().await;
+    let _ = visit.refresh_badges().await;
     let mut last = visit.page.checks.last();
-    // What needs somebody stands first.
-    let rank = |it: &CheckFinding| match it.result() {
-        "failed" => 0,
-        "doubt" => 1,
-        _ => 2,
-    };
-    last.findings.sort_by_key(rank);
+    // What needs somebody stands first: what failed, then doubts.
+    (last.findings).sort_by_key(|it| (it.ok, it.ok && it.todo.is_empty()));
     let c = &visit.shell;
     answer::html(&CheckSheet { c, last })
 }

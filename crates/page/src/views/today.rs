@@ -59,9 +59,8 @@ struct Book {
 pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let backend = &visit.page.backend;
     let figures = backend.today().await?;
-    let status = backend.status().await?;
     let newest = backend.calls(CallQuery::default()).await?;
-    visit.refresh_badges().await;
+    let status = visit.refresh_badges().await?;
     let shell = &visit.shell;
     let sheet = TodaySheet {
         c: shell,
