@@ -12,10 +12,6 @@ use tokio::net::TcpListener;
 /// Most connections held at the same time, before the share of descriptors.
 pub const CONNECTIONS_MAX: usize = Limits::FEW.connections;
 
-const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
-const READYZ: &str = "/readyz";
-const METRICS: &str = "/metrics";
-
 /// The running program, as the listener observes it at a request.
 pub trait Watch: Send + Sync + 'static {
     /// Collects the values of a scrape of `/metrics`.
@@ -48,21 +44,19 @@ struct Pages<W>(Arc<W>);
 impl<W: Watch> AnswerHttp for Pages<W> {
     // The place is not held: a scrape that is not read to its end makes room, too.
     async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path();
-        if !PATHS.contains(&path) {
-            return text(StatusCode::NOT_FOUND, String::new());
-        }
         // The answer to HEAD loses its body on the way out.
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, String::new());
-            let allow = HeaderValue::from_static("GET,HEAD");
-            refused.headers_mut().insert(header::ALLOW, allow);
-            return refused;
-        }
-        let missing = match path {
-            METRICS => return self.scrape(&request).await,
-            READYZ => self.0.not_ready(),
-            _ => Vec::new(),
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let missing = match request.uri().path() {
+            "/healthz" | "/readyz" | "/metrics" if !reads => {
+                let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, String::new());
+                let allow = HeaderValue::from_static("GET,HEAD");
+                refused.headers_mut().insert(header::ALLOW, allow);
+                return refused;
+            }
+            "/metrics" => return self.scrape(&request).await,
+            "/readyz" => self.0.not_ready(),
+            "/healthz" => Vec::new(),
+            _ => return text(StatusCode::NOT_FOUND, String::new()),
         };
         match missing.is_empty() {
             true => text(StatusCode::OK, "ok\n".to_owned()),

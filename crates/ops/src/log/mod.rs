@@ -14,7 +14,9 @@ use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::{layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing_subscriber::{
+    Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 use writer::{LogWriter, Stderr};
 
 /// The flags that set the log's level and form.
@@ -52,7 +54,6 @@ static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
-    let filter = filter(logging.level);
     let json = logging.json;
     let Ok(log) = LogWriter::start(Stderr, move |count| lines::lost(json, count)) else {
         say("no thread can be had for the log: nothing is logged");
@@ -66,28 +67,21 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     });
     let limit = limit.clone();
     std::panic::set_hook(Box::new(log_panic));
-    let builder = tracing_subscriber::fmt()
+    let written = fmt::layer()
         .with_writer(log.clone())
-        .log_internal_errors(false)
-        .with_max_level(logging.level)
-        .with_target(false);
-    // Ends in an error where a log is set up already: a test's, or a second call's.
-    let _ = if logging.json {
-        builder
-            .event_format(JsonLine)
-            .finish()
-            .with(filter)
-            .with(limit)
-            .try_init()
-    } else {
-        builder
-            .with_ansi(colour(environment, std::io::stderr().is_terminal()))
-            .fmt_fields(TextFields)
-            .finish()
-            .with(filter)
-            .with(limit)
-            .try_init()
+        .log_internal_errors(false);
+    let ansi = colour(environment, std::io::stderr().is_terminal());
+    let written = match json {
+        true => written.event_format(JsonLine).boxed(),
+        false => (written
+            .with_target(false)
+            .with_ansi(ansi)
+            .fmt_fields(TextFields))
+        .boxed(),
     };
+    let all = tracing_subscriber::registry().with(written);
+    // Ends in an error where a log is set up already: a test's, or a second call's.
+    let _ = all.with(filter(logging.level)).with(limit).try_init();
 }
 
 /// Writes a message to whoever started the program, with texts from outside made safe. With a
