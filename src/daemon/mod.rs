@@ -46,7 +46,7 @@ use callbridge_intake::{owners::Owners, written::Files};
 use callbridge_model::status::{SourceStatus, Status, findings};
 use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace};
 use callbridge_ops::{http, metrics::Durations, systemd};
-use callbridge_page::{SessionCount, page::Page, server};
+use callbridge_page::{Sessions, page::Page, server};
 use callbridge_source::{self as source, Limits, Ring, Source, Transport};
 use callbridge_spool::{Guard, Handle, Integrity};
 use lists::Lists;
@@ -266,7 +266,7 @@ impl Daemon {
             seen_up,
             outward,
             durations,
-            page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
+            page_sessions: config.page.as_ref().map(|_| Sessions::default()),
             webhooks,
             lookups,
             fleet: words.shown(),

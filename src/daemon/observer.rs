@@ -13,7 +13,7 @@ use callbridge_model::status::{
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
-use callbridge_page::SessionCount;
+use callbridge_page::Sessions;
 use callbridge_spool::tables::{self, lead_requests::lead_requests_waiting};
 use callbridge_spool::{self as spool, Error, Handle};
 use std::{sync::Arc, time::Duration};
@@ -34,7 +34,7 @@ pub(crate) struct Observer {
     /// Times counted where they happen.
     pub durations: Durations,
     /// The count of sessions at the page; `None` where no page is shown.
-    pub page_sessions: Option<SessionCount>,
+    pub page_sessions: Option<Sessions>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
     /// Look-ups of dialplans, where they are answered.
@@ -175,7 +175,7 @@ impl Watch for Observer {
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
-            page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
+            page_sessions: self.page_sessions.as_ref().map(Sessions::count),
             release: crate::RELEASE,
         })
     }

@@ -39,4 +39,4 @@ mod shell;
 mod throttle;
 mod views;
 
-pub use sessions::{Links, SessionCount};
+pub use sessions::{Links, Sessions};

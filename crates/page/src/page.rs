@@ -1,11 +1,10 @@
 //! The page: its settings, the daemon behind it, and what a visit of somebody sees.
 
 use crate::background::{CheckRun, Jobs};
-use crate::sessions::{SessionCount, Sessions};
 use crate::shell::{Badges, PageShell, now_seconds};
 use crate::{
     answer::Problem, backend::Backend, live::Live, passwords::HashMemory, request::Asked,
-    settings::Settings, throttle::LoginThrottle,
+    sessions::Sessions, settings::Settings, throttle::LoginThrottle,
 };
 use callbridge_admin::Refusal;
 use callbridge_model::{Code, Status};
@@ -57,13 +56,13 @@ pub(crate) struct AuthenticatedRequest<'a> {
 
 impl Page {
     /// Of these settings, before this daemon.
-    pub fn new(settings: Settings, backend: Arc<dyn Backend>, count: SessionCount) -> Self {
+    pub fn new(settings: Settings, backend: Arc<dyn Backend>, sessions: Sessions) -> Self {
         let changes = backend.changes();
-        let (open, (close, closing)) = (Mutex::default(), watch::channel(false));
+        let (close, closing) = watch::channel(false);
         let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let instance: String = settings.instance.chars().map(fit).collect();
         Self {
-            sessions: Sessions { open, count },
+            sessions,
             cookie: format!("callbridge-{instance}"),
             throttle: Mutex::default(),
             hashing: Arc::default(),

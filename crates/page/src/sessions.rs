@@ -6,7 +6,6 @@ use crate::passwords::Passwords;
 use crate::random::{self, BrowserToken};
 use callbridge_admin::PageRole;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,27 +43,18 @@ impl LoggedIn {
     }
 }
 
-/// The count of open sessions, for the metrics. Clones share it.
+type ByHash = BTreeMap<String, LoggedIn>;
+
+/// The open sessions, by the hash of their tokens. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct SessionCount(Arc<AtomicUsize>);
-
-impl SessionCount {
-    /// Returns the sessions that are open, by the last change.
-    pub fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-pub(crate) type ByHash = BTreeMap<String, LoggedIn>;
-
-/// The open sessions, by the hash of their tokens.
-#[derive(Debug, Default)]
-pub(crate) struct Sessions {
-    pub(crate) open: Mutex<ByHash>,
-    pub(crate) count: SessionCount,
-}
+pub struct Sessions(Arc<Mutex<ByHash>>);
 
 impl Sessions {
+    /// Counts the sessions that were open at the last change, for the metrics.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Takes up those that were kept, as far as they are good still.
     pub(crate) fn take_up(
         &self,
@@ -77,7 +67,6 @@ impl Sessions {
             // A clock that was ahead must not make sessions that never end.
             one.stands(people) && one.until > now && one.until <= now + SESSION_SECONDS
         });
-        self.publish_count(&kept);
         *self.lock() = kept;
         Ok(())
     }
@@ -98,19 +87,14 @@ impl Sessions {
             *counts.entry(&one.who).or_default() += 1;
         }
         let crowded = match counts.get(who).is_some_and(|it| *it >= SESSIONS_OF_ONE_MAX) {
-            true => Some(who.to_owned()),
-            false if open.len() >= SESSIONS_MAX => {
-                let most = counts.into_iter().max_by_key(|(_, count)| *count);
-                most.map(|(who, _)| who.to_owned())
-            }
-            false => None,
+            true => Some(who),
+            false if open.len() < SESSIONS_MAX => None,
+            false => (counts.into_iter().max_by_key(|(_, count)| *count)).map(|(who, _)| who),
         };
-        if let Some(who) = crowded {
-            let own = open.iter().filter(|(_, one)| one.who == who);
-            let oldest = own.min_by_key(|(_, one)| one.until);
-            if let Some(oldest) = oldest.map(|(hash, _)| hash.clone()) {
-                open.remove(&oldest);
-            }
+        let own = (open.iter()).filter(|(_, one)| crowded == Some(one.who.as_str()));
+        let oldest = own.min_by_key(|(_, one)| one.until);
+        if let Some(oldest) = oldest.map(|(hash, _)| hash.clone()) {
+            open.remove(&oldest);
         }
         let one = LoggedIn {
             who: who.to_owned(),
@@ -119,7 +103,6 @@ impl Sessions {
             line,
         };
         open.insert(random::hash(token.reveal()), one);
-        self.publish_count(&open);
         Some(token)
     }
 
@@ -133,9 +116,7 @@ impl Sessions {
 
     /// Ends the session of this token, where there is one.
     pub(crate) fn end(&self, token: &str) {
-        let mut open = self.lock();
-        open.remove(&random::hash(token));
-        self.publish_count(&open);
+        self.lock().remove(&random::hash(token));
     }
 
     /// All of them, to be kept: without any secret.
@@ -145,11 +126,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, ByHash> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn publish_count(&self, open: &ByHash) {
-        self.count.0.store(open.len(), Ordering::Relaxed);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -220,12 +197,12 @@ mod tests {
         let json = before.to_json();
         assert!(!json.contains(token.reveal()), "{json}");
         let after = kept(Some(&json), 200);
-        assert_eq!(after.count.get(), 1);
+        assert_eq!(after.count(), 1);
         let found = find(&after, 200, token.reveal()).expect("anna");
         assert_eq!((found.who.as_str(), found.role), ("anna", PageRole::Admin));
         assert_eq!(find(&after, 100 + SESSION_SECONDS, token.reveal()), None);
-        assert_eq!(kept(Some(&json), 100 + SESSION_SECONDS).count.get(), 0);
-        assert_eq!(kept(Some(&json), 0).count.get(), 0, "of a future clock");
+        assert_eq!(kept(Some(&json), 100 + SESSION_SECONDS).count(), 0);
+        assert_eq!(kept(Some(&json), 0).count(), 0, "of a future clock");
     }
 
     #[test]
@@ -236,7 +213,7 @@ mod tests {
             .open(1, "anna", PageRole::Admin, line)
             .expect("a session");
         assert_eq!(find(&before, 2, token.reveal()), None);
-        assert_eq!(kept(Some(&before.to_json()), 2).count.get(), 0);
+        assert_eq!(kept(Some(&before.to_json()), 2).count(), 0);
     }
 
     #[test]
@@ -247,12 +224,12 @@ mod tests {
         for n in 0..5_000 {
             open(2 + n, "bek");
         }
-        assert_eq!(sessions.count.get(), 1 + SESSIONS_OF_ONE_MAX);
+        assert_eq!(sessions.count(), 1 + SESSIONS_OF_ONE_MAX);
         assert!(find(&sessions, 5_002, anna.reveal()).is_some());
         for n in 0..2_000 {
             open(6_000, &format!("guest{n}"));
         }
-        assert_eq!(sessions.count.get(), SESSIONS_MAX);
+        assert_eq!(sessions.count(), SESSIONS_MAX);
         assert!(
             find(&sessions, 6_001, anna.reveal()).is_some(),
             "older than most"
@@ -269,7 +246,7 @@ mod tests {
         assert!(find(&sessions, 2, "made up").is_none());
         sessions.end(token.reveal());
         assert!(find(&sessions, 2, token.reveal()).is_none());
-        assert_eq!(sessions.count.get(), 0);
+        assert_eq!(sessions.count(), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use callbridge_page::page::Page;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::server;
 use callbridge_page::settings::Settings;
-use callbridge_page::{Links, SessionCount};
+use callbridge_page::{Links, Sessions};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -63,7 +63,7 @@ impl Served {
         settings.instance = "tashkent 1".to_owned();
         settings.lead_url = manner.lead_url.map(Arc::from);
         let links = settings.links.clone();
-        let page = Page::new(settings, fake, SessionCount::default());
+        let page = Page::new(settings, fake, Sessions::default());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(server::serve(listener, page, async {
             drop(stopped.await);
