@@ -7,8 +7,6 @@ use std::fmt;
 
 /// Of a value in a line.
 const VALUE_CHARS: usize = 120;
-/// Of a sentence: the CRM's words, a finding.
-const SENTENCE_CHARS: usize = 1500;
 
 /// HTML that was made here; templates write it as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +31,6 @@ impl Markup {
         Self(format!("<bdi>{}</bdi>", escaped(&cut(text, VALUE_CHARS))))
     }
 
-    /// Escapes a sentence, cut at 1,500 characters.
-    pub(crate) fn sentence(text: &str) -> Self {
-        let shown = escaped(&cut(text, SENTENCE_CHARS));
-        Self(format!("<bdi>{shown}</bdi>"))
-    }
-
     /// Lines as they stand, whole: for what may be long and is asked for.
     pub(crate) fn lines(text: &str) -> Self {
         let lines: Vec<String> = text.split('\n').map(safe::safe).collect();
@@ -49,11 +41,6 @@ impl Markup {
     pub(crate) fn number(phone: &str) -> Self {
         let shown = escaped(&cut(phone, VALUE_CHARS));
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
-    }
-
-    /// The same as much as is needed to know it again: its first 4 and last 2 characters.
-    pub(crate) fn masked(phone: &str) -> Self {
-        Self::number(&masked(phone))
     }
 
     /// A drawing that stands beside words, in the colour of the text around it: lines of 24 units,

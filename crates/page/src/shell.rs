@@ -2,7 +2,7 @@
 //! Templates know it as `c` and ask it for texts, times and whatever comes from outside.
 
 use crate::language::Language;
-use crate::markup::{Markup, cut, escaped};
+use crate::markup::{Markup, cut, escaped, masked};
 use callbridge_admin::PageRole;
 use callbridge_call::Direction;
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
@@ -15,6 +15,8 @@ use std::{borrow::Borrow, fmt::Display, sync::Arc};
 
 /// Of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
+/// Of a sentence from outside: the CRM's words, a finding.
+const SENTENCE_CHARS: usize = 1500;
 
 /// The user who is logged in.
 #[derive(Clone, Debug)]
@@ -251,7 +253,8 @@ impl PageShell {
 
     /// Escapes a sentence from outside, cut at 1,500 characters.
     pub(crate) fn said(&self, text: &str) -> Markup {
-        Markup::sentence(text)
+        let shown = escaped(&cut(text, SENTENCE_CHARS));
+        Markup::made(format!("<bdi>{shown}</bdi>"))
     }
 
     /// Escapes lines from outside, which are shown whole.
@@ -271,7 +274,7 @@ impl PageShell {
     /// A telephone number in a list: whole for whoever acts on it.
     pub(crate) fn listed_phone(&self, phone: Option<&str>) -> Markup {
         match phone {
-            Some(phone) if !self.may_act() => Markup::masked(phone),
+            Some(phone) if !self.may_act() => Markup::number(&masked(phone)),
             phone => self.phone(phone),
         }
     }
