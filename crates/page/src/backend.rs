@@ -5,6 +5,7 @@
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
 use crate::language::Language;
+use async_trait::async_trait;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
 use callbridge_model::{LeadId, Reason, Status, status::TrunkStatus};
@@ -13,62 +14,63 @@ use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, MissedCustomer, Park
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::{fmt, pin::Pin};
+use std::fmt;
 
-/// An answer that takes a while.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+/// What the daemon answers, or why it refuses.
+pub type Answer<T> = Result<T, Refusal>;
 
 /// The daemon's side of the page: all that a view reads or does.
+#[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Returns the status as `callbridge status --json` has it, with the findings that wait for a
     /// person (`todo`).
-    fn status(&self) -> Answer<'_, Status>;
+    async fn status(&self) -> Answer<Status>;
     /// The figures of today and of the last seven days.
-    fn today(&self) -> Answer<'_, Figures>;
+    async fn today(&self) -> Answer<Figures>;
     /// The calls that go on now, longest first, 200 at most.
-    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>>;
+    async fn under_way(&self) -> Answer<Vec<OpenCallView>>;
     /// A page of kept calls, newest first.
-    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage>;
+    async fn calls(&self, query: CallQuery) -> Answer<CallPage>;
     /// One call by its uuid; `None` when none is kept.
-    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>>;
+    async fn call(&self, uuid: String) -> Answer<Option<CallView>>;
     /// A page of dead letters, newest first.
-    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage>;
+    async fn letters(&self, query: LetterQuery) -> Answer<LetterPage>;
     /// The causes of letters, most letters first; of the newest 5,000 letters.
-    fn causes(&self) -> Answer<'_, Vec<CauseGroup>>;
+    async fn causes(&self) -> Answer<Vec<CauseGroup>>;
     /// The ids of all letters that a query finds, for an action on all of them.
-    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<RowId>>;
+    async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>>;
     /// Does something with letters, 100 at most at once, and says for each what became of it.
-    fn act<'a>(
-        &'a self,
+    async fn act(
+        &self,
         change: LetterChange,
-        ids: &'a [RowId],
-        who: &'a str,
-    ) -> Answer<'a, Vec<LetterOutcome>>;
+        ids: &[RowId],
+        who: &str,
+    ) -> Answer<Vec<LetterOutcome>>;
     /// Numbers that called and have no lead, most calls first.
-    fn numbers(&self) -> Answer<'_, Vec<ParkedPhone>>;
+    async fn numbers(&self) -> Answer<Vec<ParkedPhone>>;
     /// Gives a number its lead; its parked calls leave. The count of those.
-    fn give_lead<'a>(&'a self, phone: &'a str, lead: LeadId, who: &'a str) -> Answer<'a, u64>;
+    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64>;
     /// Takes the lead that was given by hand from the number; sent calls stay as they are.
-    fn take_lead<'a>(&'a self, phone: &'a str) -> Answer<'a, ()>;
+    async fn take_lead(&self, phone: &str) -> Answer<()>;
     /// Leads that were given on the page or by `lead give`.
-    fn given_leads(&self) -> Answer<'_, Vec<LeadByHand>>;
+    async fn given_leads(&self) -> Answer<Vec<LeadByHand>>;
     /// Reads the names and fields that the directory has of these leads.
-    fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<'_, Profiles>;
+    async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles>;
     /// Customers who wait for a call back, longest waiting first, each with what was tried.
-    fn missed(&self) -> Answer<'_, Vec<WaitingCustomer>>;
+    async fn missed(&self) -> Answer<Vec<WaitingCustomer>>;
     /// Counts the customers who wait for a call back.
-    fn missed_count(&self) -> Answer<'_, u64>;
+    async fn missed_count(&self) -> Answer<u64>;
     /// Returns the figures of employees by extension, of so many days with today; calls that
     /// reached nobody stand without an extension.
-    fn employees(&self, days: i64) -> Answer<'_, EmployeeTable>;
+    async fn employees(&self, days: i64) -> Answer<EmployeeTable>;
     /// The trunks; `day_calls` are those that each took today.
-    fn trunks(&self) -> Answer<'_, Vec<TrunkStatus>>;
+    async fn trunks(&self) -> Answer<Vec<TrunkStatus>>;
     /// Runs `callbridge check`, which asks PBX and CRM and takes its time.
-    fn check(&self) -> Answer<'_, Vec<CheckFinding>>;
+    async fn check(&self) -> Answer<Vec<CheckFinding>>;
     /// The sessions as [`Backend::keep_sessions`] left them.
-    fn kept_sessions(&self) -> Answer<'_, Option<String>>;
+    async fn kept_sessions(&self) -> Answer<Option<String>>;
     /// Keeps sessions over restarts: JSON without any secret.
-    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()>;
+    async fn keep_sessions(&self, sessions: String) -> Answer<()>;
     /// Counts up whenever a call, a letter or a source changes; the live parts look again then.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
     /// The PBX that it stands beside, or those, as people name them.

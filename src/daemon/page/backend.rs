@@ -3,29 +3,27 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `calls` | kept calls, one call, those that go on |
-//! | `letters` | dead letters, and numbers without a lead |
-//! | `people` | what employees did, what trunks took |
 //! | `figures` | what became of the calls of a day and a week |
 //! | `trial` | `check`, run from the page |
 
 mod calls;
 mod figures;
-mod letters;
-mod people;
 mod trial;
 
 use super::CHECK_EVERY;
 use crate::daemon::observer::Observer;
+use async_trait::async_trait;
 use callbridge_admin::{CommandHandler, LetterChange, LetterOutcome, Refusal};
+use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
-use callbridge_model::{LeadId, Status, Zone, status::TrunkStatus};
+use callbridge_model::{LeadId, Reason, Status, TypedNumber, Zone, clock, status::TrunkStatus};
 use callbridge_page::backend::{
     Answer, Backend, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
     Figures, LetterPage, LetterQuery, OpenCallView, Profiles, WaitingCustomer,
 };
-use callbridge_spool as spool;
-use callbridge_spool::{CallFilter, LeadByHand, Listed, ParkedPhone, Place, RowId, Store, tables};
+use callbridge_spool::{self as spool, CallFilter, LeadByHand, Letter, LetterFilter, Listed};
+use callbridge_spool::{ParkedPhone, Place, RowId, Store, employee_work::employee_work, tables};
 use figures::Week;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -33,6 +31,22 @@ use tokio::sync::watch;
 
 /// Under which name the spool keeps the sessions.
 const SESSIONS: &str = "page.sessions";
+/// Letters of one page of the list.
+const LETTERS_PAGE: usize = 50;
+/// Pages walked over for one of ours, where letters of one cause are asked for.
+const LETTER_WALKS_MAX: usize = 100;
+/// Pages of letters that are told apart by their causes.
+const GROUPED_PAGES: usize = 5;
+/// Letters read at a time for their ids.
+const IDS_PAGE: usize = 1_000;
+/// Numbers read at a time.
+const PHONES_PAGE: usize = 500;
+/// Numbers shown; those with most calls.
+const PHONES_MAX: usize = 2_000;
+/// Calls to a customer that are looked at.
+const CALLS_MAX: usize = 100;
+/// Leads whose profiles are read at once.
+const PROFILES_AT_ONCE: usize = 50;
 
 /// The daemon, as the page sees it.
 pub(crate) struct DaemonBackend {
@@ -79,6 +93,32 @@ impl DaemonBackend {
         Ok((all, next))
     }
 
+    /// Hands over letters page by page, newest first, while `take` wants more; the last one where
+    /// more may follow. Each page is a read of its own: writes go on between them.
+    async fn walk(
+        &self,
+        mut filter: LetterFilter,
+        pages_max: usize,
+        mut take: impl FnMut(Vec<Letter>) -> bool,
+    ) -> Result<Option<RowId>, Refusal> {
+        for _ in 0..pages_max {
+            let of = filter.clone();
+            let page = self.read(move |store| tables::letters::letters(store, &of));
+            let page = page.await?;
+            let last = page.last().map(|letter| letter.id);
+            let last = last.filter(|_| page.len() == filter.limit);
+            let wants_more = take(page);
+            match last {
+                Some(last) => filter.before = Some(last),
+                None => return Ok(None),
+            }
+            if !wants_more {
+                break;
+            }
+        }
+        Ok(filter.before)
+    }
+
     /// Counts up when a call moved or how a source is doing changed, while somebody looks.
     pub(crate) async fn watch_changes(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
@@ -106,95 +146,191 @@ impl DaemonBackend {
     }
 }
 
+fn letter_filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refusal> {
+    let reason = query.reason.as_deref().map(|word| {
+        let wrong = || Refusal::usage(format!("`{word}` is not a reason of a dead letter"));
+        Reason::from_word(word).ok_or_else(wrong)
+    });
+    Ok(LetterFilter {
+        reason: reason.transpose()?,
+        before: Some(query.before.unwrap_or(RowId(i64::MAX))),
+        limit,
+        ..LetterFilter::default()
+    })
+}
+
+#[async_trait]
 impl Backend for DaemonBackend {
-    fn status(&self) -> Answer<'_, Status> {
-        Box::pin(async { Ok(self.observer.status().await?) })
+    async fn status(&self) -> Answer<Status> {
+        Ok(self.observer.status().await?)
     }
 
-    fn today(&self) -> Answer<'_, Figures> {
-        Box::pin(self.figures())
+    async fn today(&self) -> Answer<Figures> {
+        self.figures().await
     }
 
-    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
-        Box::pin(self.open_calls())
+    async fn under_way(&self) -> Answer<Vec<OpenCallView>> {
+        self.open_calls().await
     }
 
-    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
-        Box::pin(self.call_page(query))
+    async fn calls(&self, query: CallQuery) -> Answer<CallPage> {
+        self.call_page(query).await
     }
 
-    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
-        Box::pin(self.one_call(uuid))
+    async fn call(&self, uuid: String) -> Answer<Option<CallView>> {
+        self.one_call(uuid).await
     }
 
-    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
-        Box::pin(self.letter_page(query))
+    async fn letters(&self, query: LetterQuery) -> Answer<LetterPage> {
+        let filter = letter_filter(&query, LETTERS_PAGE)?;
+        let mut letters = Vec::new();
+        let walk = self.walk(filter, LETTER_WALKS_MAX, |page| {
+            letters.extend(page.into_iter().filter(|letter| query.takes_cause(letter)));
+            letters.len() < LETTERS_PAGE
+        });
+        let mut next = walk.await?;
+        // The next page begins behind the last that is shown.
+        if letters.len() > LETTERS_PAGE {
+            letters.truncate(LETTERS_PAGE);
+            next = letters.last().map(|it| it.id);
+        }
+        let reasons = self.handler.spool.read(tables::letters::letters_by_reason);
+        Ok(LetterPage {
+            letters,
+            next,
+            reasons: reasons.await?,
+        })
     }
 
-    fn causes(&self) -> Answer<'_, Vec<CauseGroup>> {
-        Box::pin(self.cause_groups())
+    async fn causes(&self) -> Answer<Vec<CauseGroup>> {
+        let filter = letter_filter(&LetterQuery::default(), IDS_PAGE)?;
+        let mut newest = Vec::new();
+        let walk = self.walk(filter, GROUPED_PAGES, |page| {
+            newest.extend(page);
+            true
+        });
+        walk.await?;
+        Ok(CauseGroup::of(newest.iter()))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<RowId>> {
-        Box::pin(self.ids_of_letters(query))
+    async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>> {
+        let filter = letter_filter(&query, IDS_PAGE)?;
+        let mut ids = Vec::new();
+        let walk = self.walk(filter, usize::MAX, |page| {
+            let wanted = page.iter().filter(|letter| query.takes_cause(letter));
+            ids.extend(wanted.map(|letter| letter.id));
+            true
+        });
+        walk.await?;
+        Ok(ids)
     }
 
-    fn act<'a>(
-        &'a self,
+    async fn act(
+        &self,
         change: LetterChange,
-        ids: &'a [RowId],
-        who: &'a str,
-    ) -> Answer<'a, Vec<LetterOutcome>> {
-        Box::pin(self.handler.change_letters(ids, change, who))
+        ids: &[RowId],
+        who: &str,
+    ) -> Answer<Vec<LetterOutcome>> {
+        self.handler.change_letters(ids, change, who).await
     }
 
-    fn numbers(&self) -> Answer<'_, Vec<ParkedPhone>> {
-        Box::pin(self.numbers_without_lead())
+    async fn numbers(&self) -> Answer<Vec<ParkedPhone>> {
+        let mut all: Vec<ParkedPhone> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.phone.clone());
+            let parked = tables::parked::parked_phones;
+            let page = self.read(move |store| parked(store, after.as_ref(), PHONES_PAGE));
+            let page = page.await?;
+            let end = page.len() < PHONES_PAGE;
+            all.extend(page);
+            if end {
+                break;
+            }
+        }
+        all.sort_by_key(|it| (std::cmp::Reverse(it.calls), it.first));
+        all.truncate(PHONES_MAX);
+        Ok(all)
     }
 
-    fn give_lead<'a>(&'a self, phone: &'a str, lead: LeadId, who: &'a str) -> Answer<'a, u64> {
-        Box::pin(async move { Ok(self.handler.give_lead(phone, lead, who).await?.1) })
+    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64> {
+        Ok(self.handler.give_lead(phone, lead, who).await?.1)
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str) -> Answer<'a, ()> {
-        Box::pin(async { self.handler.take_lead(phone).await.map(drop) })
+    async fn take_lead(&self, phone: &str) -> Answer<()> {
+        self.handler.take_lead(phone).await.map(drop)
     }
 
-    fn given_leads(&self) -> Answer<'_, Vec<LeadByHand>> {
-        Box::pin(self.handler.leads_given())
+    async fn given_leads(&self) -> Answer<Vec<LeadByHand>> {
+        self.handler.leads_given().await
     }
 
-    fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<'_, Profiles> {
-        Box::pin(self.lead_profiles(leads))
+    async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles> {
+        let leads: Vec<LeadId> = leads.into_iter().collect();
+        let mut all = Profiles::new();
+        for some in leads.chunks(PROFILES_AT_ONCE) {
+            let some = some.to_vec();
+            let read = self.handler.spool.read(move |store| {
+                let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
+                Result::<Profiles, _>::from_iter(some.into_iter().map(profile))
+            });
+            all.extend(read.await?);
+        }
+        Ok(all)
     }
 
-    fn missed(&self) -> Answer<'_, Vec<WaitingCustomer>> {
-        Box::pin(self.waiting_customers())
+    async fn missed(&self) -> Answer<Vec<WaitingCustomer>> {
+        let mut all = Vec::new();
+        for customer in self.handler.missed_customers(None).await? {
+            let filter = CallFilter {
+                phone: TypedNumber::read(customer.phone.as_str(), []),
+                from: Some(customer.first_at.get()),
+                ..CallFilter::default()
+            };
+            // A read each: writes go on between them.
+            let of_customer = self.listed(&filter, Place::END, (CALLS_MAX, 1));
+            let (calls, _) = of_customer.await?;
+            let out =
+                |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
+            let tried: Vec<&Listed> = calls.iter().filter(out).collect();
+            all.push(WaitingCustomer {
+                customer,
+                tried: tried.len() as u64,
+                tried_at: tried.first().map(|it| it.record.started_at.get()),
+            });
+        }
+        Ok(all)
     }
 
-    fn missed_count(&self) -> Answer<'_, u64> {
+    async fn missed_count(&self) -> Answer<u64> {
         let missed = self.read(|store| tables::missed::missed_by_trunk(store));
-        Box::pin(async { Ok(missed.await?.into_iter().map(|(_, count)| count).sum()) })
+        Ok(missed.await?.into_iter().map(|(_, count)| count).sum())
     }
 
-    fn employees(&self, days: i64) -> Answer<'_, EmployeeTable> {
-        Box::pin(self.employee_figures(days))
+    async fn employees(&self, days: i64) -> Answer<EmployeeTable> {
+        let now = clock::now().wall;
+        let from = self.day_begun(now, days - 1);
+        let until = now.floor_seconds().get() + 1;
+        Ok(employee_work(&self.handler.spool, from, until).await?.work)
     }
 
-    fn trunks(&self) -> Answer<'_, Vec<TrunkStatus>> {
-        Box::pin(self.trunk_views())
+    async fn trunks(&self) -> Answer<Vec<TrunkStatus>> {
+        let today = self.day_begun(clock::now().wall, 0);
+        let took = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
+        let took = took.await?;
+        let (shown, _) = self.observer.trunks.shown(&took, &[]);
+        Ok(shown)
     }
 
-    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
-        Box::pin(trial::checked())
+    async fn check(&self) -> Answer<Vec<CheckFinding>> {
+        trial::checked().await
     }
 
-    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
-        Box::pin(async { Ok(self.handler.spool.meta(SESSIONS).await?) })
+    async fn kept_sessions(&self) -> Answer<Option<String>> {
+        Ok(self.handler.spool.meta(SESSIONS).await?)
     }
 
-    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
-        Box::pin(async { Ok(self.handler.spool.keep_meta(SESSIONS, sessions).await?) })
+    async fn keep_sessions(&self, sessions: String) -> Answer<()> {
+        Ok(self.handler.spool.keep_meta(SESSIONS, sessions).await?)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

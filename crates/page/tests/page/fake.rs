@@ -1,5 +1,6 @@
 //! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
 
+use async_trait::async_trait;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
 use callbridge_call::EpochSeconds;
 use callbridge_model::status::TrunkStatus;
@@ -44,10 +45,6 @@ pub struct Fake {
     pub turns: Semaphore,
 }
 
-fn ready<'a, T: Send + 'a>(value: Result<T, Refusal>) -> Answer<'a, T> {
-    Box::pin(std::future::ready(value))
-}
-
 fn input<T>(words: &str) -> Result<T, Refusal> {
     Err(Refusal::new(64, words))
 }
@@ -70,8 +67,9 @@ impl Fake {
     }
 }
 
+#[async_trait]
 impl Backend for Fake {
-    fn status(&self) -> Answer<'_, Status> {
+    async fn status(&self) -> Answer<Status> {
         let known = self.known();
         let mut status = known.status.clone();
         status.books.dead = known.letters.len() as u64;
@@ -83,36 +81,36 @@ impl Backend for Fake {
                 .or_default() += 1;
         }
         status.books.finished = status.books.journaled + status.books.dead;
-        ready(Ok(status))
+        Ok(status)
     }
 
-    fn today(&self) -> Answer<'_, Figures> {
-        ready(Ok(self.known().figures.clone()))
+    async fn today(&self) -> Answer<Figures> {
+        Ok(self.known().figures.clone())
     }
 
-    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
-        ready(Ok(self.known().open.clone()))
+    async fn under_way(&self) -> Answer<Vec<OpenCallView>> {
+        Ok(self.known().open.clone())
     }
 
-    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
+    async fn calls(&self, query: CallQuery) -> Answer<CallPage> {
         let mut known = self.known();
         known.queries.push(query.clone());
         if query.day.as_deref() == Some("tomorrow") {
-            return ready(input("tomorrow is not a day: YYYY-MM-DD is expected"));
+            return input("tomorrow is not a day: YYYY-MM-DD is expected");
         }
         let from: usize = query.before.and_then(|it| it.parse().ok()).unwrap_or(0);
         let rest = &known.calls[from.min(known.calls.len())..];
         let calls: Vec<Listed> = rest.iter().take(50).cloned().collect();
         let next = (rest.len() > 50).then(|| (from + 50).to_string());
-        ready(Ok(CallPage {
+        Ok(CallPage {
             calls,
             next,
             count: (from == 0).then_some(known.calls.len() as u64),
             more: false,
-        }))
+        })
     }
 
-    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
+    async fn call(&self, uuid: String) -> Answer<Option<CallView>> {
         let known = self.known();
         let line = known.calls.iter().find(|call| call.uuid() == uuid).cloned();
         let letter = |line: &Listed| {
@@ -132,10 +130,10 @@ impl Backend for Fake {
             letter: letter(&line),
             line,
         });
-        ready(Ok(view))
+        Ok(view)
     }
 
-    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
+    async fn letters(&self, query: LetterQuery) -> Answer<LetterPage> {
         let known = self.known();
         let below = query.before.unwrap_or(RowId(i64::MAX));
         let fits = |it: &&Letter| {
@@ -153,80 +151,78 @@ impl Backend for Fake {
         for letter in known.letters.values() {
             *reasons.entry(letter.reason).or_default() += 1;
         }
-        ready(Ok(LetterPage {
+        Ok(LetterPage {
             letters,
             next,
             reasons,
-        }))
+        })
     }
 
-    fn causes(&self) -> Answer<'_, Vec<CauseGroup>> {
-        ready(Ok(CauseGroup::of(self.known().letters.values())))
+    async fn causes(&self) -> Answer<Vec<CauseGroup>> {
+        Ok(CauseGroup::of(self.known().letters.values()))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<RowId>> {
+    async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>> {
         let known = self.known();
         let fits = |it: &&Letter| {
             query.reason.as_ref().is_none_or(|r| r == it.reason.word()) && query.takes_cause(it)
         };
-        ready(Ok(known
+        Ok(known
             .letters
             .values()
             .filter(fits)
             .map(|it| it.id)
-            .collect()))
+            .collect())
     }
 
-    fn act<'a>(
-        &'a self,
+    async fn act(
+        &self,
         change: LetterChange,
-        ids: &'a [RowId],
-        who: &'a str,
-    ) -> Answer<'a, Vec<LetterOutcome>> {
-        Box::pin(async move {
-            assert!(ids.len() <= 100, "a hundred at once");
-            self.turns.acquire().await.expect("never closed").forget();
-            let mut known = self.known();
-            known.acts.push((who.to_owned(), change, ids.len()));
-            let (lead, dry) = match change {
-                LetterChange::Retry { wish, dry_run } => (wish.lead, dry_run),
-                LetterChange::Discard => (None, false),
+        ids: &[RowId],
+        who: &str,
+    ) -> Answer<Vec<LetterOutcome>> {
+        assert!(ids.len() <= 100, "a hundred at once");
+        self.turns.acquire().await.expect("never closed").forget();
+        let mut known = self.known();
+        known.acts.push((who.to_owned(), change, ids.len()));
+        let (lead, dry) = match change {
+            LetterChange::Retry { wish, dry_run } => (wish.lead, dry_run),
+            LetterChange::Discard => (None, false),
+        };
+        if lead == LeadId::new(666) {
+            return input("the CRM has no lead 666");
+        }
+        let mut one = |id: RowId| {
+            let letter = known.letters.get(&id).cloned();
+            let result = match (change, dry) {
+                _ if letter.is_none() => "refused",
+                (LetterChange::Discard, _) => "discarded",
+                (_, true) => "would_send",
+                (_, false) => "ready",
             };
-            if lead == LeadId::new(666) {
-                return input("the CRM has no lead 666");
+            if !dry {
+                known.letters.remove(&id);
             }
-            let mut one = |id: RowId| {
-                let letter = known.letters.get(&id).cloned();
-                let result = match (change, dry) {
-                    _ if letter.is_none() => "refused",
-                    (LetterChange::Discard, _) => "discarded",
-                    (_, true) => "would_send",
-                    (_, false) => "ready",
-                };
-                if !dry {
-                    known.letters.remove(&id);
-                }
-                let letter = letter.unwrap_or_else(|| crate::morning::letter("gone", NOON, id.0));
-                let mut outcome = LetterOutcome::of(&letter, result, None);
-                outcome.lead_id = Some(lead);
-                outcome
-            };
-            Ok(ids.iter().map(|id| one(*id)).collect())
-        })
+            let letter = letter.unwrap_or_else(|| crate::morning::letter("gone", NOON, id.0));
+            let mut outcome = LetterOutcome::of(&letter, result, None);
+            outcome.lead_id = Some(lead);
+            outcome
+        };
+        Ok(ids.iter().map(|id| one(*id)).collect())
     }
 
-    fn numbers(&self) -> Answer<'_, Vec<ParkedPhone>> {
-        ready(Ok(self.known().numbers.clone()))
+    async fn numbers(&self) -> Answer<Vec<ParkedPhone>> {
+        Ok(self.known().numbers.clone())
     }
 
-    fn give_lead<'a>(&'a self, phone: &'a str, lead: LeadId, who: &'a str) -> Answer<'a, u64> {
+    async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64> {
         let mut known = self.known();
         let Some(at) = known
             .numbers
             .iter()
             .position(|it| it.phone.as_str() == phone)
         else {
-            return ready(input("this number waits no more"));
+            return input("this number waits no more");
         };
         let left = known.numbers.remove(at).calls;
         let given = LeadByHand {
@@ -236,51 +232,51 @@ impl Backend for Fake {
             who: who.to_owned(),
         };
         known.given.push(given);
-        ready(Ok(left))
+        Ok(left)
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str) -> Answer<'a, ()> {
+    async fn take_lead(&self, phone: &str) -> Answer<()> {
         self.known().given.retain(|it| it.phone.as_str() != phone);
-        ready(Ok(()))
+        Ok(())
     }
 
-    fn given_leads(&self) -> Answer<'_, Vec<LeadByHand>> {
-        ready(Ok(self.known().given.clone()))
+    async fn given_leads(&self) -> Answer<Vec<LeadByHand>> {
+        Ok(self.known().given.clone())
     }
 
-    fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<'_, Profiles> {
+    async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles> {
         let known = self.known();
         let of = |lead| Some((lead, known.profiles.get(&lead)?.clone()));
-        ready(Ok(leads.into_iter().filter_map(of).collect()))
+        Ok(leads.into_iter().filter_map(of).collect())
     }
 
-    fn missed(&self) -> Answer<'_, Vec<WaitingCustomer>> {
-        ready(Ok(self.known().missed.clone()))
+    async fn missed(&self) -> Answer<Vec<WaitingCustomer>> {
+        Ok(self.known().missed.clone())
     }
 
-    fn missed_count(&self) -> Answer<'_, u64> {
-        ready(Ok(self.known().missed.len() as u64))
+    async fn missed_count(&self) -> Answer<u64> {
+        Ok(self.known().missed.len() as u64)
     }
 
-    fn employees(&self, _days: i64) -> Answer<'_, EmployeeTable> {
-        ready(Ok(self.known().employees.clone()))
+    async fn employees(&self, _days: i64) -> Answer<EmployeeTable> {
+        Ok(self.known().employees.clone())
     }
 
-    fn trunks(&self) -> Answer<'_, Vec<TrunkStatus>> {
-        ready(Ok(self.known().trunks.clone()))
+    async fn trunks(&self) -> Answer<Vec<TrunkStatus>> {
+        Ok(self.known().trunks.clone())
     }
 
-    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
-        ready(Ok(self.known().findings.clone()))
+    async fn check(&self) -> Answer<Vec<CheckFinding>> {
+        Ok(self.known().findings.clone())
     }
 
-    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
-        ready(Ok(self.known().sessions.clone()))
+    async fn kept_sessions(&self) -> Answer<Option<String>> {
+        Ok(self.known().sessions.clone())
     }
 
-    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
+    async fn keep_sessions(&self, sessions: String) -> Answer<()> {
         self.known().sessions = Some(sessions);
-        ready(Ok(()))
+        Ok(())
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

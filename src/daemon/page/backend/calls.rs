@@ -26,13 +26,9 @@ const OPEN_MAX: usize = 200;
 
 impl DaemonBackend {
     pub(super) async fn call_page(&self, query: CallQuery) -> Result<CallPage, Refusal> {
-        let before = match query.before.as_deref() {
-            None => Place::END,
-            Some(key) => {
-                let wrong = || Refusal::usage(format!("`{key}` is not a place in this list"));
-                Place::read(key).ok_or_else(wrong)?
-            }
-        };
+        let wrong = |key: &str| Refusal::usage(format!("`{key}` is not a place in this list"));
+        let place = |key: &str| Place::read(key).ok_or_else(|| wrong(key));
+        let before = (query.before.as_deref()).map_or(Ok(Place::END), place)?;
         let (found, filter) = self.wanted(&query).await?;
         if let Some(call) = found {
             return Ok(CallPage {
@@ -99,10 +95,8 @@ impl DaemonBackend {
             let letter = tables::letters::letter(store, row.id)?;
             Ok(Some((row, letter)))
         });
-        let Some((row, letter)) = read.await? else {
-            return Ok(None);
-        };
-        Ok(Some(self.view(*row, letter)))
+        let found = read.await?;
+        Ok(found.map(|(row, letter)| self.view(*row, letter)))
     }
 
     fn view(&self, row: Row, letter: Option<Letter>) -> CallView {

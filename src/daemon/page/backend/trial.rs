@@ -16,9 +16,8 @@ fn unavailable(words: impl Into<String>) -> Refusal {
 }
 
 pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
-    let gone = "check cannot be run, this program is gone";
-    let program = std::env::current_exe();
-    let program = program.map_err(|error| unavailable(format!("{gone}: {error}")))?;
+    let gone = |error| format!("check cannot be run, this program is gone: {error}");
+    let program = std::env::current_exe().map_err(|error| unavailable(gone(error)))?;
     let mut how = Command::new(program);
     how.arg("check")
         .arg("--json")
@@ -34,8 +33,8 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
     })?;
     let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
     let said = String::from_utf8_lossy(&ended.stdout);
-    let read = |line| serde_json::from_str(line).ok();
-    let found: Vec<CheckFinding> = said.lines().filter_map(read).collect();
+    let found = (said.lines()).filter_map(|line| serde_json::from_str(line).ok());
+    let found: Vec<CheckFinding> = found.collect();
     if found.is_empty() {
         let words = String::from_utf8_lossy(&ended.stderr);
         let words = words.trim().chars().take(2_000).collect::<String>();
