@@ -22,6 +22,7 @@ use super::news::{ContactPhones, LeadNews};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.
@@ -84,7 +85,7 @@ pub struct Entry {
 }
 
 /// Newest seconds at which a lead was reported living, whole, deleted and merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Life {
     /// Newest second at which it was reported living.
     pub living: Option<EpochSeconds>,

@@ -1,6 +1,7 @@
 //! A row of SQLite as serde reads it: a tuple by the order of its columns, a struct by their names,
 //! anything else from one column, the first where nothing else is said. A struct in a field of
-//! another one is read from the same row, where a column has the field's name.
+//! another one is read from the same row, where a column has the field's name, and a tuple in a
+//! field from that column on.
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -103,7 +104,9 @@ impl<'de> Deserializer<'de> for Column<'_> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, v: V) -> Result<V::Value, Error> {
-        v.visit_seq(SeqDeserializer::new(self.all().map(|(_, column)| column)))
+        v.visit_seq(SeqDeserializer::new(
+            self.all().skip(self.at).map(|(_, it)| it),
+        ))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(

@@ -97,53 +97,34 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     }
 }
 
-/// Columns of the state of a lead.
-#[derive(Default, Deserialize)]
-struct LifeColumns {
-    living: Option<EpochSeconds>,
-    whole: Option<EpochSeconds>,
-    deleted: Option<EpochSeconds>,
-    merged: Option<EpochSeconds>,
-    merged_into: Option<LeadId>,
-}
+/// A name in its columns: since when it is known, its rank, then what it is.
+type NameColumns = (EpochSeconds, Option<u8>, Option<String>);
 
-impl LifeColumns {
-    fn life(self) -> Life {
-        Life {
-            living: self.living,
-            whole: self.whole,
-            deleted: self.deleted,
-            merged: self.merged.zip(self.merged_into),
-        }
-    }
-}
-
-/// Columns of a lead, as [`LEAD`] has them.
+/// Columns of a lead, as [`LEAD`] has them; each fact is read from its first column on.
 #[derive(Default, Deserialize)]
 struct LeadColumns {
-    life: LifeColumns,
-    name_at: Option<EpochSeconds>,
-    name_rank: Option<u8>,
-    name: Option<String>,
-    stage_at: Option<EpochSeconds>,
-    stage_rank: Option<u8>,
-    stage: Option<String>,
-    responsible_at: Option<EpochSeconds>,
-    responsible_rank: Option<u8>,
-    responsible_name: Option<String>,
+    life: Life,
+    name_at: Option<NameColumns>,
+    stage_at: Option<NameColumns>,
+    responsible_at: Option<NameColumns>,
     responsible: Option<EmployeeId>,
 }
 
 impl LeadColumns {
-    fn profile(&self) -> ProfileFacts {
-        let responsible = self.responsible.map(|id| Responsible {
-            id,
-            name: name(&self.responsible_name),
-        });
+    fn profile(self) -> ProfileFacts {
+        let responsible = |columns| {
+            let Known {
+                at,
+                rank,
+                fact: name,
+            } = known(columns);
+            let fact = self.responsible.map(|id| Responsible { id, name });
+            Known { at, rank, fact }
+        };
         ProfileFacts {
-            name: known(self.name_at, self.name_rank, name(&self.name)),
-            stage: known(self.stage_at, self.stage_rank, name(&self.stage)),
-            responsible: known(self.responsible_at, self.responsible_rank, responsible),
+            name: self.name_at.map(known),
+            stage: self.stage_at.map(known),
+            responsible: self.responsible_at.map(responsible),
         }
     }
 }
@@ -156,17 +137,12 @@ struct LeadPhoneColumns {
     held: Option<EpochSeconds>,
     told: Option<i64>,
     gone: Option<EpochSeconds>,
-    life: LifeColumns,
+    life: Life,
 }
 
-/// A fact by its columns: since when, its rank, then what it is.
-fn known<T>(at: Option<EpochSeconds>, rank: Option<u8>, fact: Option<T>) -> Option<Known<T>> {
-    let rank = rank.unwrap_or(0);
-    at.map(|at| Known { at, rank, fact })
-}
-
-fn name(text: &Option<String>) -> Option<Name> {
-    text.as_deref().and_then(Name::stored)
+fn known((at, rank, text): NameColumns) -> Known<Name> {
+    let (rank, fact) = (rank.unwrap_or(0), text.as_deref().and_then(Name::stored));
+    Known { at, rank, fact }
 }
 
 /// Takes in news of a lead, and returns whether anything was new; calls that may leave by it are
@@ -360,14 +336,14 @@ impl Ledger for Db {
         let lead = lead.get();
         let found: LeadColumns = self.query_first(LEAD, [lead])?.unwrap_or_default();
         let mut entry = Entry {
+            life: found.life,
             profile: found.profile(),
-            life: found.life.life(),
             ..Entry::default()
         };
         let text = "SELECT phone, slot, held, told, gone, name_at, name_rank, name
              FROM directory_phones WHERE lead = ?1";
-        for (digits, slot, held, source, gone, at, rank, text) in self.query_all(text, [lead])? {
-            let name = known(at, rank, name(&text));
+        for (digits, slot, held, source, gone, name) in self.query_all(text, [lead])? {
+            let name = Option::map(name, known);
             let row = PhoneRow {
                 held,
                 source,
@@ -401,13 +377,12 @@ impl Ledger for Db {
                 slot: Slot(it.slot),
                 held: it.held.zip(it.told.and_then(FactSource::from_repr)),
                 gone: it.gone,
-                life: it.life.life(),
+                life: it.life,
             })
         })
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {
-        let life: Option<LifeColumns> = self.query_first(LIFE, [lead.get()])?;
-        Ok(life.unwrap_or_default().life())
+        Ok(self.query_first(LIFE, [lead.get()])?.unwrap_or_default())
     }
 }
