@@ -44,6 +44,19 @@ fn unreadable(bytes: Vec<u8>) -> Op {
     }
 }
 
+#[test]
+fn a_message_without_a_byte_is_a_letter_all_the_same() {
+    let mut store = store();
+    store.write(vec![unreadable(Vec::new())]).expect("stored");
+    let filter = LetterFilter::default();
+    let listed = tables::letters::letters(&store, &filter).expect("readable");
+    let shown = tables::letters::letter(&store, listed[0].id).expect("readable");
+    for letter in [Some(listed[0].clone()), shown] {
+        let bytes = letter.and_then(|it| it.bytes).expect("a message");
+        assert_eq!((bytes.bytes, bytes.length), (Vec::new(), 0));
+    }
+}
+
 /// A letter that the service refused, with an act of a person.
 fn rejected_letter() -> crate::Letter {
     let mut store = store();
