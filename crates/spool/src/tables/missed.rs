@@ -21,32 +21,7 @@ const KEPT_OUT_MAX: i64 = 100_000;
 /// Rows that a purge takes at most.
 const PURGED_MAX: u32 = 500;
 
-/// Meaning of a call with a customer for who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    /// The customer called, and nobody answered.
-    Missed,
-    /// Somebody talked with the customer.
-    Talk,
-    Nothing,
-}
-
 impl Finished {
-    fn meaning(&self) -> Meaning {
-        let Judged { record, reason, .. } = &self.judged;
-        let kept = self.judged.outcome.is_kept();
-        match record.direction {
-            // A start that cannot be says nothing of before and after.
-            _ if *reason == Some(Reason::InvalidEpoch) => Meaning::Nothing,
-            Direction::Internal => Meaning::Nothing,
-            Direction::Inbound | Direction::Outbound if record.answered => Meaning::Talk,
-            // Whether they were missed is not known.
-            Direction::Inbound if *reason == Some(Reason::Incomplete) => Meaning::Nothing,
-            Direction::Inbound if kept || self.judged.kept_out_unanswered => Meaning::Missed,
-            Direction::Inbound | Direction::Outbound => Meaning::Nothing,
-        }
-    }
-
     /// Returns the second at which it ended.
     fn end(&self) -> i64 {
         let duration = i64::from(self.judged.record.duration_sec);
@@ -56,16 +31,24 @@ impl Finished {
 
 /// Weighs a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
-    if new.judged.kept_out_unanswered {
+    let Judged { record, reason, .. } = &new.judged;
+    let kept_out = new.judged.kept_out_unanswered;
+    if kept_out {
         keep_out(db, new)?;
     }
-    let Some(phone) = new.phone() else {
+    // A start that cannot be says nothing of before and after.
+    let is_weighed = *reason != Some(Reason::InvalidEpoch);
+    let Some(phone) = new.phone().filter(|_| is_weighed) else {
         return Ok(());
     };
-    match new.meaning() {
-        Meaning::Missed => missed(db, new, phone),
-        Meaning::Talk => talked(db, new, phone),
-        Meaning::Nothing => Ok(()),
+    // Of an incomplete one it is not known whether it was missed.
+    let is_known = *reason != Some(Reason::Incomplete);
+    match record.direction {
+        Direction::Inbound | Direction::Outbound if record.answered => talked(db, new, phone),
+        Direction::Inbound if is_known && (kept_out || new.judged.outcome.is_kept()) => {
+            missed(db, new, phone)
+        }
+        Direction::Internal | Direction::Inbound | Direction::Outbound => Ok(()),
     }
 }
 
