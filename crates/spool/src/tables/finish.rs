@@ -51,45 +51,36 @@ pub(crate) fn finish(store: &mut Store, new: &Finished) -> Result<Done, Error> {
 
 /// `seen`: its id was known before, with that start.
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
-    let book = if new.judged.outcome == Outcome::Internal {
-        Book::Internal
-    } else {
-        Book::Skipped
-    };
     match seen {
         Some(started) if new.same_start(started) => repeated(store, None),
         Some(_) if new.uuid().is_some() => conflict(store, new),
+        Some(_) | None if new.judged.outcome == Outcome::Internal => {
+            store.tally.add(Book::Internal, 1);
+            listed::keep_internal(store, new)?;
+            Ok(Done::Counted)
+        }
         Some(_) | None => {
-            store.tally.add(book, 1);
-            if new.judged.outcome == Outcome::Internal {
-                listed::keep_internal(store, new)?;
-            }
+            store.tally.add(Book::Skipped, 1);
             Ok(Done::Counted)
         }
     }
 }
 
 fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
-    if let Some(started) = seen {
-        if let Some(done) = corrected(store, new)? {
-            seen_calls::mark_aliases_seen(store, new)?;
-            give_up_parts(store, new)?;
-            return Ok(done);
+    if seen.is_none() {
+        give_up_parts(store, new)?;
+        if let Some(row) = insert(store, new, None)? {
+            return Ok(Done::New(row));
         }
-        return match known(store, new, "uuid")?.pop() {
-            Some(known) if known.is(new) => repeated(store, Some(known.id)),
-            Some(_) => conflict(store, new),
-            None if new.same_start(started) => repeated(store, None),
-            None => conflict(store, new),
-        };
+        // Its tombstone is gone, its row is not.
+    } else if let Some(done) = corrected(store, new)? {
+        seen_calls::mark_aliases_seen(store, new)?;
+        give_up_parts(store, new)?;
+        return Ok(done);
     }
-    give_up_parts(store, new)?;
-    if let Some(row) = insert(store, new, None)? {
-        return Ok(Done::New(row));
-    }
-    // Its tombstone is gone, its row is not.
     match known(store, new, "uuid")?.pop() {
         Some(known) if known.is(new) => repeated(store, Some(known.id)),
+        None if seen.is_some_and(|started| new.same_start(started)) => repeated(store, None),
         Some(_) | None => conflict(store, new),
     }
 }
