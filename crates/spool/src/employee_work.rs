@@ -97,27 +97,23 @@ impl WorkSums {
             (inbound, answered) => {
                 let waited = call.phone.as_ref().filter(|_| answered);
                 let waited = waited.and_then(|phone| self.waiting.remove(phone));
-                if counts {
-                    self.add_worked(call, waited.filter(|_| !inbound));
+                if !counts {
+                    return;
+                }
+                let work = self.work.entry(call.extension.clone()).or_default();
+                work.employee_id = call.employee_id.or(work.employee_id);
+                work.talk_sec += call.talk_sec;
+                if inbound {
+                    work.answered += 1;
+                    work.wait_sec += call.wait_sec;
+                    return;
+                }
+                work.outbound += 1;
+                if let Some(since) = waited {
+                    work.called_back += 1;
+                    work.call_back_sec += (call.started - since).max(0).unsigned_abs();
                 }
             }
-        }
-    }
-
-    /// `waited`: since when the customer had waited for this call.
-    fn add_worked(&mut self, call: &CustomerCall, waited: Option<i64>) {
-        let work = self.work.entry(call.extension.clone()).or_default();
-        work.employee_id = call.employee_id.or(work.employee_id);
-        work.talk_sec += call.talk_sec;
-        if call.inbound {
-            work.answered += 1;
-            work.wait_sec += call.wait_sec;
-        } else {
-            work.outbound += 1;
-        }
-        if let Some(since) = waited {
-            work.called_back += 1;
-            work.call_back_sec += (call.started - since).max(0).unsigned_abs();
         }
     }
 }

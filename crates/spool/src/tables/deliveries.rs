@@ -75,14 +75,9 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
         Fit::Other => return Ok(Delivered::OtherCompany),
         Fit::Same => {}
     }
-    let Delivery {
-        installation,
-        event,
-        ..
-    } = delivery;
     let values = (
-        installation,
-        event,
+        &delivery.installation,
+        &delivery.event,
         delivery.at.micros(),
         &delivery.signature,
     );
@@ -163,14 +158,9 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
 
 /// Keeps an event until it is known whose this state is.
 fn keep_waiting(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
-    let Delivery {
-        installation,
-        event,
-        ..
-    } = delivery;
     let values = (
-        installation,
-        event,
+        &delivery.installation,
+        &delivery.event,
         delivery.at.micros(),
         delivery.message().write(),
     );

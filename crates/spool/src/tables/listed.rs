@@ -11,7 +11,7 @@ use std::fmt;
 
 /// Rows that one page walks over, whether it gives them or not.
 const WALKED: usize = 500;
-const COLUMNS: &str = "id, started, state, reason, phone, record";
+const COLUMNS: &str = "true AS place, id, started, state, reason, phone, record";
 
 /// A call in a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +91,7 @@ impl CallFilter {
 }
 
 /// A place in a list: calls stand by their beginning, then by their ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Place {
     started: i64,
     id: i64,
@@ -122,7 +122,7 @@ impl fmt::Display for Place {
 #[derive(Deserialize)]
 struct ListedColumns {
     id: RowId,
-    started: i64,
+    place: Place,
     state: Option<State>,
     reason: Option<Reason>,
     phone: Option<String>,
@@ -130,13 +130,6 @@ struct ListedColumns {
 }
 
 impl ListedColumns {
-    fn place(&self) -> Place {
-        Place {
-            started: self.started,
-            id: self.id.0,
-        }
-    }
-
     fn read(&self, db: &Db) -> Result<Listed, Error> {
         Ok(Listed {
             id: self.id,
@@ -227,7 +220,7 @@ fn page(
         if filter.takes_trunk(&call.record) && filter.takes_extension(&call.record) {
             calls.push(call);
             if calls.len() == most {
-                return Ok((calls, Some(raw.place())));
+                return Ok((calls, Some(raw.place)));
             }
         }
     }
@@ -239,7 +232,7 @@ fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     walked
         .last()
         .filter(|_| walked.len() == WALKED)
-        .map(ListedColumns::place)
+        .map(|last| last.place)
 }
 
 /// Returns the start of the newest call that is kept, of those that began by now; `None` without
@@ -291,8 +284,9 @@ fn internal(
     rule: &str,
     values: impl Params,
 ) -> Result<(Vec<ListedColumns>, Vec<Listed>), Error> {
-    let text =
-        format!("SELECT id, started, record FROM internal_calls WHERE {rule} LIMIT {WALKED}");
+    let text = format!(
+        "SELECT true AS place, id, started, record FROM internal_calls WHERE {rule} LIMIT {WALKED}"
+    );
     let rows: Vec<ListedColumns> = db.query_all(&text, values)?;
     let calls = rows
         .iter()

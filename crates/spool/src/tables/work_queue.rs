@@ -23,25 +23,23 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         sending: books.sending,
         submitted: books.submitted,
         hooked: deliveries::hooked(store)?,
+        possibly_sent: peer_outcomes::possibly_sent_calls(store)?,
+        lead_requests: lead_requests::lead_requests(store, ask)?,
         ..WorkQueue::default()
     };
-    head.possibly_sent = peer_outcomes::possibly_sent_calls(store)?;
     if books.ready > 0 {
         let had_turn = meta::meta(store, HAD_TURN)?.unwrap_or_default();
         let live = next_ready(store, true, &had_turn, ask)?;
         let backlog = next_ready(store, false, &had_turn, ask)?;
         let released = head.possibly_sent.released;
         // One PBX that calls without end lets the backlog of the others pass, too.
-        let other = backlog
-            .as_ref()
-            .filter(|it| it.pbx != had_turn)
-            .map(|it| it.due);
-        let waits = live.as_ref().is_some_and(|it| it.pbx == had_turn);
-        head.live = other.filter(|_| waits).or(live.map(|it| it.due));
+        let had_its = |it: &&ReadyCall| it.pbx == had_turn;
+        let waits = live.as_ref().filter(had_its).is_some();
+        let other = backlog.as_ref().filter(|it| waits && !had_its(it));
+        head.live = other.or(live.as_ref()).map(|it| it.due);
         head.backlog = backlog.map(|it| it.due).or(released);
         head.next_not_before = next_held(store, ask.now)?;
     }
-    head.lead_requests = lead_requests::lead_requests(store, ask)?;
     if books.submitted > 0 {
         head.polls = due_polls(store, ask)?;
         head.next_poll = next_poll(store, ask.now)?;
