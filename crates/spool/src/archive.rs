@@ -30,7 +30,7 @@ const MAGIC: &str = "callbridge-state ";
 const VERSION: u32 = 1;
 /// Bytes of the first two lines at most.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
-const BUFFER_BYTES: usize = 64 * 1024;
+const BUFFER_BYTES: u64 = 64 * 1024;
 
 /// Header of an exported state, its second line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,17 +189,12 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
 fn copy(from: &mut impl Read, to: &mut impl Write, bytes_max: u64) -> io::Result<(u64, String)> {
     let (mut digest, mut bytes) = (Context::new(&SHA256), 0_u64);
     let mut from = from.take(bytes_max);
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let count = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        digest.update(&buffer[..count]);
-        to.write_all(&buffer[..count])?;
-        bytes += count as u64;
+    let mut buffer = Vec::new();
+    while from.by_ref().take(BUFFER_BYTES).read_to_end(&mut buffer)? > 0 {
+        digest.update(&buffer);
+        to.write_all(&buffer)?;
+        bytes += buffer.len() as u64;
+        buffer.clear();
     }
     let digest = digest.finish();
     let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));

@@ -2,7 +2,7 @@
 //! file while nobody ran.
 
 use crate::{Error, check_siblings, not_writable};
-use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
+use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;
 
@@ -70,15 +70,11 @@ pub(super) fn check_beside(
 }
 
 fn quick_check(db: &Connection, path: &Path) -> Integrity {
-    let answer = db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    let damaged = |why: String| Integrity::Damaged(Error::Damaged(path.to_path_buf(), why));
-    match answer {
+    match db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
         Ok(words) if words == "ok" => Integrity::Sound,
-        Ok(words) => damaged(words),
-        Err(error) => match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                damaged(error.to_string())
-            }
+        Ok(words) => Integrity::Damaged(Error::Damaged(path.to_path_buf(), words)),
+        Err(error) => match Error::sqlite(path, &error) {
+            damaged @ Error::Damaged(..) => Integrity::Damaged(damaged),
             _ => Integrity::Unknown(error.to_string()),
         },
     }

@@ -93,20 +93,10 @@ impl State {
 }
 
 /// Next step of an unresolved call that the journal does not hold. The words are stored.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-    strum::EnumString,
-    Deserialize,
-)]
-#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum IfAbsent {
     /// The call is given up: the service failed on it time and again.
     ServerError,

@@ -1,6 +1,7 @@
 //! The tables, and how an older file becomes one of today.
 
 use rusqlite::Connection;
+use std::cmp::Ordering;
 
 /// Marks a file as ours (`PRAGMA application_id`): "cabr".
 pub const APPLICATION: i64 = 0x6361_6272;
@@ -496,16 +497,12 @@ pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> 
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
-    Ok(if tables == 0 {
-        Found::New
-    } else if application != APPLICATION {
-        Found::Foreign
-    } else if version > known {
-        Found::Newer(version)
-    } else if version == known {
-        Found::Current
-    } else {
-        Found::Migrated(version)
+    Ok(match version.cmp(&known) {
+        _ if tables == 0 => Found::New,
+        _ if application != APPLICATION => Found::Foreign,
+        Ordering::Greater => Found::Newer(version),
+        Ordering::Equal => Found::Current,
+        Ordering::Less => Found::Migrated(version),
     })
 }
 
