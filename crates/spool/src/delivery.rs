@@ -20,7 +20,7 @@ impl WebhookEvent {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Completed { .. } => COMPLETED,
-            Self::Learn(news) => news.what.source().word(),
+            Self::Learn(news) => news.what.word(),
         }
     }
 }
@@ -118,11 +118,7 @@ fn lead_message(news: &LeadNews) -> LeadMessage {
         responsible,
         responsible_name,
         stage: text(&news.profile.stage, Name::as_str),
-        merged: if let ChangeKind::Merged { from } = &news.what {
-            from.iter().map(|lead| lead.get()).collect()
-        } else {
-            Vec::new()
-        },
+        merged: news.merged.iter().map(|lead| lead.get()).collect(),
         contacts: news.contacts.iter().map(contact).collect(),
     }
 }
@@ -141,8 +137,9 @@ fn name(text: Option<&String>) -> FactUpdate<Name> {
 }
 
 fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
-    let merged = leads(&message.merged, "lead.merged")?;
-    let what = ChangeKind::of_event(kind, merged).ok_or_else(|| other_kind(kind))?;
+    let mut merged = leads(&message.merged, "lead.merged")?;
+    let what = ChangeKind::of_event(kind).ok_or_else(|| other_kind(kind))?;
+    merged.retain(|_| what == ChangeKind::Merged);
     let lead = LeadId::new(message.id).ok_or_else(|| no_lead("lead.id", message.id))?;
     let first = match message.phone.as_deref() {
         None => FactUpdate::Unchanged,
@@ -166,6 +163,7 @@ fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
         FactUpdate::from(EmployeeId::new(id)).map(|id| Responsible { id, name })
     });
     Ok(LeadNews {
+        merged,
         contacts: contacts.collect::<Result<_, String>>()?,
         profile: ProfileNews {
             name: name(message.name.as_ref()),

@@ -20,7 +20,9 @@ pub fn news(
 ) -> Option<LeadNews> {
     let snapshot = &json["lead"];
     let lead = lead_id(&snapshot["id"])?;
-    let what = ChangeKind::of_event(kind, merged(&json["mergedLeadIds"], lead))?;
+    let what = ChangeKind::of_event(kind)?;
+    let mut merged = merged(&json["mergedLeadIds"], lead);
+    merged.retain(|_| what == ChangeKind::Merged);
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
     // A block that would be null is left out (§6.5).
     let phone = match &snapshot["phone"] {
@@ -29,6 +31,7 @@ pub fn news(
         _ => FirstPhone::Unchanged,
     };
     Some(LeadNews {
+        merged,
         profile: ProfileNews::of_snapshot(snapshot),
         contacts: contacts(&json["propertyChanges"], country),
         ..LeadNews::new(lead, at, what, phone)
@@ -103,7 +106,7 @@ mod tests {
             ("LEAD_ASSIGNED", ChangeKind::Assigned),
             ("LEAD_STAGE_CHANGED", ChangeKind::StageChanged),
             ("LEAD_PROPERTIES_UPDATED", ChangeKind::PropertiesUpdated),
-            ("LEAD_MERGED", ChangeKind::Merged { from: Vec::new() }),
+            ("LEAD_MERGED", ChangeKind::Merged),
             ("LEAD_DELETED", ChangeKind::Deleted),
         ] {
             let news = told(kind, &event).expect("news");
@@ -164,7 +167,7 @@ mod tests {
         });
         let merged = told("LEAD_MERGED", &event).expect("news");
         let from = [4002, 4003].into_iter().filter_map(LeadId::new).collect();
-        assert_eq!(merged.what, ChangeKind::Merged { from });
+        assert_eq!((merged.what, merged.merged), (ChangeKind::Merged, from));
         assert_eq!(merged.phone, FirstPhone::None);
         let changed = told("LEAD_PROPERTIES_UPDATED", &event)
             .expect("news")

@@ -60,9 +60,16 @@ impl Place {
     }
 
     async fn learn(&self, lead: i64, seconds: i64, what: ChangeKind) {
+        self.learn_merged(lead, seconds, what, Vec::new()).await;
+    }
+
+    async fn learn_merged(&self, lead: i64, seconds: i64, what: ChangeKind, merged: Vec<LeadId>) {
         let lead = LeadId::new(lead).expect("positive");
         let phone = FirstPhone::Is(self.phone.clone());
-        let news = LeadNews::new(lead, EpochSeconds::new(seconds), what, phone);
+        let news = LeadNews {
+            merged,
+            ..LeadNews::new(lead, EpochSeconds::new(seconds), what, phone)
+        };
         let done = self.spool.write(vec![Op::Learn(Box::new(news))]);
         done.await.expect("stored");
     }
@@ -137,7 +144,8 @@ async fn an_ambiguous_call_leaves_for_the_survivor_when_its_leads_are_merged() {
     place.finish().await;
     assert_eq!(place.books().await.dead, 1);
     let from = vec![LeadId::new(8).expect("positive")];
-    place.learn(7, 20, ChangeKind::Merged { from }).await;
+    let what = ChangeKind::Merged;
+    place.learn_merged(7, 20, what, from).await;
     assert_eq!(place.look().await, 1);
     assert_eq!(place.lead_of_the_ready().await, 7);
 }

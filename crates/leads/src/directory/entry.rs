@@ -4,7 +4,7 @@
 //! | fact | of two the one that holds |
 //! |---|---|
 //! | a slot's name; name, responsible, stage of the lead | the newer ([`super::profile`]) |
-//! | the phones of a slot | the newer; of one second by [`FactSource::rank`], then more phones |
+//! | the phones of a slot | the newer; of one second by [`ChangeKind::rank`], then more phones |
 //! | a phone taken from a contact | the newer |
 //! | that it lives, was deleted, was told whole | the newer |
 //! | that it was merged | the newer; of one second the higher surviving id |
@@ -17,7 +17,7 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
-use super::fact::{ChangeKind, FactSource, FactUpdate};
+use super::fact::{ChangeKind, FactUpdate};
 use super::news::{ContactPhones, LeadNews};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
 use callbridge_call::EpochSeconds;
@@ -56,7 +56,7 @@ pub struct Fact {
     /// Second of the event or row that reported the phones.
     pub at: EpochSeconds,
     /// Kind of event or answer that reported the phones.
-    pub source: FactSource,
+    pub source: ChangeKind,
     /// Phones of the slot; none where it is empty.
     pub phones: BTreeSet<Phone>,
     /// Name of the slot's contact, with its second; `None` where none was reported, or it is
@@ -109,9 +109,9 @@ impl Entry {
     /// Takes in news of this very lead. News of the leads merged into it is for their own entries:
     /// [`Entry::merge`].
     pub fn learn(&mut self, news: &LeadNews) {
-        let source = news.what.source();
+        let source = news.what;
         let life = &mut self.life;
-        match news.what == ChangeKind::Deleted {
+        match source == ChangeKind::Deleted {
             true => life.deleted = life.deleted.max(Some(news.at)),
             false => life.living = life.living.max(Some(news.at)),
         }
@@ -135,7 +135,7 @@ impl Entry {
             for phone in (contact.before.iter()).filter(|phone| !phones.contains(*phone)) {
                 self.take_from(slot, phone, news.at);
             }
-            let own = FactSource::PropertiesUpdated;
+            let own = ChangeKind::PropertiesUpdated;
             let name = Known::updated(&contact.name, news.at, source, own);
             self.set(slot, fact(phones, name));
         }

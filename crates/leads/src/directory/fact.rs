@@ -1,76 +1,47 @@
 //! Where a fact of a lead comes from, and in which order facts of one moment count.
 
-use callbridge_model::LeadId;
-
-/// Source of news of a lead: an event of §6.2, or an answer of the API.
-#[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
-#[strum_discriminants(
-    name(FactSource),
-    doc = "The source of a fact, stored as its number: never change one.",
-    derive(PartialOrd, Ord, strum::FromRepr)
-)]
+/// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored as
+/// its number: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i64)]
+#[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
 pub enum ChangeKind {
-    /// `LEAD_CREATED`: the lead is new.
+    /// The lead is new.
+    #[strum(serialize = "LEAD_CREATED")]
     Created = 0,
-    /// `LEAD_ASSIGNED`: another employee is responsible for it.
+    /// Another employee is responsible for the lead.
+    #[strum(serialize = "LEAD_ASSIGNED")]
     Assigned = 1,
-    /// `LEAD_STAGE_CHANGED`: the lead moved within its pipeline.
+    /// The lead moved within its pipeline.
+    #[strum(serialize = "LEAD_STAGE_CHANGED")]
     StageChanged = 2,
-    /// `LEAD_PROPERTIES_UPDATED`: its name, contacts or other properties changed.
+    /// Its name, contacts or other properties changed.
+    #[strum(serialize = "LEAD_PROPERTIES_UPDATED")]
     PropertiesUpdated = 3,
-    /// `LEAD_MERGED`: these leads are one with it now (`mergedLeadIds`).
-    Merged {
-        /// The leads that are no more.
-        from: Vec<LeadId>,
-    } = 4,
-    /// `LEAD_DELETED`, or a `GET lead/{id}` that was answered 409 (§7.4).
+    /// Other leads are one with it now (`mergedLeadIds`).
+    #[strum(serialize = "LEAD_MERGED")]
+    Merged = 4,
+    /// The lead was deleted, or a `GET lead/{id}` was answered 409 (§7.4).
+    #[strum(serialize = "LEAD_DELETED")]
     Deleted = 5,
     /// A row of `lead/filter`, as the backfill reads them.
+    #[strum(serialize = "lead/filter")]
     Filter = 6,
     /// The answer to `GET lead/{id}`.
+    #[strum(serialize = "GET lead")]
     Read = 7,
 }
 
 impl ChangeKind {
-    /// Returns the source that an event of this kind (§6.2) is, with the leads that were merged
-    /// into its lead; `None` where the kind is none of a lead's.
-    pub fn of_event(kind: &str, merged: Vec<LeadId>) -> Option<Self> {
-        Some(match kind {
-            "LEAD_CREATED" => Self::Created,
-            "LEAD_ASSIGNED" => Self::Assigned,
-            "LEAD_STAGE_CHANGED" => Self::StageChanged,
-            "LEAD_PROPERTIES_UPDATED" => Self::PropertiesUpdated,
-            "LEAD_MERGED" => Self::Merged { from: merged },
-            "LEAD_DELETED" => Self::Deleted,
-            _ => return None,
-        })
-    }
-
-    /// Returns the kind alone, without the merged leads.
-    pub fn source(&self) -> FactSource {
-        self.into()
-    }
-}
-
-impl FactSource {
-    /// The number under which the source is stored.
-    pub const fn number(self) -> i64 {
-        self as i64
+    /// Returns the source that an event of this kind (§6.2) is; `None` where the kind is none of a
+    /// lead's.
+    pub fn of_event(kind: &str) -> Option<Self> {
+        kind.parse().ok().filter(|kind| *kind <= Self::Deleted)
     }
 
     /// Returns the service's own name of it, for messages.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Created => "LEAD_CREATED",
-            Self::Assigned => "LEAD_ASSIGNED",
-            Self::StageChanged => "LEAD_STAGE_CHANGED",
-            Self::PropertiesUpdated => "LEAD_PROPERTIES_UPDATED",
-            Self::Merged => "LEAD_MERGED",
-            Self::Deleted => "LEAD_DELETED",
-            Self::Filter => "lead/filter",
-            Self::Read => "GET lead",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// Rank of the source: of two facts of one second the one of the higher rank holds. A lead is

@@ -1,7 +1,7 @@
 //! A number looked up: who has it, who had it, and which lead that gives, with the reason in words.
 
 use super::entry::Life;
-use super::fact::FactSource;
+use super::fact::ChangeKind;
 use super::ledger::{LeadPhone, Ledger};
 use super::merges::{Root, root};
 use callbridge_call::EpochSeconds;
@@ -33,7 +33,7 @@ pub struct Holder {
     /// Second since which it was known to have the number.
     pub since: EpochSeconds,
     /// Kind of event or answer that reported the number at `since`.
-    pub source: FactSource,
+    pub source: ChangeKind,
     /// State of the lead's claim to the number: held, given up, or ended with the lead.
     pub standing: Standing,
 }

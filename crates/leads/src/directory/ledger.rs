@@ -1,7 +1,7 @@
 //! Where what is known of leads is kept, and how news is taken in there.
 
 use super::entry::{Entry, Life, Slot};
-use super::fact::{ChangeKind, FactSource};
+use super::fact::ChangeKind;
 use super::news::LeadNews;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
@@ -57,7 +57,7 @@ pub struct LeadPhone {
     pub slot: Slot,
     /// Second and source of the report that the slot has the number; `None` where it does not have
     /// it.
-    pub held: Option<(EpochSeconds, FactSource)>,
+    pub held: Option<(EpochSeconds, ChangeKind)>,
     /// Newest second at which the slot's contact gave the number up.
     pub gone: Option<EpochSeconds>,
     /// State of the lead, read together with the row.
@@ -82,11 +82,9 @@ pub enum Learned {
 pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error> {
     let mut changed = Changed::default();
     changed.put(ledger, news.lead, |entry| entry.learn(news))?;
-    if let ChangeKind::Merged { from } = &news.what {
-        let gone = from.iter().filter(|lead| **lead != news.lead);
-        for lead in gone.take(LEADS_MAX) {
-            changed.put(ledger, *lead, |entry| entry.merge(news.lead, news.at))?;
-        }
+    let gone = news.merged.iter().filter(|lead| **lead != news.lead);
+    for lead in gone.take(LEADS_MAX) {
+        changed.put(ledger, *lead, |entry| entry.merge(news.lead, news.at))?;
     }
     changed.finish(ledger)
 }

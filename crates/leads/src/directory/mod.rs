@@ -33,7 +33,7 @@ pub mod news;
 pub mod profile;
 pub mod rows;
 
-pub use fact::{ChangeKind, FactSource, FactUpdate};
+pub use fact::{ChangeKind, FactUpdate};
 pub use find::{Finding, Holder, Standing};
 pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews};
 pub use profile::LeadProfile;

@@ -19,6 +19,8 @@ pub struct LeadNews {
     pub at: EpochSeconds,
     /// Kind of event or answer that reported it.
     pub what: ChangeKind,
+    /// Leads that are no more: they were merged into this one.
+    pub merged: Vec<LeadId>,
     /// The snapshot's `phone`: the first one of the main contact (§2.5).
     pub phone: FirstPhone,
     /// Name, responsible employee and stage, where the news has them.
@@ -37,6 +39,7 @@ impl LeadNews {
             at,
             what,
             phone,
+            merged: Vec::new(),
             profile: ProfileNews::default(),
             contacts: Vec::new(),
             whole: false,
@@ -126,7 +129,6 @@ pub fn phones_of<'a>(texts: impl Iterator<Item = &'a str>, country: Option<Count
 
 #[cfg(test)]
 mod tests {
-    use super::super::FactSource;
     use super::*;
     use proptest::prelude::*;
 
@@ -169,8 +171,8 @@ mod tests {
     #[test]
     fn kinds_are_stored_as_numbers_of_their_own() {
         let words: Vec<&str> = (0..)
-            .map_while(FactSource::from_repr)
-            .map(FactSource::word)
+            .map_while(ChangeKind::from_repr)
+            .map(ChangeKind::word)
             .collect();
         assert_eq!(
             words,

@@ -8,7 +8,7 @@
 //!
 //! [`forget_until`]: ProfileFacts::forget_until
 
-use super::fact::{FactSource, FactUpdate};
+use super::fact::{ChangeKind, FactUpdate};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{EmployeeId, is_hostile};
 use serde::Serialize;
@@ -114,8 +114,8 @@ impl<T: Clone + Ord> Known<T> {
     pub fn updated(
         update: &FactUpdate<T>,
         at: EpochSeconds,
-        by: FactSource,
-        own: FactSource,
+        by: ChangeKind,
+        own: ChangeKind,
     ) -> Option<Self> {
         let fact = match update {
             FactUpdate::Unchanged => return None,
@@ -184,12 +184,12 @@ pub struct ProfileFacts {
 
 impl ProfileFacts {
     /// Takes in what such an event or answer reported at this second.
-    pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: FactSource) {
-        let name = Known::updated(&news.name, at, by, FactSource::PropertiesUpdated);
+    pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: ChangeKind) {
+        let name = Known::updated(&news.name, at, by, ChangeKind::PropertiesUpdated);
         self.name = self.name.take().max(name);
-        let responsible = Known::updated(&news.responsible, at, by, FactSource::Assigned);
+        let responsible = Known::updated(&news.responsible, at, by, ChangeKind::Assigned);
         self.responsible = self.responsible.take().max(responsible);
-        let stage = Known::updated(&news.stage, at, by, FactSource::StageChanged);
+        let stage = Known::updated(&news.stage, at, by, ChangeKind::StageChanged);
         self.stage = self.stage.take().max(stage);
     }
 

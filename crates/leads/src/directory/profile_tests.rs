@@ -239,13 +239,14 @@ fn names_are_gone_with_the_lead() {
 
 #[test]
 fn a_merge_keeps_the_survivors_and_forgets_the_others() {
-    let merged = ChangeKind::Merged {
-        from: vec![lead(1)],
+    let merged = LeadNews {
+        merged: vec![lead(1)],
+        ..event(2, 20, ChangeKind::Merged, snapshot("Boris", 16, "Won"))
     };
     let history = [
         event(1, 10, ChangeKind::Created, snapshot("Anna", 15, "New")),
         event(2, 11, ChangeKind::Created, snapshot("Boris", 16, "Won")),
-        event(2, 20, merged, snapshot("Boris", 16, "Won")),
+        merged,
         event(1, 30, ChangeKind::Assigned, snapshot("Anna", 17, "Lost")),
     ];
     for id in [1, 2] {

@@ -84,6 +84,7 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
         lead,
         at,
         what,
+        merged: Vec::new(),
         phone,
         profile: ProfileNews::of(row),
         contacts,

@@ -36,8 +36,10 @@ fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews
 }
 
 fn merged(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
-    let from = from.iter().map(|id| lead(*id)).collect();
-    news(into, at, ChangeKind::Merged { from }, first)
+    LeadNews {
+        merged: from.iter().map(|id| lead(*id)).collect(),
+        ..news(into, at, ChangeKind::Merged, first)
+    }
 }
 
 fn source(history: &[LeadNews]) -> Remembered {
@@ -252,8 +254,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
         1 => Just(ChangeKind::StageChanged),
         1 => Just(ChangeKind::Filter),
         1 => Just(ChangeKind::Deleted),
-        2 => prop::collection::vec(1_i64..6, 1..3)
-            .prop_map(|ids| ChangeKind::Merged { from: ids.into_iter().map(lead).collect() }),
+        2 => Just(ChangeKind::Merged),
     ];
     let contacts = prop::collection::vec(
         (
@@ -272,23 +273,28 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
         contacts,
         any::<bool>(),
         any_profile(),
+        prop::collection::vec((1_i64..6).prop_map(lead), 1..3),
     )
-        .prop_map(|(id, at, what, first, contacts, whole, profile)| {
-            let whole = whole && what == ChangeKind::Filter;
-            let news = news(id, at, what, first);
-            let all = contacts.iter().fold(news, |news, (id, a, b, name)| {
-                let mut news = contact(news, *id, a, b);
-                if let Some(last) = news.contacts.last_mut() {
-                    last.name = name.clone();
+        .prop_map(
+            |(id, at, what, first, contacts, whole, profile, mut merged)| {
+                merged.retain(|_| what == ChangeKind::Merged);
+                let whole = whole && what == ChangeKind::Filter;
+                let news = news(id, at, what, first);
+                let all = contacts.iter().fold(news, |news, (id, a, b, name)| {
+                    let mut news = contact(news, *id, a, b);
+                    if let Some(last) = news.contacts.last_mut() {
+                        last.name = name.clone();
+                    }
+                    news
+                });
+                LeadNews {
+                    merged,
+                    whole,
+                    profile,
+                    ..all
                 }
-                news
-            });
-            LeadNews {
-                whole,
-                profile,
-                ..all
-            }
-        })
+            },
+        )
 }
 
 proptest! {
@@ -329,28 +335,14 @@ proptest! {
 fn a_merge_of_a_lead_that_had_taken_in_one_which_gave_a_number_up_names_that_number() {
     let directory = Remembered::default();
     directory.learn(&news(3, 0, ChangeKind::PropertiesUpdated, Some(6)));
-    directory.learn(&news(
-        2,
-        0,
-        ChangeKind::Merged {
-            from: vec![lead(4)],
-        },
-        None,
-    ));
+    directory.learn(&merged(2, 0, None, &[4]));
     directory.learn(&contact(
         news(4, 1, ChangeKind::Created, None),
         1,
         &[],
         &[6],
     ));
-    let merge = news(
-        3,
-        0,
-        ChangeKind::Merged {
-            from: vec![lead(2)],
-        },
-        None,
-    );
+    let merge = merged(3, 0, None, &[2]);
     let Learned::Phones(phones) = directory.learn(&merge) else {
         panic!("something is new");
     };

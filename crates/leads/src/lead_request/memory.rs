@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Tries of the catalogue without an answer before values are written unchecked.
-const CATALOGUE_TRIES: u32 = 5;
+pub const CATALOGUE_TRIES: u32 = 5;
 /// Refusals (400) of field writes in a row after which the values are not to blame.
 const REFUSALS_MAX: u32 = 3;
 
@@ -32,18 +32,21 @@ pub struct Rest {
 /// Kept in the spool as JSON: fields may be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestMemory {
-    look_ups: Option<Rest>,
-    fields: Option<Rest>,
+    /// Rest of the look-ups of leads.
+    pub look_ups: Option<Rest>,
+    /// Rest of the writes of fields.
+    pub fields: Option<Rest>,
     /// Field writes refused with 400 since one was accepted.
-    refused: u32,
+    pub refused: u32,
     /// Moment at which the catalogue is read next, in microseconds since the epoch.
     catalogue_due: i64,
-    catalogue_tries: u32,
+    /// Requests of the catalogue since it was last read.
+    pub catalogue_tries: u32,
     /// Fields that the catalogue was read for.
-    catalogue_for: String,
+    pub catalogue_for: String,
     /// Leads that claim a number together, to be looked up.
     #[serde(default)]
-    claimants: Vec<LeadId>,
+    pub claimants: Vec<LeadId>,
     /// Such numbers whose leads were taken up, and when.
     #[serde(default)]
     claimed: BTreeMap<Phone, EventTime>,
@@ -74,11 +77,6 @@ impl RequestMemory {
         }
     }
 
-    /// Ends every rest, because the token may have been granted the missing right.
-    pub fn granted(&mut self) {
-        (self.look_ups, self.fields) = (None, None);
-    }
-
     /// The leads of this number are looked up, unless they were within a day.
     pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
         let recent = |at: &EventTime| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK);
@@ -95,19 +93,9 @@ impl RequestMemory {
         }
     }
 
-    /// Returns the next lead to be looked up.
-    pub fn claimant(&self) -> Option<LeadId> {
-        self.claimants.first().copied()
-    }
-
     /// Removes a lead that was looked up, or cannot be today.
     pub fn claimant_done(&mut self, lead: LeadId) {
         self.claimants.retain(|it| *it != lead);
-    }
-
-    /// Notes that the service took a write of fields.
-    pub const fn accepted(&mut self) {
-        self.refused = 0;
     }
 
     /// The service refused one: why all of them should rest, where it was one too many in a row.
@@ -120,15 +108,10 @@ impl RequestMemory {
         })
     }
 
-    /// The catalogue was read, or given up, for these fields.
-    pub fn knows(&self, fields: &str) -> bool {
-        self.catalogue_for == fields
-    }
-
     /// Returns `true` when the catalogue is to be read for these fields.
     pub fn wants_catalogue(&self, fields: &str, now: EventTime, queue: &mut DueRequests) -> bool {
         let due = EventTime::from_micros(self.catalogue_due);
-        (!self.knows(fields) && self.catalogue_tries == 0) || queue.is_due(due, now)
+        (self.catalogue_for != fields && self.catalogue_tries == 0) || queue.is_due(due, now)
     }
 
     /// Notes that the catalogue's request leaves: due again if a kill keeps the answer from us.
@@ -142,19 +125,10 @@ impl RequestMemory {
         self.catalogue_due = at.plus(SOON).micros();
     }
 
-    /// Returns `true` after so many tries that the catalogue is not requested again soon.
-    pub const fn gives_catalogue_up(&self) -> bool {
-        self.catalogue_tries >= CATALOGUE_TRIES
-    }
-
     /// Notes that this was read for these fields, and sets the next read: after a day, or an hour
     /// where it failed.
     pub fn catalogue_read(&mut self, catalogue: &Catalogue, fields: String, at: EventTime) {
-        let again = if catalogue.unread.is_none() {
-            DAILY
-        } else {
-            REST
-        };
+        let again = catalogue.unread.as_ref().map_or(DAILY, |_| REST);
         self.catalogue_due = at.plus(again).micros();
         self.catalogue_tries = 0;
         self.catalogue_for = fields;

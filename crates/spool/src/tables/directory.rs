@@ -7,7 +7,7 @@ use callbridge_leads::directory::find::find;
 use callbridge_leads::directory::ledger::{self, LeadPhone, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
-use callbridge_leads::directory::{FactSource, Finding, LeadNews};
+use callbridge_leads::directory::{ChangeKind, Finding, LeadNews};
 use callbridge_model::{EmployeeId, LeadId, Phone};
 use rusqlite::params;
 use serde::Deserialize;
@@ -69,7 +69,7 @@ fn rows_of(entry: &Entry) -> Rows {
         for digits in digits.chain(none) {
             let row = rows.entry((digits, slot.0)).or_default();
             row.held = Some(fact.at.get());
-            row.source = Some(fact.source.number());
+            row.source = Some(fact.source as i64);
             row.name = name.take();
         }
     }
@@ -82,7 +82,7 @@ fn rows_of(entry: &Entry) -> Rows {
 
 fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     let phone = Phone::from_digits(digits);
-    if let (Some(at), Some(source)) = (row.held, row.source.and_then(FactSource::from_repr)) {
+    if let (Some(at), Some(source)) = (row.held, row.source.and_then(ChangeKind::from_repr)) {
         let fact = entry.slots.entry(slot).or_insert_with(|| Fact {
             at: EpochSeconds::new(at),
             source,
@@ -375,7 +375,7 @@ impl Ledger for Db {
             Some(LeadPhone {
                 lead: LeadId::new(it.lead)?,
                 slot: Slot(it.slot),
-                held: it.held.zip(it.told.and_then(FactSource::from_repr)),
+                held: it.held.zip(it.told.and_then(ChangeKind::from_repr)),
                 gone: it.gone,
                 life: it.life,
             })

@@ -9,7 +9,7 @@ use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
 use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
 use callbridge_leads::lead_field::{Catalogue, LeadFieldState, Refusal, RefusedPart};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest, Urgency};
-use callbridge_leads::lead_request::memory::RequestMemory;
+use callbridge_leads::lead_request::memory::{CATALOGUE_TRIES, RequestMemory};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
@@ -79,7 +79,7 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
     {
         due.push(Urgency::Soon, LeadRequest::LookUp(lead));
     }
-    if let Some(lead) = memory.claimant()
+    if let Some(lead) = memory.claimants.first().copied()
         && memory.resting(RequestKind::LookUps, now).is_none()
     {
         due.push(Urgency::Spare, LeadRequest::LookUp(lead));
@@ -91,7 +91,7 @@ fn about_leads(store: &Store, ask: &QueueQuery, due: &mut DueRequests) -> Result
     if memory.wants_catalogue(&fields, now, due) {
         due.push(Urgency::Spare, LeadRequest::Catalogue);
     }
-    if memory.knows(&fields)
+    if memory.catalogue_for == fields
         && let Some((lead, at)) = shows::next_shows(store, NextAction::Write)?
         && due.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
     {
@@ -126,9 +126,11 @@ pub(crate) fn apply(
         }
         LeadOutcome::MergedInto(lead, survivor) => {
             change_memory(store, |memory| memory.claimant_done(*lead))?;
-            let what = ChangeKind::Merged { from: vec![*lead] };
-            let at_sec = at.floor_seconds();
-            let news = LeadNews::new(*survivor, at_sec, what, FirstPhone::Unchanged);
+            let (at_sec, phone) = (at.floor_seconds(), FirstPhone::Unchanged);
+            let news = LeadNews {
+                merged: vec![*lead],
+                ..LeadNews::new(*survivor, at_sec, ChangeKind::Merged, phone)
+            };
             look_ups::learn(store, &news)?;
             return look_ups::looked_up(store, *lead, Finding::LeadExists, at);
         }
@@ -137,7 +139,7 @@ pub(crate) fn apply(
             change_shows(store, *lead, |shows| {
                 shows.accepted(request_id.clone(), token.clone(), at);
             })?;
-            change_memory(store, RequestMemory::accepted)?;
+            change_memory(store, |it| it.refused = 0)?;
         }
         LeadOutcome::NotYet(lead) => change_shows(store, *lead, |shows| shows.not_yet(at))?,
         LeadOutcome::Written(lead) => {
@@ -149,7 +151,7 @@ pub(crate) fn apply(
         LeadOutcome::Again(lead_request, why) => lead_request_again(store, lead_request, why, at)?,
         LeadOutcome::Back(lead_request) => lead_request_back(store, lead_request, at)?,
         LeadOutcome::Granted => {
-            change_memory(store, RequestMemory::granted)?;
+            change_memory(store, |it| (it.look_ups, it.fields) = (None, None))?;
             backfill::backfill_granted(store)?;
         }
         LeadOutcome::Rest(kind, lead_request, why) => {
@@ -219,7 +221,7 @@ fn lead_request_again(
             return look_ups::look_up_again(store, *lead, at);
         }
         LeadRequest::Catalogue => {
-            if memory(store)?.gives_catalogue_up() {
+            if memory(store)?.catalogue_tries >= CATALOGUE_TRIES {
                 let unread = Catalogue::unread(why.to_owned(), at);
                 return catalogue_read(store, &unread, at);
             }

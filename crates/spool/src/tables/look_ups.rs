@@ -107,12 +107,9 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
 /// Takes in news of a lead, and what it means for failed calls; returns whether anything was new.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let new = directory::take_in(store, news)?;
-    let ChangeKind::Merged { from } = &news.what else {
-        return Ok(new);
-    };
     // Letters `failed` of these leads go on, to the lead that they are merged into.
     let at = EventTime::from_seconds(news.at.get());
-    for lead in from.iter().filter(|_| new) {
+    for lead in news.merged.iter().filter(|_| new) {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = onward(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);

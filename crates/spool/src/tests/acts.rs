@@ -553,9 +553,8 @@ pub const ACTS: &[Act] = &[
             FirstPhone::Is(number(999_999)),
         );
         write(store, vec![Op::Learn(Box::new(news.clone()))]);
-        news.what = ChangeKind::Merged {
-            from: vec![LeadId::new(1).expect("positive")],
-        };
+        news.what = ChangeKind::Merged;
+        news.merged = vec![LeadId::new(1).expect("positive")];
         write(store, vec![Op::Learn(Box::new(news))]);
         store.take_awaited();
     }),

@@ -66,8 +66,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
         3 => Just(ChangeKind::PropertiesUpdated),
         1 => Just(ChangeKind::Filter),
         1 => Just(ChangeKind::Deleted),
-        2 => prop::collection::vec(1_i64..6, 1..3)
-            .prop_map(|ids| ChangeKind::Merged { from: ids.into_iter().map(lead).collect() }),
+        2 => Just(ChangeKind::Merged),
     ];
     let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
     let contact = (prop::option::of(1_i64..4), any_name(), phones(), phones());
@@ -82,9 +81,15 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
     });
     let contacts = prop::collection::vec(contact, 0..3);
     let first = prop::option::of(0_i64..9);
-    let about = (first, contacts, any_profile());
+    let merged = prop::collection::vec((1_i64..6).prop_map(lead), 1..3);
+    let about = (first, contacts, any_profile(), merged);
     (1_i64..6, 0_i64..6, what, about, any::<bool>()).prop_map(
-        |(id, at, what, (first, contacts, profile), whole)| LeadNews {
+        |(id, at, what, (first, contacts, profile, merged), whole)| LeadNews {
+            merged: if what == ChangeKind::Merged {
+                merged
+            } else {
+                Vec::new()
+            },
             profile,
             whole: whole && what == ChangeKind::Filter,
             contacts,
@@ -123,9 +128,9 @@ proptest! {
 #[test]
 fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
     let mut store = store();
-    let merged = |into, at, from: &[i64]| {
-        let from = from.iter().map(|id| lead(*id)).collect();
-        news(into, at, ChangeKind::Merged { from }, None)
+    let merged = |into, at, from: &[i64]| LeadNews {
+        merged: from.iter().map(|id| lead(*id)).collect(),
+        ..news(into, at, ChangeKind::Merged, None)
     };
     write(&mut store, merged(3, 30, &[2]));
     write(&mut store, merged(2, 20, &[1]));
@@ -157,10 +162,11 @@ fn employees_are_responsible_for_leads_that_are_left() {
     }
     write(&mut store, assigned(2, 20, 15));
     write(&mut store, news(4, 30, ChangeKind::Deleted, None));
-    let merged = ChangeKind::Merged {
-        from: vec![lead(5)],
+    let merged = LeadNews {
+        merged: vec![lead(5)],
+        ..news(1, 30, ChangeKind::Merged, None)
     };
-    write(&mut store, news(1, 30, merged, None));
+    write(&mut store, merged);
     let found = tables::directory::responsible_employees(&store).expect("readable");
     let found: Vec<_> = found.iter().map(|(id, leads)| (id.get(), *leads)).collect();
     assert_eq!(found, [(15, 3)]);

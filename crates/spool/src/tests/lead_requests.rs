@@ -355,11 +355,11 @@ fn a_retry_by_a_person_begins_anew() {
 }
 
 fn merged(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
-    let what = ChangeKind::Merged {
-        from: from.iter().copied().map(lead).collect(),
+    let (at, what) = (EpochSeconds::new(T0 + seconds), ChangeKind::Merged);
+    let news = LeadNews {
+        merged: from.iter().copied().map(lead).collect(),
+        ..LeadNews::new(lead(into), at, what, FirstPhone::Unchanged)
     };
-    let at = EpochSeconds::new(T0 + seconds);
-    let news = LeadNews::new(lead(into), at, what, FirstPhone::Unchanged);
     op(store, Op::Learn(Box::new(news)));
 }
 

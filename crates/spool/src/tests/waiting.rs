@@ -104,13 +104,12 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
             before: vec![phone(3)],
         },
     ];
-    let from = vec![lead(4002), lead(4003)];
     let kinds = [
         (ChangeKind::Created, FirstPhone::Unchanged),
         (ChangeKind::Assigned, FirstPhone::None),
         (ChangeKind::StageChanged, FirstPhone::Is(phone(1))),
         (ChangeKind::PropertiesUpdated, FirstPhone::Unchanged),
-        (ChangeKind::Merged { from }, FirstPhone::Unchanged),
+        (ChangeKind::Merged, FirstPhone::Unchanged),
         (ChangeKind::Deleted, FirstPhone::None),
     ];
     let name = |text| FactUpdate::from(Name::new(text));
@@ -133,7 +132,12 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
     .cycle();
     let leads = kinds.into_iter().map(|(what, phone)| {
         let contacts = contacts.clone();
+        let merged = match what {
+            ChangeKind::Merged => vec![lead(4002), lead(4003)],
+            _ => Vec::new(),
+        };
         let news = LeadNews {
+            merged,
             contacts,
             profile: profiles.next().unwrap_or_default(),
             ..news(what, phone)
