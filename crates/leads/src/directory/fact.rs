@@ -1,7 +1,7 @@
 //! Where a fact of a lead comes from, and in which order facts of one moment count.
 
-/// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored as
-/// its number: never change one.
+/// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored
+/// as its number: never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i64)]
 #[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
