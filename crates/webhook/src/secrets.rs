@@ -28,7 +28,7 @@ pub struct Places {
 /// The secrets as they were read.
 #[derive(Clone, Debug, Default)]
 struct Texts {
-    application: Option<Vec<Secret>>,
+    application: Vec<Secret>,
     installations: BTreeMap<String, Vec<Secret>>,
     connection: Option<Secret>,
 }
@@ -37,49 +37,37 @@ impl Places {
     /// Reads all of them; what cannot be read now stays as it was in `before`.
     fn read(&self, before: &Texts) -> (Texts, Vec<Error>) {
         let mut faults = Vec::new();
-        let mut lines = |place: &SecretPlace, before: Option<&Vec<Secret>>| match place.read_lines()
-        {
-            Ok(lines) => Some(lines),
-            // A file that is there and holds none holds none any more.
-            Err(error @ Error::Empty(_)) => {
+        let mut lines = |place: &SecretPlace, before: Option<&Vec<Secret>>| {
+            place.read_lines().unwrap_or_else(|error| {
+                // A file that is there and holds none holds none any more.
+                let before = before.filter(|_| !matches!(error, Error::Empty(_)));
                 faults.push(error);
-                None
-            }
-            Err(error) => {
-                faults.push(error);
-                before.cloned()
-            }
+                before.cloned().unwrap_or_default()
+            })
         };
-        let application = self.application.as_ref();
-        let application = application.and_then(|it| lines(it, before.application.as_ref()));
-        let mut installations = BTreeMap::new();
+        let mut texts = Texts::default();
+        if let Some(place) = &self.application {
+            texts.application = lines(place, Some(&before.application));
+        }
         for (id, place) in &self.installations {
             let read = lines(place, before.installations.get(id));
-            installations.extend(read.map(|read| (id.clone(), read)));
+            texts.installations.insert(id.clone(), read);
         }
-        let texts = Texts {
-            application,
-            installations,
-            connection: self.connection(before),
+        texts.installations.retain(|_, all| !all.is_empty());
+        // Whoever works with the connection tells of a file that cannot be read.
+        texts.connection = match self.state.as_deref().map(store::read) {
+            Some(Ok(connection)) => connection.and_then(|it| it.webhook_secret),
+            Some(Err(_)) => before.connection.clone(),
+            None => None,
         };
         (texts, faults)
-    }
-
-    /// The secret that `connect` was given. Whoever works with the connection tells of a file that
-    /// cannot be read.
-    fn connection(&self, before: &Texts) -> Option<Secret> {
-        match store::read(self.state.as_deref()?) {
-            Ok(connection) => connection?.webhook_secret,
-            Err(_) => before.connection.clone(),
-        }
     }
 }
 
 impl Texts {
     /// Tells one set from another without holding it.
     fn print(&self) -> uuid::Uuid {
-        let application = self.application.iter().flatten();
-        let application = application.map(|it| ("application", it));
+        let application = self.application.iter().map(|it| ("application", it));
         let installations = self.installations.iter();
         let installations = installations.flat_map(|(id, all)| all.iter().map(|it| (&**id, it)));
         let connection = self.connection.iter().map(|it| ("connection", it));
@@ -95,7 +83,7 @@ impl Texts {
         Keyring {
             installations: own.map(|(id, all)| (id.clone(), keys(all))).collect(),
             connection: connection.map(|it| Connection::new(it, bound)),
-            application: self.application.as_ref().map(keys).unwrap_or_default(),
+            application: keys(&self.application),
         }
     }
 }
