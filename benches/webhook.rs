@@ -294,7 +294,9 @@ fn judging() -> Vec<Op> {
             .iter()
             .map(|(name, value)| (*name, value.as_bytes()));
         let headers = Headers::read(headers).expect("whole");
-        match judge(&headers, body, &keyring, bench) {
+        let mut proof = keyring.begin(&headers);
+        proof.add(body);
+        match judge(&headers, body, proof, bench) {
             Ok(Verified::Keep { delivery, .. }) => Op::Delivery(delivery),
             other => panic!("{other:?}"),
         }

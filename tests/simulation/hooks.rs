@@ -134,11 +134,14 @@ impl World {
             right_from: EventTime::from_seconds(0),
             country: None,
         };
-        let judged = read
-            .and_then(|headers| judge(&headers, dispatch.body.as_bytes(), &hooks.keyring, bench));
+        let judged = read.and_then(|headers| {
+            let (mut proof, body) = (hooks.keyring.begin(&headers), dispatch.body.as_bytes());
+            proof.add(body);
+            judge(&headers, body, proof, bench)
+        });
         let delivery = match judged {
             Ok(Verified::Keep { delivery, .. }) => delivery,
-            Ok(Verified::Drop { .. } | Verified::Foreign { .. }) => return 200,
+            Ok(Verified::Drop { .. }) => return 200,
             Err(refusal) => return refusal.status(),
         };
         match self.disk.write(vec![Op::Delivery(delivery)], &mut self.met) {

@@ -53,38 +53,29 @@ pub struct Event {
     pub kind: &'static str,
     /// `companyId` of the body, in digits.
     pub company: String,
-    /// Content of the event, as far as it concerns us.
-    pub what: EventContent,
-}
-
-/// Content of an event, as far as it concerns us.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventContent {
-    /// A call that may be ours is in the journal, or something happened to a lead.
-    News(WebhookEvent),
-    /// A call that another provider has journaled.
-    Foreign(ForeignCall),
-    /// An event that changes nothing here, with the reason.
-    Nothing(UnusedReason),
+    /// A call that may be ours is in the journal, or something happened to a lead; else why the
+    /// event changes nothing here.
+    pub what: Result<WebhookEvent, UnusedReason>,
 }
 
 /// Reasons for which an event is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum UnusedReason {
     /// An event that we do not know, or of a group that says nothing of calls and leads.
     Unknown,
     /// A meeting instead of a call (§6.8 `conversationKind`).
     Meeting,
-    /// A call that another provider has journaled, without a number or a start.
-    Foreign,
+    /// Another provider has journaled a call, which may be one of ours where number and start are
+    /// known.
+    Foreign(Option<ForeignCall>),
     /// The block that its kind has is not there, or has no id.
     Incomplete,
 }
 
 impl UnusedReason {
     /// The reason as metrics and logs have it: `unknown`.
-    pub fn word(self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         self.into()
     }
 }
@@ -108,21 +99,18 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
         kind,
         company: company.to_string(),
         what: match kind {
-            "CALL_COMPLETED" => {
-                completed(&json["call"], country).unwrap_or_else(EventContent::Nothing)
-            }
-            OTHER => EventContent::Nothing(UnusedReason::Unknown),
-            _ => match lead::news(kind, &json, at, country) {
-                Some(news) => EventContent::News(WebhookEvent::Learn(Box::new(news))),
-                None => EventContent::Nothing(UnusedReason::Incomplete),
-            },
+            "CALL_COMPLETED" => completed(&json["call"], country),
+            OTHER => Err(UnusedReason::Unknown),
+            _ => lead::news(kind, &json, at, country)
+                .map(|news| WebhookEvent::Learn(Box::new(news)))
+                .ok_or(UnusedReason::Incomplete),
         },
     })
 }
 
 /// A call that may be ours: of our provider, or of none that is named. A false confirmation would
 /// lose a call and a missed one costs a request, so whatever else it says is foreign.
-fn completed(call: &Value, country: Option<Country>) -> Result<EventContent, UnusedReason> {
+fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
     let word = |key: &str| match &call[key] {
         Value::Null => Ok(None),
         Value::String(word) => Ok(Some(word.as_str())),
@@ -133,31 +121,31 @@ fn completed(call: &Value, country: Option<Country>) -> Result<EventContent, Unu
         return Err(UnusedReason::Meeting);
     }
     if let Some(provider) = word("provider")?.filter(|provider| *provider != PROVIDER) {
-        return foreign(provider, call, country).ok_or(UnusedReason::Foreign);
+        return Err(UnusedReason::Foreign(foreign(provider, call, country)));
     }
     let bare = id.strip_prefix(PREFIX).unwrap_or(id);
     let hyphenated = bare.len() == uuid::fmt::Hyphenated::LENGTH;
     let uuid = uuid::Uuid::try_parse(bare).ok().filter(|_| hyphenated);
-    let uuid = uuid.ok_or(UnusedReason::Foreign)?;
+    let uuid = uuid.ok_or(UnusedReason::Foreign(None))?;
     let leads = call["leadIds"].as_array().into_iter().flatten();
     let leads = leads.take(LEADS_MAX).filter_map(lead_id).collect();
-    Ok(EventContent::News(WebhookEvent::Completed {
+    Ok(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
         leads,
         shown: Some(Box::new(shown(call))),
-    }))
+    })
 }
 
 /// A call of another provider, where number and start say which it is.
-fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<EventContent> {
+fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
     let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
         return None;
     };
-    Some(EventContent::Foreign(ForeignCall {
+    Some(ForeignCall {
         provider: provider.chars().take(WORD_MAX).collect(),
         phone,
         started: seconds(&call["startedAt"])?,
-    }))
+    })
 }
 
 /// The words of a text; `None` where it has none, or is no text.
@@ -204,7 +192,7 @@ mod tests {
         })
     }
 
-    fn what_of(event: &Value) -> EventContent {
+    fn what_of(event: &Value) -> Result<WebhookEvent, UnusedReason> {
         read(event.to_string().as_bytes(), None)
             .expect("an event")
             .what
@@ -214,8 +202,8 @@ mod tests {
         LeadId::new(4001).into_iter().collect()
     }
 
-    fn ours(leads: Vec<LeadId>) -> EventContent {
-        EventContent::News(WebhookEvent::Completed {
+    fn ours(leads: Vec<LeadId>) -> Result<WebhookEvent, UnusedReason> {
+        Ok(WebhookEvent::Completed {
             uuid: CallUuid(UUID.parse().expect("a uuid")),
             leads,
             shown: Some(Box::new(CallEcho {
@@ -252,7 +240,7 @@ mod tests {
             "employeeId": 501, "clientPhone": "", "direction": null, "answered": "yes",
             "startedAt": 1_795_151_317_000_i64,
         });
-        let EventContent::News(WebhookEvent::Completed { shown, .. }) = what_of(&call(told)) else {
+        let Ok(WebhookEvent::Completed { shown, .. }) = what_of(&call(told)) else {
             panic!("a call")
         };
         let expected = CallEcho {
@@ -268,7 +256,7 @@ mod tests {
     #[test]
     fn a_call_of_another_provider_is_told_with_its_number_and_start() {
         let foreign = json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"});
-        let EventContent::Foreign(told) = what_of(&call(foreign)) else {
+        let Err(UnusedReason::Foreign(Some(told))) = what_of(&call(foreign)) else {
             panic!("a foreign call")
         };
         assert_eq!(
@@ -291,34 +279,30 @@ mod tests {
             ),
             (
                 json!({"provider": "ASTERISK", "clientPhone": null}),
-                UnusedReason::Foreign,
+                UnusedReason::Foreign(None),
             ),
             (
                 json!({"provider": "ONLINE_PBX", "startedAt": null}),
-                UnusedReason::Foreign,
+                UnusedReason::Foreign(None),
             ),
-            (json!({"callId": "oapi-oapi-x"}), UnusedReason::Foreign),
+            (
+                json!({"callId": "oapi-oapi-x"}),
+                UnusedReason::Foreign(None),
+            ),
             (
                 json!({"callId": UUID.replace('-', "")}),
-                UnusedReason::Foreign,
+                UnusedReason::Foreign(None),
             ),
             (json!({"callId": null}), UnusedReason::Incomplete),
             (json!({"callId": 7}), UnusedReason::Incomplete),
         ] {
-            assert_eq!(
-                what_of(&call(changes.clone())),
-                EventContent::Nothing(why),
-                "{changes}"
-            );
+            assert_eq!(what_of(&call(changes.clone())), Err(why), "{changes}");
         }
         let mut gone = call(json!({}));
         gone["call"] = json!([1]);
-        assert_eq!(
-            what_of(&gone),
-            EventContent::Nothing(UnusedReason::Incomplete)
-        );
+        assert_eq!(what_of(&gone), Err(UnusedReason::Incomplete));
         gone["eventType"] = json!("LEAD_NOTE_ADDED");
-        assert_eq!(what_of(&gone), EventContent::Nothing(UnusedReason::Unknown));
+        assert_eq!(what_of(&gone), Err(UnusedReason::Unknown));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::headers::{Headers, Refusal};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
-use crate::verify::{Verified, VerifyContext, judge_proved};
+use crate::verify::{Verified, VerifyContext, judge};
 use callbridge_call::EventTime;
 use callbridge_model::{Country, clock};
 use callbridge_spool::{Delivered, Delivery, Done, Fit, Handle, Op, WebhookEvent, tables};
@@ -66,31 +66,21 @@ impl Receiver {
             right_from: self.clock_right_from,
             country: self.country,
         };
-        match judge_proved(headers, body, proof, bench) {
+        match judge(headers, body, proof, bench) {
             Err(refusal) => self.refuse(&refusal),
-            Ok(Verified::Drop { kind, why }) => {
-                let word = why.word();
+            Ok(Verified::Drop { kind, company, why }) => {
+                let (word, at) = (why.word(), now);
                 self.tally.count(Some(kind), word, now);
-                debug!(event = kind, result = word, "an event that is not used");
-                Answer { status: 200, word }
-            }
-            Ok(Verified::Foreign {
-                kind,
-                company,
-                call,
-            }) => {
-                let word = UnusedReason::Foreign.word();
-                self.tally.count(Some(kind), word, now);
-                debug!(event = kind, result = word, "a call of another provider");
-                let op = Op::Foreign {
-                    company,
-                    call,
-                    at: now,
-                };
-                // It is no news that has to come again.
-                let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
-                if let Ok(Err(error)) = kept {
-                    debug!(%error, "a call of another provider is not kept");
+                if let UnusedReason::Foreign(Some(call)) = why {
+                    debug!(event = kind, result = word, "a call of another provider");
+                    let op = Op::Foreign { company, call, at };
+                    // It is no news that has to come again.
+                    let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
+                    if let Ok(Err(error)) = kept {
+                        debug!(%error, "a call of another provider is not kept");
+                    }
+                } else {
+                    debug!(event = kind, result = word, "an event that is not used");
                 }
                 Answer { status: 200, word }
             }

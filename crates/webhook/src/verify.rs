@@ -1,11 +1,11 @@
 //! What is to become of a delivery. No clock, no disk: headers, body, secrets and now come in.
 
-use super::event::{self, EventContent, UnusedReason};
+use super::event::{self, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
-use super::keyring::{Keyring, Proof, Whose};
+use super::keyring::{Proof, Whose};
 use callbridge_call::EventTime;
 use callbridge_model::Country;
-use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
+use callbridge_spool::{Delivery, WebhookEvent};
 
 /// Verdict on a delivery that is proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,19 +18,12 @@ pub enum Verified {
         /// proved the delivery. The header alone says which it is, so only what is new may bind.
         binds: bool,
     },
-    /// Another provider has journaled a call, which may be one of ours.
-    Foreign {
-        /// Kind of the event, one of [`event::KINDS`].
-        kind: &'static str,
-        /// Company that journaled the call (§6.5 `companyId`).
-        company: String,
-        /// The call's provider, number and start.
-        call: ForeignCall,
-    },
-    /// The delivery is proved, and nothing of it is used.
+    /// The delivery is proved, and nothing of it is used but the call of another provider.
     Drop {
         /// Kind of the event, one of [`event::KINDS`].
         kind: &'static str,
+        /// Company that it comes from (§6.5 `companyId`).
+        company: String,
         /// Reason for which it is not used.
         why: UnusedReason,
     },
@@ -47,26 +40,11 @@ pub struct VerifyContext {
     pub country: Option<Country>,
 }
 
-/// Judges a delivery whose body is there.
+/// Judges a delivery by what was proved while its body came.
 ///
 /// # Errors
 /// When it is not to be taken.
 pub fn judge(
-    headers: &Headers,
-    body: &[u8],
-    keyring: &Keyring,
-    bench: VerifyContext,
-) -> Result<Verified, Refusal> {
-    let mut proof = keyring.begin(headers);
-    proof.add(body);
-    judge_proved(headers, body, proof, bench)
-}
-
-/// The same with what was proved while the body came.
-///
-/// # Errors
-/// When it is not to be taken.
-pub fn judge_proved(
     headers: &Headers,
     body: &[u8],
     proof: Proof,
@@ -88,15 +66,8 @@ pub fn judge_proved(
     }
     let (kind, company) = (event.kind, event.company);
     let mut news = match event.what {
-        EventContent::News(news) => news,
-        EventContent::Foreign(call) => {
-            return Ok(Verified::Foreign {
-                kind,
-                company,
-                call,
-            });
-        }
-        EventContent::Nothing(why) => return Ok(Verified::Drop { kind, why }),
+        Ok(news) => news,
+        Err(why) => return Ok(Verified::Drop { kind, company, why }),
     };
     if let WebhookEvent::Learn(news) = &mut news {
         // What is dated ahead would be the newest for ever.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use crate::keyring::Connection;
+use crate::keyring::{Connection, Keyring};
 use callbridge_model::Secret;
 use callbridge_model::webhook_signature::Key;
 use proptest::prelude::*;
@@ -49,9 +49,20 @@ fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
     Headers::read(all.map(|(name, value)| (name, value.as_bytes()))).expect("whole")
 }
 
+fn judge_whole(
+    headers: &Headers,
+    body: &[u8],
+    keyring: &Keyring,
+    bench: VerifyContext,
+) -> Result<Verified, Refusal> {
+    let mut proof = keyring.begin(headers);
+    proof.add(body);
+    judge(headers, body, proof, bench)
+}
+
 fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, Refusal> {
     let headers = headers(signed_at, body, secret);
-    judge(&headers, body, &keyring(), bench(NOW))
+    judge_whole(&headers, body, &keyring(), bench(NOW))
 }
 
 #[test]
@@ -84,7 +95,7 @@ fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
 #[test]
 fn a_wrong_clock_of_our_own_is_no_judge_of_times_but_of_signatures() {
     let (body, early) = (body(), bench(NOW - 90_000));
-    let judged = |secret| judge(&headers(NOW, &body, secret), &body, &keyring(), early);
+    let judged = |secret| judge_whole(&headers(NOW, &body, secret), &body, &keyring(), early);
     assert_eq!(judged(SECRET), Err(Refusal::Clock));
     assert_eq!(judged("another"), Err(Refusal::Forged));
 }
@@ -93,7 +104,7 @@ fn a_wrong_clock_of_our_own_is_no_judge_of_times_but_of_signatures() {
 fn without_a_secret_it_cannot_be_judged() {
     let (body, none) = (body(), Keyring::default());
     let headers = headers(NOW, &body, SECRET);
-    let judged = judge(&headers, &body, &none, bench(NOW));
+    let judged = judge_whole(&headers, &body, &none, bench(NOW));
     assert_eq!(judged, Err(Refusal::NoSecret));
 }
 
@@ -102,7 +113,7 @@ fn a_body_that_was_written_anew_is_forged() {
     let signed = headers(NOW, &body(), SECRET);
     let anew = serde_json::from_slice::<serde_json::Value>(&body()).expect("JSON");
     let anew = serde_json::to_vec_pretty(&anew).expect("JSON");
-    let judged = judge(&signed, &anew, &keyring(), bench(NOW));
+    let judged = judge_whole(&signed, &anew, &keyring(), bench(NOW));
     assert_eq!(judged, Err(Refusal::Forged));
 }
 
@@ -111,10 +122,10 @@ fn another_event_in_the_header_and_no_event_in_the_body_are_refused() {
     let body = body();
     let mut other = headers(NOW, &body, SECRET);
     other.id = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e11".into();
-    let refused = judge(&other, &body, &keyring(), bench(NOW));
+    let refused = judge_whole(&other, &body, &keyring(), bench(NOW));
     assert_eq!(refused, Err(Refusal::OtherId));
     other.id = ID_OF_IT.to_uppercase();
-    assert!(judge(&other, &body, &keyring(), bench(NOW)).is_ok());
+    assert!(judge_whole(&other, &body, &keyring(), bench(NOW)).is_ok());
     let refused = judged(NOW, b"not json", SECRET);
     assert!(
         matches!(refused, Err(Refusal::Unreadable(_))),
@@ -130,9 +141,9 @@ fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation(
         ..Keyring::default()
     };
     let headers = headers(NOW, &body, SECRET);
-    let binds = |keyring: &Keyring| match judge(&headers, &body, keyring, bench(NOW)) {
+    let binds = |keyring: &Keyring| match judge_whole(&headers, &body, keyring, bench(NOW)) {
         Ok(Verified::Keep { binds, .. }) => Some(binds),
-        Ok(Verified::Drop { .. } | Verified::Foreign { .. }) | Err(_) => None,
+        Ok(Verified::Drop { .. }) | Err(_) => None,
     };
     assert_eq!(binds(&keyring), Some(true));
     let bound = Connection::new(&secret, None).binding("9001");
@@ -187,10 +198,10 @@ proptest! {
         let place = flip % wrong.len();
         wrong[place] ^= 1 << bit;
         let signed = headers(NOW + at, &body, SECRET);
-        let judged_wrong = judge(&signed, &wrong, &keyring(), bench(NOW));
+        let judged_wrong = judge_whole(&signed, &wrong, &keyring(), bench(NOW));
         prop_assert_eq!(judged_wrong, Err(Refusal::Forged));
         prop_assert_eq!(judged(NOW + at, &body, &by), Err(Refusal::Forged));
-        let taken = judge(&signed, &body, &keyring(), bench(NOW)).is_ok();
+        let taken = judge_whole(&signed, &body, &keyring(), bench(NOW)).is_ok();
         prop_assert_eq!(taken, at.abs() <= 300);
     }
 
@@ -201,9 +212,9 @@ proptest! {
         let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
         let all = names.into_iter().zip(values.iter().map(Vec::as_slice));
         if let Ok(headers) = Headers::read(all) {
-            prop_assert!(judge(&headers, &body, &keyring(), bench(NOW)).is_err());
+            prop_assert!(judge_whole(&headers, &body, &keyring(), bench(NOW)).is_err());
         }
         let signed = headers(NOW, &body, SECRET);
-        let _ = judge(&signed, &body, &keyring(), bench(NOW));
+        let _ = judge_whole(&signed, &body, &keyring(), bench(NOW));
     }
 }
