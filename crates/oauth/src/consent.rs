@@ -2,6 +2,7 @@
 
 use callbridge_model::{ExposeSecret, Secret, safe};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use subtle::ConstantTimeEq as _;
 use url::{Host, Url};
 
 /// Characters kept of what an address says.
@@ -116,7 +117,7 @@ pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let [(_, found)] = all("state")[..] else {
         return ConsentReply::Wrong("it brings no state, or more than one");
     };
-    if !is_same(found, state.expose_secret()) {
+    if !bool::from(found.as_bytes().ct_eq(state.expose_secret().as_bytes())) {
         return ConsentReply::Wrong("its state is not the one that was sent along");
     }
     match (&all("code")[..], &all("error")[..]) {
@@ -148,12 +149,6 @@ pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     }
     let query = line.rsplit_once('?').map_or(line, |(_, query)| query);
     read(query, state)
-}
-
-/// In the same time wherever they differ.
-fn is_same(one: &str, other: &str) -> bool {
-    let pairs = one.bytes().zip(other.bytes());
-    one.len() == other.len() && pairs.fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
 }
 
 #[cfg(test)]
