@@ -219,7 +219,7 @@ impl Core {
                 request.step(Step::Accepted { request_id, token });
             }
             Verdict::Journaled => {
-                self.rights.polls_work();
+                self.rights.barred = None;
                 self.passed(request, true);
                 if let Some(call) = request.task().poll() {
                     self.confirmation.polled(now, call);
@@ -227,7 +227,7 @@ impl Core {
                 request.step(Step::Journaled(OutcomeSource::Confirmation));
             }
             Verdict::NotYet => {
-                self.rights.polls_work();
+                self.rights.barred = None;
                 self.passed(request, false);
                 self.ask_later(request);
             }

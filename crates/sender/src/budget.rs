@@ -1,7 +1,7 @@
 //! The budget of requests: the slots, what is stored of them, and the silence for what is not
 //! known to have been sent.
 
-use crate::memory::{LoadedMemory, Shared, Silence};
+use crate::memory::{Memory, Shared, Silence};
 use crate::{Decision, InFlight, Known, Lane, Pace, Pacer, Plan, Rate, STRAGGLER, Task, Use};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
@@ -26,14 +26,9 @@ pub(super) struct Budget {
 
 impl Budget {
     /// The budget as it was left, and its slots as they are to be stored now.
-    pub(super) fn start(
-        rate: Rate,
-        known: &Known,
-        found: &LoadedMemory,
-        now: Now,
-    ) -> (Self, Vec<Op>) {
+    pub(super) fn start(rate: Rate, known: &Known, memory: &Memory, now: Now) -> (Self, Vec<Op>) {
         let budget = Self {
-            pacer: pacer(rate, known, found, now),
+            pacer: pacer(rate, known, memory, now),
             boot_id: known.boot_id.clone().unwrap_or_default(),
             offset: now.offset(),
         };
@@ -120,8 +115,7 @@ impl Budget {
 }
 
 /// The budget as it was left, and silence for what is not known of it.
-fn pacer(rate: Rate, known: &Known, found: &LoadedMemory, now: Now) -> Pacer {
-    let LoadedMemory { memory, doubts } = found;
+fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     let sure = known.slots.iter().all(|row| is_known(row, known, now));
     let uses = known.slots.iter().map(|row| {
         let (sent, ended) = match sure {
@@ -132,7 +126,7 @@ fn pacer(rate: Rate, known: &Known, found: &LoadedMemory, now: Now) -> Pacer {
     });
     let mut pacer = Pacer::start(rate, uses.collect(), now.boot);
     let window = rate.window();
-    if !sure || known.restored || !doubts.is_empty() {
+    if !sure || known.restored || !memory.doubts.is_empty() {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {

@@ -28,8 +28,9 @@ impl Core {
         self.budget.check_clock(now);
         self.update_load(head);
         let barred = self.rights.polls_barred(now.boot);
-        let only_pages = barred || self.gate.troubles.next(Part::Polls).is_some();
-        self.confirmation.update(head.hooked, only_pages);
+        self.confirmation.webhooks.seen(head.hooked);
+        self.confirmation.reconciliation.only_way =
+            barred || self.gate.troubles.next(Part::Polls).is_some();
         let search = match self.search(now, head) {
             SearchStep::Commit(ops) => return Decision::Commit(ops),
             step => step,
@@ -379,7 +380,7 @@ impl<'a> Choice<'a> {
         {
             return Some((lane, Task::LeadRequest(Box::new(lead_request))));
         }
-        let soon = !self.core.load.loaded || self.core.lead_requests.is_due_under_load(self.now);
+        let soon = !self.core.load.loaded || self.core.lead_requests.from <= self.now.boot;
         let idle = self.core.in_flight.by_slot.is_empty();
         let mut due = self.head.lead_requests.due.iter().filter_map(|job| {
             let (lane, turn) = match job.urgency {
@@ -400,8 +401,7 @@ impl<'a> Choice<'a> {
             (None, _) => Some(Lane::LeadRequest),
             (Some(spare), Lane::Spare) => Some(spare),
             (Some(_), Lane::Backlog | Lane::Confirm) => {
-                let due = self.core.lead_requests.is_due_under_load(self.now);
-                due.then_some(Lane::LeadRequest)
+                (self.core.lead_requests.from <= self.now.boot).then_some(Lane::LeadRequest)
             }
             (Some(_), _) => None,
         }

@@ -73,13 +73,6 @@ impl Confirmation {
         Op::step(row, step, now.wall)
     }
 
-    /// Takes in the spool's newest webhook, and that nothing but reconciliations will do
-    /// (`only_pages`).
-    pub(super) fn update(&mut self, hooked: Option<WebhookPace>, only_pages: bool) {
-        self.webhooks.seen(hooked);
-        self.reconciliation.only_way = only_pages;
-    }
-
     /// A request about this leaves.
     pub(super) fn launched(&mut self, task: &Task) {
         self.polled_last = task.poll().is_some();

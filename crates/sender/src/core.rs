@@ -7,10 +7,10 @@
 
 use crate::budget::Budget;
 use crate::lead_requests::LeadRequests;
-use crate::memory::{LoadedMemory, Memory, Remembered};
+use crate::memory::{Memory, Remembered};
 use crate::{
-    Before, Confirmation, Context, Gate, InFlight, InFlightRequests, Known, KnownTokens, Load,
-    Part, Retry, Rights, SearchStep, SenderStatus, Settings, Task, status,
+    Before, Confirmation, Context, Extent, Gate, InFlight, InFlightRequests, Known, KnownTokens,
+    Load, Part, PauseCause, Retry, Rights, SearchStep, SenderStatus, Settings, Task, status,
 };
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
 use callbridge_model::{Now, TokenFingerprint};
@@ -44,9 +44,8 @@ pub struct Core {
 impl Core {
     /// A sender at its start, and what to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
-        let found = Memory::read(known.memory.as_deref());
-        let (budget, mut ops) = Budget::start(settings.rate, &known, &found, now);
-        let LoadedMemory { memory, doubts } = found;
+        let memory = Memory::read(known.memory.as_deref());
+        let (budget, mut ops) = Budget::start(settings.rate, &known, &memory, now);
         let mut core = Self {
             retry: Retry::new(settings.seed),
             settings,
@@ -61,7 +60,7 @@ impl Core {
             load: Load::default(),
             memory: Remembered {
                 stored: known.memory.unwrap_or_default(),
-                doubts,
+                doubts: memory.doubts,
             },
         };
         core.gate.token(false, None);
@@ -97,7 +96,8 @@ impl Core {
 
     /// The CRM takes no calls, and what commands ask is asked all the same.
     pub fn asks_all_the_same(&self) -> bool {
-        self.gate.refuses_calls_alone() && !self.settings.dry_run
+        let cause = self.gate.pause_cause().map(|(cause, _)| cause);
+        cause == Some(PauseCause::Outage(Extent::Submissions)) && !self.settings.dry_run
     }
 
     /// Takes in how many calls wait, by the spool's head.
@@ -142,6 +142,7 @@ impl Core {
             streaks: self.gate.streaks,
             token: self.tokens.last.clone(),
             refused: self.tokens.refused.as_ref().map(|(it, _)| it.clone()),
+            doubts: Vec::new(),
         };
         ops.extend(self.memory.update(&memory));
     }

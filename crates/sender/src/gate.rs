@@ -346,12 +346,6 @@ impl Gate {
         }
     }
 
-    /// The service takes no calls, and nothing else stands in the way.
-    pub fn refuses_calls_alone(&self) -> bool {
-        let cause = self.pause_cause().map(|(cause, _)| cause);
-        cause == Some(PauseCause::Outage(Extent::Submissions))
-    }
-
     /// Pauses for what the service says of us: a stop, or calls refused in a row.
     fn pause(&mut self, now: Duration, cause: PauseCause, why: String) {
         let again = matches!(&self.state, State::HalfOpen { of, .. } if *of == cause);

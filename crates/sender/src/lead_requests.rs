@@ -26,7 +26,7 @@ pub(super) struct LeadRequests {
     /// Asked for by commands, the first one first.
     pub(super) asked: VecDeque<(RequestId, CommandRequest)>,
     /// None goes out before, while calls wait.
-    from: Duration,
+    pub(super) from: Duration,
     /// The last ones answered, and when.
     answered: VecDeque<(LeadRequest, Duration)>,
 }
@@ -54,11 +54,6 @@ impl LeadRequests {
         let other = self.asked.iter().find(|(_, asked)| !asked.is_page());
         let (ticket, asked) = other.or(self.asked.front())?;
         Some(LeadRequest::Asked(*ticket, asked.clone()))
-    }
-
-    /// One may go out although calls wait.
-    pub(super) fn is_due_under_load(&self, now: Now) -> bool {
-        self.from <= now.boot
     }
 
     /// Returns `true` for a request that was answered in the last 60 s without a change to what is

@@ -34,6 +34,10 @@ pub struct Memory {
     pub streaks: [Streak; 2],
     /// The token that the service refuses.
     pub refused: Option<Refused>,
+    /// Fields that could not be read, in words: anything may have been sent, and whatever silence
+    /// was to be kept is not known.
+    #[serde(skip)]
+    pub doubts: Vec<String>,
 }
 
 /// A token that the service refuses: asked about once a minute, over restarts too (§7.7).
@@ -63,31 +67,22 @@ pub struct Shared {
     pub since: EventTime,
 }
 
-/// Stored memory, as far as it can be read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoadedMemory {
-    /// Fields that can be read; the others as in a fresh state.
-    pub memory: Memory,
-    /// Fields that cannot be read, in words: anything may have been sent, and whatever silence was
-    /// to be kept is not known.
-    pub doubts: Vec<String>,
-}
-
 impl Memory {
     /// Reads a stored text: all of it that can be read, and an empty memory of a fresh state.
     ///
     /// Every version has written the window, the silence and the shared pace, be it as `null`:
     /// where one is missing its word was another one. What is there beside is a later version's.
-    pub fn read(text: Option<&str>) -> LoadedMemory {
+    pub fn read(text: Option<&str>) -> Self {
         let Some(text) = text else {
-            return LoadedMemory::default();
+            return Self::default();
         };
         let mut fields: Map<String, Value> = match serde_json::from_str(text) {
             Ok(fields) => fields,
             Err(error) => {
-                let doubts = vec![format!("all of it ({error})")];
-                let memory = Self::default();
-                return LoadedMemory { memory, doubts };
+                return Self {
+                    doubts: vec![format!("all of it ({error})")],
+                    ..Self::default()
+                };
             }
         };
         let needed = ["window", "silence", "shared"].into_iter();
@@ -97,7 +92,7 @@ impl Memory {
         if let Some(window) = window.filter(|it| !WINDOWS.contains(it)) {
             doubts.push(format!("window (no rate has one of {window:?})"));
         }
-        let memory = Self {
+        Self {
             page_strategy: take(&mut fields, "ways", &mut doubts),
             token: take(&mut fields, "token", &mut doubts),
             window: window.filter(|it| WINDOWS.contains(it)),
@@ -105,8 +100,8 @@ impl Memory {
             shared: take(&mut fields, "shared", &mut doubts),
             streaks: take(&mut fields, "streaks", &mut doubts),
             refused: take(&mut fields, "refused", &mut doubts),
-        };
-        LoadedMemory { memory, doubts }
+            doubts,
+        }
     }
 
     /// JSON text to store under [`KEY`].
@@ -182,22 +177,18 @@ mod tests {
         serde_json::from_str(&memory.text()).expect("an object")
     }
 
-    fn read(fields: &Map<String, Value>) -> LoadedMemory {
+    fn read(fields: &Map<String, Value>) -> Memory {
         Memory::read(Some(&Value::Object(fields.clone()).to_string()))
     }
 
     #[test]
     fn what_is_remembered_is_read_back_also_beside_the_words_of_a_later_version() {
-        let memory = full();
-        let mut fields = stored(&memory);
-        let whole = LoadedMemory {
-            memory,
-            doubts: Vec::new(),
-        };
+        let whole = full();
+        let mut fields = stored(&whole);
         assert_eq!(read(&fields), whole);
         fields.insert("later".to_owned(), json!({"a": 1}));
         assert_eq!(read(&fields), whole);
-        assert_eq!(Memory::read(None), LoadedMemory::default());
+        assert_eq!(Memory::read(None), Memory::default());
     }
 
     #[test]
@@ -211,7 +202,7 @@ mod tests {
             let found = read(&fields);
             assert_eq!(found.doubts.len(), 1, "{name}: {found:?}");
             assert!(found.doubts[0].starts_with(&name), "{found:?}");
-            let (mut kept, mut expected) = (stored(&found.memory), stored(&whole));
+            let (mut kept, mut expected) = (stored(&found), stored(&whole));
             kept.remove(&name);
             expected.remove(&name);
             assert_eq!(kept, expected, "{name}");
@@ -227,9 +218,9 @@ mod tests {
             assert_eq!(read(&fields).doubts.len(), 1, "{name}");
         }
         for text in ["", "no JSON", "7", "[]"] {
-            let found = Memory::read(Some(text));
-            assert_eq!(found.doubts.len(), 1, "{text}");
-            assert_eq!(found.memory, Memory::default(), "{text}");
+            let mut found = Memory::read(Some(text));
+            assert_eq!(std::mem::take(&mut found.doubts).len(), 1, "{text}");
+            assert_eq!(found, Memory::default(), "{text}");
         }
         let mut fields = stored(&full());
         fields["streaks"] = json!([{"kind": "of_later", "count": 1}, {"kind": null, "count": 0}]);
@@ -238,7 +229,7 @@ mod tests {
             fields = stored(&full());
             fields["window"] = json!({"secs": impossible, "nanos": 0});
             let found = read(&fields);
-            assert_eq!((found.doubts.len(), found.memory.window), (1, None));
+            assert_eq!((found.doubts.len(), found.window), (1, None));
         }
     }
 }

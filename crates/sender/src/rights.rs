@@ -31,12 +31,12 @@ pub(super) struct Rights {
     /// The grants of the record that was read last, whichever token's.
     seen: Option<Vec<String>>,
     /// The token may not ask with its requestIds.
-    barred: Option<Barred>,
+    pub(super) barred: Option<Barred>,
 }
 
 /// Refusal of polls (403) that holds now.
 #[derive(Clone, Debug)]
-struct Barred {
+pub(super) struct Barred {
     why: String,
     since: EventTime,
     /// Then one is tried again, since boot.
@@ -98,7 +98,7 @@ impl Rights {
         let at = now.wall;
         let outcome = Box::new(LeadOutcome::Granted);
         ops.push(Op::Lead(LeadChange::Request { outcome, at }));
-        self.polls_work();
+        self.barred = None;
         before.is_some() && Grant::CallRead.is_among(&gained)
     }
 
@@ -115,11 +115,6 @@ impl Rights {
             since,
             until: now.boot + HOURLY,
         });
-    }
-
-    /// Lifts the bar on polls after one was answered.
-    pub(super) fn polls_work(&mut self) {
-        self.barred = None;
     }
 
     /// Time since boot of the next check that no other event brings about; `None` where there is

@@ -78,7 +78,7 @@ impl<'a> TokenProbe<'a> {
             return Err(Unasked::Restored);
         }
         let binding = known.binding.clone();
-        let window = Memory::read(known.memory.as_deref()).memory.window;
+        let window = Memory::read(known.memory.as_deref()).window;
         let last = window.and_then(|it| format!("60/{}s", it.as_secs()).parse().ok());
         let settings = Settings {
             rate: rate.or(last).unwrap_or_default(),
