@@ -1,13 +1,13 @@
 //! A question of a dialplan, and what is answered to it. Pure: the same lists, leads and question
 //! give the same answer.
 
-use crate::{harmless, tally::Outcome};
+use crate::harmless;
 use callbridge_call::RawNumber;
 use callbridge_leads::directory::profile::LeadProfile;
 use callbridge_mapping::{LeadAnswer, People, Trunk, Trunks};
 use callbridge_model::{EmployeeId, LeadId, number::normalise};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use url::form_urlencoded;
 
 /// Characters to be percent-encoded: all but those that RFC 3986 leaves as they are. A space is
@@ -79,20 +79,22 @@ impl Question {
     }
 }
 
-/// Verdict on the caller, serialized as `yes`, `several` or `no`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+/// Verdict on the caller: `yes`, `several` or `no`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Known {
     /// One lead has the number.
     Yes,
     /// Several have it; which of them calls nobody knows.
     Several,
-    /// No lead is known, for this reason.
-    No(Why),
+    /// No lead is known.
+    No,
 }
 
 /// Reason why no lead is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Why {
     /// No lead has the number.
@@ -108,14 +110,7 @@ pub enum Why {
     /// The client's address or secret is not allowed.
     Refused,
     /// The request has another path, or a method other than GET and HEAD.
-    #[strum(serialize = "bad_request")]
-    Bad,
-}
-
-impl Serialize for Known {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.into())
-    }
+    BadRequest,
 }
 
 /// Answer to a question. Nothing in it can mean anything to a dialplan.
@@ -137,16 +132,19 @@ pub struct Answer {
     /// The stage of the pipeline.
     pub stage: Option<String>,
     /// Reason why no lead is known: `no_lead`; `None` for one or several leads.
-    pub why: Option<&'static str>,
+    pub why: Option<Why>,
 }
 
 impl Answer {
     /// Makes an answer that knows no lead, for this reason.
     pub fn no(why: Why) -> Self {
-        Self::bare(Known::No(why), Some(why.into()))
+        Self {
+            why: Some(why),
+            ..Self::bare(Known::No)
+        }
     }
 
-    const fn bare(known: Known, why: Option<&'static str>) -> Self {
+    const fn bare(known: Known) -> Self {
         Self {
             known,
             lead: None,
@@ -155,7 +153,7 @@ impl Answer {
             employee: None,
             employee_name: None,
             stage: None,
-            why,
+            why: None,
         }
     }
 
@@ -175,7 +173,7 @@ impl Answer {
         };
         let lead = match people.lead_of_phone(&phone, trunk) {
             LeadAnswer::One(lead, _) => lead,
-            LeadAnswer::Two(..) => return Self::bare(Known::Several, None),
+            LeadAnswer::Two(..) => return Self::bare(Known::Several),
             LeadAnswer::None(_) => return Self::no(Why::NoLead),
         };
         let (lead, profile) = profile(lead);
@@ -192,20 +190,18 @@ impl Answer {
             employee,
             employee_name: shown(profile.responsible_name),
             stage: shown(profile.stage),
-            ..Self::bare(Known::Yes, None)
+            ..Self::bare(Known::Yes)
         }
     }
 
-    /// Returns the outcome under which the answer is counted.
-    pub const fn outcome(&self) -> Outcome {
-        match self.known {
-            Known::Yes => Outcome::Yes,
-            Known::Several => Outcome::Several,
-            Known::No(Why::Late) => Outcome::Late,
-            Known::No(Why::Full) => Outcome::Full,
-            Known::No(Why::Refused) => Outcome::Refused,
-            Known::No(Why::Bad) => Outcome::Bad,
-            Known::No(Why::NoLead | Why::NoNumber | Why::NoTrunk) => Outcome::No,
+    /// Returns the label under which the answer is counted.
+    pub(crate) fn label(&self) -> &'static str {
+        match self.why {
+            None | Some(Why::NoLead | Why::NoNumber | Why::NoTrunk) => self.known.into(),
+            Some(Why::Late) => "late",
+            Some(Why::Full) => "full",
+            Some(Why::Refused) => "refused",
+            Some(Why::BadRequest) => "bad",
         }
     }
 
@@ -228,7 +224,7 @@ impl Answer {
             ("employee", text(&self.employee)),
             ("employeeName", text(&self.employee_name)),
             ("stage", text(&self.stage)),
-            ("why", text(&self.why)),
+            ("why", text(&self.why.map(<&str>::from))),
         ];
         let encoded = |value| utf8_percent_encode(value, ENCODED);
         let pairs = fields

@@ -65,7 +65,7 @@ impl AnswerHttp for Gate {
             Some((status, why)) => (status, Answer::no(why)),
             None => (StatusCode::OK, self.desk.ask(question).await),
         };
-        self.tally.count(answer.outcome(), begun);
+        self.tally.count(&answer, begun);
         response(status, &answer, format)
     }
 }
@@ -91,10 +91,10 @@ impl Gate {
             }
         }
         if request.uri().path() != PATH {
-            return Some((StatusCode::NOT_FOUND, Why::Bad));
+            return Some((StatusCode::NOT_FOUND, Why::BadRequest));
         }
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        (!reads).then_some((StatusCode::METHOD_NOT_ALLOWED, Why::Bad))
+        (!reads).then_some((StatusCode::METHOD_NOT_ALLOWED, Why::BadRequest))
     }
 }
 
