@@ -105,20 +105,22 @@ pub fn delivered(
         duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     };
     outbox.attempts.push(now, attempt);
-    let verdict = outcome.verdict();
     let mut dice = dice(core.settings.seed, id, 2);
-    let twice = core.settings.shapes.webhook_twice;
+    let twice = u64::from(core.settings.shapes.webhook_twice);
+    let made = usize::try_from(row.attempts).unwrap_or(usize::MAX);
+    let wait = BACKOFF.get(made - 1).filter(|_| outcome.is_retried());
     // It had arrived before: nothing more is owed. Else it goes perhaps once more (§6.1.4).
-    if row.arrived || verdict == DeliveryVerdict::Delivered && dice.below(100) >= u64::from(twice) {
+    if row.arrived || error.is_none() && dice.below(100) >= twice {
         outbox.rows.remove(&id);
         outbox.counts.delivered += 1;
-    } else if verdict == DeliveryVerdict::Delivered {
+    } else if let Some(error) = error {
+        match wait {
+            Some(wait) => row.due = now.plus(*wait),
+            None => outbox.die(now, id, &error),
+        }
+    } else {
         row.arrived = true;
         row.due = now.plus(Duration::from_millis(dice.below(3_000)));
-    } else if let Some(due) = verdict.again(now, row.attempts) {
-        row.due = due;
-    } else {
-        outbox.die(now, id, &error.unwrap_or_default());
     }
 }
 
@@ -184,27 +186,13 @@ pub enum AttemptOutcome {
     Private,
 }
 
-/// The consequence of an attempt for its row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryVerdict {
-    /// The delivery arrived with a 2xx.
-    Delivered,
-    /// The delivery is tried again after its back-off.
-    Retry,
-    /// The delivery is dead, and never tried again.
-    Never,
-}
-
 impl AttemptOutcome {
-    /// The consequence of this outcome, by §6.9.
-    pub const fn verdict(&self) -> DeliveryVerdict {
+    /// Returns `true` where the delivery is tried again after its back-off, by §6.9; other 4xx and
+    /// every 3xx, and what is no status at all, end it.
+    pub const fn is_retried(&self) -> bool {
         match self {
-            Self::Status(200..=299) => DeliveryVerdict::Delivered,
-            Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => {
-                DeliveryVerdict::Retry
-            }
-            // Other 4xx and every 3xx, and what is no status at all.
-            Self::Status(_) | Self::Private => DeliveryVerdict::Never,
+            Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => true,
+            Self::Status(_) | Self::Private => false,
         }
     }
 
@@ -226,15 +214,5 @@ impl AttemptOutcome {
             Self::Broken(words) => Some(words.clone()),
             Self::Private => Some(PRIVATE.to_owned()),
         }
-    }
-}
-
-impl DeliveryVerdict {
-    /// Returns the moment of the next attempt after so many, the last of which ended so; `None`:
-    /// never.
-    pub fn again(self, now: EventTime, attempts: u32) -> Option<EventTime> {
-        let made = usize::try_from(attempts).unwrap_or(usize::MAX);
-        let wait = BACKOFF.get(made.saturating_sub(1))?;
-        (self == Self::Retry).then(|| now.plus(*wait))
     }
 }
