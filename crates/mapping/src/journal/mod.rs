@@ -8,14 +8,12 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`figures`] | uuid, start, duration, talk |
-//! | `words` | a call that came whole, as a message |
 
 pub mod figures;
-mod words;
 
 use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
-use callbridge_call::{Direction, EventTime, FinishedCall};
+use callbridge_call::{Direction, EventTime, FinishedCall, RawNumber};
 use callbridge_model::number::normalise;
 use callbridge_model::{
     CallRecord, Country, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, SuppliedFacts,
@@ -69,9 +67,8 @@ pub fn judge(
     people: &People,
     now: EventTime,
 ) -> Judged {
-    let trunk = words::trunk_of(call, pbx, rules);
+    let trunk = trunk_of(call, pbx, rules);
     let figures = Figures::of(call, now);
-    let phone = phone_of(call, trunk).or_else(|| shown_to_a_lead(call, trunk, people));
     let mut remarks = call.remarks.clone();
     remarks.extend(figures.remarks.iter().cloned());
     let in_order = call.employees_in_order.iter().map(ToString::to_string);
@@ -84,7 +81,7 @@ pub fn judge(
         lead_id: None,
         lead_from: None,
         trunk: call.trunk.clone(),
-        client_phone: phone,
+        client_phone: client_phone(call, trunk, people),
         did: call.did.clone(),
         employee: call.employee.as_ref().map(ToString::to_string),
         employee_id: None,
@@ -104,8 +101,7 @@ pub fn judge(
         }
         None => {
             let who = who(call, trunk, (rules, people), &record);
-            record.lead_id = who.lead_id;
-            record.lead_from.clone_from(&who.lead_from);
+            (record.lead_id, record.lead_from) = who.lead.clone().unzip();
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
             remarks.extend(who.no_employee.clone().filter(|_| listed));
@@ -129,19 +125,29 @@ pub fn judge(
     }
 }
 
-fn phone_of(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<Phone> {
-    let country = trunk.and_then(|trunk| trunk.country);
-    let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
-    normalise(call.number.as_ref()?, country, strip)
+/// The trunk whose rules hold for a call. A message may name none, and one may come from a PBX of
+/// which no flag names a trunk: the rules without a trunk hold for these.
+fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
+    let without = (rules.without_trunk.as_ref()).filter(|_| call.given.is_some());
+    let Some(name) = call.trunk.as_deref() else {
+        return without;
+    };
+    let has_none = || rules.trunks.of_pbx(pbx).next().is_none();
+    let found = rules.trunks.find(pbx, name);
+    found.or_else(|| without.filter(|_| has_none()))
 }
 
-/// The number that a channel shows which the PBX itself called first. It may be the company's own:
-/// that a lead has it makes it the customer's.
-fn shown_to_a_lead(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
-    let trunk = trunk?;
-    let shown = call.shown_number.as_ref()?;
-    let phone = normalise(shown, trunk.country, trunk.strip.as_deref())?;
-    match people.lead_of_phone(&phone, trunk) {
+/// The customer's number; else the one that a channel shows which the PBX itself called first. It
+/// may be the company's own: that a lead has it makes it the customer's.
+fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
+    let country = trunk.and_then(|trunk| trunk.country);
+    let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
+    let read = |number: &RawNumber| normalise(number, country, strip);
+    if let Some(phone) = call.number.as_ref().and_then(read) {
+        return Some(phone);
+    }
+    let phone = call.shown_number.as_ref().and_then(read)?;
+    match people.lead_of_phone(&phone, trunk?) {
         LeadAnswer::One(..) | LeadAnswer::Two(..) => Some(phone),
         LeadAnswer::None(_) => None,
     }
@@ -174,26 +180,40 @@ fn left_out(
     skipped("began before --not-before or a file's from=".to_owned())
 }
 
-/// Faults of the call itself; they come before the question of who it was.
+/// Faults of the call itself; they come before the question of who it was. Those of a message are
+/// named by the field that says them.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
-    if call.given.is_some() {
-        return words::wrong_figures(call, figures, now);
-    }
+    let of_message = call.given.is_some();
+    let named = |field: &str, why: &str, may_be: &str| match of_message {
+        true => format!("{field}: {why}; it may be {may_be}"),
+        false => why.to_owned(),
+    };
+    let started = figures.wrong_start.as_ref().map(|why| {
+        let may_be = "from the year 2000 to five minutes ahead of this machine's clock, in seconds";
+        named("startedAt", why, may_be)
+    });
+    let ended = figures::wrong_start(call.ended, now).filter(|_| of_message);
+    let ended = ended.map(|_| {
+        let ahead = call.ended.since(now).as_secs();
+        let why = format!("the call would end {ahead} s ahead of this machine's clock");
+        named("durationSec", &why, "what has passed since startedAt")
+    });
+    let excess = figures.talk_excess.as_ref();
+    let excess = excess.map(|why| named("talkSec", why, "at most durationSec"));
     let faults = [
-        (Reason::InvalidEpoch, &figures.wrong_start),
-        (Reason::Incomplete, &call.incomplete),
-        (Reason::TalkExceedsDuration, &figures.talk_excess),
+        (Reason::InvalidEpoch, started.or(ended)),
+        (Reason::Incomplete, call.incomplete.clone()),
+        (Reason::TalkExceedsDuration, excess),
     ];
     let mut faults = faults.into_iter();
-    faults.find_map(|(reason, why)| Some((reason, why.clone()?)))
+    faults.find_map(|(reason, why)| Some((reason, why?)))
 }
 
 /// Lead and employee of a call as ids of the CRM, or the reasons for which they are missing.
 #[derive(Default)]
 struct Who {
-    lead_id: Option<LeadId>,
-    /// Origin of the lead in words, as `explain` shows it.
-    lead_from: Option<String>,
+    /// The lead, and its origin in words, as `explain` shows it.
+    lead: Option<(LeadId, String)>,
     employee_id: Option<EmployeeId>,
     no_lead: Option<(Reason, String)>,
     /// The extension has no employee, in words; `None` for a call without an extension, too.
@@ -208,28 +228,33 @@ fn who(
 ) -> Who {
     let given = call.given.unwrap_or_default();
     let Some(trunk) = trunk else {
-        let name = record.trunk.as_deref().unwrap_or("?");
-        let words = words::unknown_trunk(call, record).unwrap_or_else(|| {
-            format!("no --trunk is called {name} any more, so no rule gives a lead")
-        });
-        let no_lead = Some((Reason::NoLead, words));
+        let words = match (call.given, &call.trunk) {
+            (Some(_), Some(name)) => format!(
+                "trunk: no --trunk of PBX {} is called {name}; it may be the name of a --trunk, \
+                 or left out",
+                record.pbx
+            ),
+            (Some(_) | None, _) => {
+                let name = record.trunk.as_deref().unwrap_or("?");
+                format!("no --trunk is called {name} any more, so no rule gives a lead")
+            }
+        };
         return Who {
-            no_lead,
+            no_lead: Some((Reason::NoLead, words)),
             ..Who::default()
         };
     };
     let by_rules = || match people.lead_of(call, record.client_phone.as_ref(), trunk) {
-        LeadAnswer::One(lead, why) => (Some((lead, why)), None),
-        LeadAnswer::None(why) => {
-            let words = words::without_lead(call, trunk, record, why);
-            (None, Some((Reason::NoLead, words)))
-        }
-        LeadAnswer::Two(_, _, why) => (None, Some((Reason::AmbiguousLead, why))),
+        LeadAnswer::One(lead, why) => Ok((lead, why)),
+        LeadAnswer::None(why) => Err((Reason::NoLead, without_lead(call, trunk, record, why))),
+        LeadAnswer::Two(_, _, why) => Err((Reason::AmbiguousLead, why)),
     };
     let said = given.lead.and_then(LeadId::new);
-    let said = said.map(|lead| (lead, "as the message says".to_owned()));
-    let (lead, no_lead) = said.map_or_else(by_rules, |lead| (Some(lead), None));
-    let (lead_id, lead_from) = lead.unzip();
+    let said = said.map(|lead| Ok((lead, "as the message says".to_owned())));
+    let (lead, no_lead) = match said.unwrap_or_else(by_rules) {
+        Ok(lead) => (Some(lead), None),
+        Err(why) => (None, Some(why)),
+    };
     let extension = call.employee.as_ref();
     let said = given.employee.and_then(EmployeeId::new);
     let employee_id =
@@ -243,12 +268,27 @@ fn who(
     // Whoever the call is forwarded to finds its lead: no rule here does.
     let left_to_others = rules.forwards && trunk.leads.is_empty();
     Who {
-        lead_id,
-        lead_from,
+        lead,
         employee_id,
         no_lead: no_lead.filter(|_| !left_to_others),
         no_employee,
     }
+}
+
+/// Adds to `why`, the reason that the rules give for a missing lead, the fault of the message's
+/// phone that caused it.
+fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: String) -> String {
+    if call.given.is_none() || record.client_phone.is_some() {
+        return why;
+    }
+    let wrong = match (&call.number, trunk.country) {
+        (None, _) => "phone: it is null".to_owned(),
+        (Some(_), Some(country)) => {
+            format!("phone: it is not a number of {country} or of the world")
+        }
+        (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
+    };
+    format!("{wrong}; it may be like +998901110001, or a leadId is given with it. {why}")
 }
 
 impl Who {
@@ -320,7 +360,7 @@ pub fn remap(
     now: EventTime,
 ) -> Judged {
     let trunk = match call.given {
-        Some(_) => words::trunk_of(call, &old.pbx, rules),
+        Some(_) => trunk_of(call, &old.pbx, rules),
         None => (old.trunk.as_deref()).and_then(|name| rules.trunks.find(&old.pbx, name)),
     };
     let mut record = old.clone();
@@ -328,14 +368,13 @@ pub fn remap(
     // What was put down then is what counts: a later version may tell calls otherwise.
     known.employee = old.employee.clone().map(callbridge_call::Extension::new);
     if record.client_phone.is_none() {
-        let shown = || shown_to_a_lead(call, trunk, people);
-        record.client_phone = phone_of(call, trunk).or_else(shown);
+        record.client_phone = client_phone(call, trunk, people);
     }
     let mut found = who(&known, trunk, (rules, people), &record);
     let wish = by.unwrap_or_default();
     (record.lead_id, record.lead_from) = match wish.lead {
         Some(lead) => (Some(lead), Some(BY_HAND.to_owned())),
-        None => (found.lead_id, found.lead_from.take()),
+        None => found.lead.take().unzip(),
     };
     record.employee_id = match wish.employee {
         None => found.employee_id,
@@ -352,5 +391,7 @@ pub fn remap(
     judged
 }
 
+#[cfg(test)]
+mod message_tests;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,240 @@
+//! Calls that came whole, as messages: which trunk they belong to, and what is wrong with them, by
+//! the name of the field that says it.
+
+use super::*;
+use crate::people::files::Watched;
+use crate::people::rule::{EmployeeRule, LeadRule};
+use crate::trunk::parse;
+use callbridge_call::GivenIds;
+use callbridge_testkit::sample;
+use std::time::Duration;
+
+fn rules(flags: &[&str]) -> Rules {
+    let defaults = Trunk {
+        country: Country::parse("UZ"),
+        ..Trunk::default()
+    };
+    let trunks = flags
+        .iter()
+        .map(|flag| parse(flag, &defaults).expect("good"));
+    Rules {
+        trunks: Trunks::new(trunks.collect()).expect("trunks"),
+        without_trunk: Some(defaults),
+        ..Rules::default()
+    }
+}
+
+/// The sample call as a message that gives a lead and an employee.
+fn told() -> FinishedCall {
+    let mut call = sample::call();
+    call.given = Some(GivenIds {
+        lead: Some(7),
+        employee: Some(8),
+    });
+    call
+}
+
+#[test]
+fn the_lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, text).expect("written");
+        file
+    };
+    let leads = file("leads.csv", "phone,leadId\n+998901110001,4001\n");
+    let employees = file("employees.csv", "extension,employeeId\n101,501\n");
+    let defaults = Trunk {
+        country: Country::parse("UZ"),
+        leads: vec![LeadRule::Csv(leads)],
+        employees: Some(EmployeeRule::File(employees)),
+        ..Trunk::default()
+    };
+    let rules = Rules {
+        without_trunk: Some(defaults),
+        ..Rules::default()
+    };
+    let mut call = sample::call();
+    (call.given, call.trunk) = (Some(GivenIds::default()), None);
+    let lists = Watched::load(rules.every_trunk(), call.ended);
+    let (lists, _) = lists.expect("good");
+    let record = judge(&call, "pbx1", &rules, lists.people(), call.ended).record;
+    assert_eq!(record.lead_id.map(|it| it.get()), Some(4001));
+    assert_eq!(record.employee_id.map(|it| it.get()), Some(501));
+}
+
+fn judged(call: &FinishedCall, flags: &[&str]) -> Judged {
+    judge(call, "pbx1", &rules(flags), &People::default(), call.ended)
+}
+
+const CITY: &str = "city=,lead=var:LEAD_ID,employees=101:501";
+
+#[test]
+fn what_a_message_says_of_lead_and_employee_goes_before_the_rules() {
+    let all = judged(&told(), &[CITY]);
+    assert_eq!(all.outcome, Outcome::Journal);
+    assert_eq!(all.record.lead_id, LeadId::new(7));
+    assert_eq!(all.record.employee_id, EmployeeId::new(8));
+    let mut nothing = told();
+    nothing.given = Some(GivenIds::default());
+    let ruled = judged(&nothing, &[CITY]);
+    assert_eq!(ruled.outcome, Outcome::Journal);
+    assert_eq!(ruled.record.lead_id, LeadId::new(4001));
+    assert_eq!(ruled.record.employee_id, EmployeeId::new(501));
+    let wish = RetryValues {
+        lead: LeadId::new(9),
+        ..RetryValues::default()
+    };
+    let (now, people) = (told().ended, People::default());
+    let again = |wish| remap(&all.record, &told(), wish, &rules(&[CITY]), &people, now);
+    assert_eq!(again(None).record, all.record, "as it was");
+    assert_eq!(
+        again(Some(wish)).record.lead_id,
+        LeadId::new(9),
+        "a person's word"
+    );
+}
+
+#[test]
+fn a_trunk_that_no_flag_names_is_told_where_the_pbx_has_trunks_and_needless_where_not() {
+    let mut elsewhere = told();
+    elsewhere.trunk = Some("nowhere".to_owned());
+    let wrong = judged(&elsewhere, &[CITY]);
+    assert_eq!(wrong.reason, Some(Reason::NoLead));
+    assert_eq!(
+        wrong.message,
+        "trunk: no --trunk of PBX pbx1 is called nowhere; it may be the name of a \
+         --trunk, or left out"
+    );
+    assert_eq!(judged(&elsewhere, &[]).outcome, Outcome::Journal);
+    assert_eq!(
+        judged(&elsewhere, &["city=,pbx=other"]).outcome,
+        Outcome::Journal
+    );
+    // The flag comes: the letter leaves.
+    let (now, people) = (elsewhere.ended, People::default());
+    let rules = rules(&["nowhere="]);
+    let mended = remap(&wrong.record, &elsewhere, None, &rules, &people, now);
+    assert_eq!(mended.outcome, Outcome::Journal);
+    assert_eq!(mended.record.lead_id, LeadId::new(7));
+}
+
+#[test]
+fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_forwards_it() {
+    let mut call = sample::call();
+    call.variables.clear();
+    let judged = |trunk: &str, forwards| {
+        let rules = Rules {
+            forwards,
+            ..rules(&[trunk])
+        };
+        judge(&call, "pbx1", &rules, &People::default(), call.ended)
+    };
+    let parked = judged("city=PJSIP/city,lead=var:LEAD_ID", true);
+    assert_eq!(parked.reason, Some(Reason::NoLead));
+    let forwarded = judged("city=PJSIP/city", true);
+    assert_eq!(
+        (forwarded.outcome, forwarded.reason),
+        (Outcome::Journal, None)
+    );
+    assert_eq!(forwarded.record.lead_id, None);
+    let sent = judged("city=PJSIP/city", false);
+    assert_eq!(sent.reason, Some(Reason::NoLead));
+}
+
+#[test]
+fn what_a_collector_parks_for_its_employee_waits_until_there_is_one() {
+    let mut call = sample::call();
+    call.variables.clear();
+    let rules = |trunk: &str| Rules {
+        forwards: true,
+        require_employee: true,
+        ..rules(&[trunk])
+    };
+    let (people, now) = (People::default(), call.ended);
+    let (bare, listed) = (
+        rules("city=PJSIP/city"),
+        "city=PJSIP/city,employees=101:501",
+    );
+    let parked = judge(&call, "pbx1", &bare, &people, now);
+    assert_eq!(parked.reason, Some(Reason::NoEmployee));
+    let again = |rules| remap(&parked.record, &call, None, rules, &people, now);
+    assert_eq!(again(&bare).reason, Some(Reason::NoEmployee));
+    assert_eq!(again(&rules(listed)).outcome, Outcome::Journal);
+}
+
+#[test]
+fn without_a_trunk_the_flags_of_all_trunks_hold() {
+    let mut bare = told();
+    bare.trunk = None;
+    bare.number = Some(RawNumber {
+        text: "901110001".to_owned(),
+        from_dial_string: true,
+    });
+    let record = judged(&bare, &[CITY]).record;
+    let phone = record.client_phone.expect("by --country");
+    assert_eq!((phone.as_str(), record.trunk), ("+998901110001", None));
+}
+
+#[test]
+fn figures_that_cannot_be_are_told_by_their_fields() {
+    let words = |change: fn(&mut FinishedCall)| {
+        let (mut call, now) = (told(), told().ended);
+        change(&mut call);
+        let judged = judge(&call, "pbx1", &rules(&[CITY]), &People::default(), now);
+        let reason = judged.reason.map(Reason::word).unwrap_or_default();
+        format!("{reason}: {}", judged.message)
+    };
+    assert_eq!(
+        words(|it| it.started = EventTime::from_seconds(5)),
+        "invalid_epoch: startedAt: the call began at 1970-01-01T00:00:05Z, before the year \
+         2000; it may be from the year 2000 to five minutes ahead of this machine's clock, in \
+         seconds"
+    );
+    let ahead = words(|it| {
+        it.started = it.started.plus(Duration::from_secs(900));
+        it.ended = it.started;
+    });
+    assert_eq!(
+        ahead,
+        "invalid_epoch: startedAt: the call began at 2026-11-20T05:23:37Z, 894 s ahead of this \
+         machine's clock; it may be from the year 2000 to five minutes ahead of this machine's \
+         clock, in seconds"
+    );
+    assert_eq!(
+        words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))),
+        "invalid_epoch: durationSec: the call would end 3594 s ahead of this machine's \
+         clock; it may be what has passed since startedAt"
+    );
+    assert_eq!(
+        words(|it| it.talk = Duration::from_secs(60)),
+        "talk_exceeds_duration: talkSec: 60.000 s of talk in a call of 5.020 s; it \
+         may be at most durationSec"
+    );
+}
+
+#[test]
+fn a_number_that_is_none_is_told_by_its_field_where_no_lead_is_given() {
+    let words = |number: Option<&str>| {
+        let mut call = told();
+        call.given = Some(GivenIds::default());
+        call.variables.clear();
+        call.number = number.map(|text| RawNumber {
+            text: text.to_owned(),
+            from_dial_string: true,
+        });
+        judged(&call, &[CITY]).message
+    };
+    assert_eq!(
+        words(Some("12")),
+        "phone: it is not a number of UZ or of the world; it may be like \
+         +998901110001, or a leadId is given with it. variable LEAD_ID holds \
+         no lead"
+    );
+    assert_eq!(
+        words(None),
+        "phone: it is null; it may be like +998901110001, or a leadId is given with it. \
+         variable LEAD_ID holds no lead"
+    );
+    assert_eq!(words(Some("901110001")), "variable LEAD_ID holds no lead");
+}
