@@ -74,12 +74,7 @@ impl Framer {
         let step = self.splitter.step(self.buffer.waiting(), at_end);
         let used = step.used();
         self.position += used as u64;
-        let taken = self.buffer.take(used);
-        match step {
-            FrameStep::Message { from, to, .. } => Some(Frame::Message(&taken[from..to])),
-            FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
-            FrameStep::More { .. } => None,
-        }
+        frame_of(step, self.buffer.take(used))
     }
 }
 
@@ -108,11 +103,17 @@ impl<'a> Iterator for Frames<'a> {
         let bytes = self.rest;
         let step = self.splitter.step(bytes, true);
         self.rest = &bytes[step.used()..];
-        match step {
-            FrameStep::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
-            FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
-            FrameStep::More { .. } => None,
-        }
+        frame_of(step, bytes)
+    }
+}
+
+/// The piece that a step has found at the beginning of these bytes.
+#[inline]
+fn frame_of(step: FrameStep, bytes: &[u8]) -> Option<Frame<'_>> {
+    match step {
+        FrameStep::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
+        FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
+        FrameStep::More { .. } => None,
     }
 }
 

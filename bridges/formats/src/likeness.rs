@@ -44,7 +44,10 @@ impl Likeness {
     /// here.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
-        let counted = (Format::ALL.iter()).map(|&format| (events(format, bytes), format));
+        let counted = Format::ALL.iter().map(|&format| {
+            let reading = Reading::of(format, DecoderSettings::default(), bytes);
+            (reading.events, format)
+        });
         // Of two that read as much, the later is the stricter one.
         let (count, format) = counted.max_by_key(|&(count, _)| count)?;
         if count == 0 {
@@ -65,19 +68,6 @@ impl Likeness {
         let format = Some(format);
         Some(Self { format, what })
     }
-}
-
-/// Counts the messages that decode to an event or a call.
-fn events(format: Format, bytes: &[u8]) -> usize {
-    let mut decoder = Decoder::new(format, DecoderSettings::default());
-    let frames = Frames::new(format, bytes).filter(|frame| match frame {
-        Frame::Message(message) => {
-            let decoded = decoder.decode(message);
-            matches!(decoded, Decoded::Event { .. } | Decoded::Call(Ok(_)))
-        }
-        Frame::TooLong { .. } => false,
-    });
-    frames.count()
 }
 
 /// Names the version of AMI, by its banner or else by its events.
@@ -167,32 +157,13 @@ pub enum FormatFit {
 impl FormatFit {
     /// Decodes the bytes as `format`, and where nothing comes of it tries all others.
     pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
-        let mut decoder = Decoder::new(format, settings);
-        let (mut events, mut skipped, mut last) = (0, 0_u64, None);
-        let mut talk = AnsweredChannels::default();
-        for frame in Frames::new(format, bytes) {
-            let Frame::Message(message) = frame else {
-                continue;
-            };
-            match decoder.decode(message) {
-                Decoded::Event { received, .. } => {
-                    events += 1;
-                    last = last.max(time_of(&received.event));
-                    talk.on_event(&received.event);
-                }
-                Decoded::Call(Ok(reported)) => {
-                    events += 1;
-                    last = last.max(Some(reported.call.ended));
-                }
-                Decoded::Skipped => skipped += 1,
-                Decoded::Unreadable(_) | Decoded::Call(Err(_)) => {}
-            }
-        }
-        if events > 0 {
+        let reading = Reading::of(format, settings, bytes);
+        if reading.events > 0 {
+            let mut answered = reading.answered.values();
             return Self::Reads {
-                events,
-                last,
-                unbridged: talk.is_unreported(),
+                events: reading.events,
+                last: reading.last,
+                unbridged: !reading.bridges && answered.any(|both| both.len() > 1),
             };
         }
         if bytes.trim_ascii().is_empty() {
@@ -200,23 +171,50 @@ impl FormatFit {
         }
         match Likeness::of(bytes) {
             Some(like) if like.format != Some(format) => Self::Other(like),
-            Some(_) | None if skipped > 0 => Self::Quiet,
+            Some(_) | None if reading.skipped => Self::Quiet,
             Some(_) | None => Self::Unknown,
         }
     }
 }
 
-/// Channels that answered, against the bridges that CEL reports: without these nobody knows who
-/// talked with whom.
+/// What is read of bytes in one format.
 #[derive(Default)]
-struct AnsweredChannels {
+struct Reading {
+    /// Number of events and finished calls.
+    events: u64,
+    /// A message of the format tells of no call.
+    skipped: bool,
+    /// The latest time among the events and calls.
+    last: Option<EventTime>,
+    /// CEL reports bridges: without these nobody knows who talked with whom.
     bridges: bool,
-    /// Channels that answered, by their linkedid.
+    /// Channels that answered before the first bridge of CEL, by their linkedid.
     answered: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl AnsweredChannels {
+impl Reading {
+    fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
+        let (mut decoder, mut reading) = (Decoder::new(format, settings), Self::default());
+        for frame in Frames::new(format, bytes) {
+            let Frame::Message(message) = frame else {
+                continue;
+            };
+            match decoder.decode(message) {
+                Decoded::Event { received, .. } => reading.on_event(&received.event),
+                Decoded::Call(Ok(reported)) => {
+                    reading.events += 1;
+                    reading.last = reading.last.max(Some(reported.call.ended));
+                }
+                Decoded::Skipped => reading.skipped = true,
+                Decoded::Unreadable(_) | Decoded::Call(Err(_)) => {}
+            }
+        }
+        reading
+    }
+
     fn on_event(&mut self, event: &PbxEvent<'_>) {
+        self.events += 1;
+        self.last = self.last.max(time_of(event));
         if let PbxEvent::Channel(event) = event
             && event.origin == Origin::Cel
         {
@@ -228,10 +226,6 @@ impl AnsweredChannels {
                 both.insert(event.channel.uniqueid.clone().into_owned());
             }
         }
-    }
-
-    fn is_unreported(&self) -> bool {
-        !self.bridges && self.answered.values().any(|both| both.len() > 1)
     }
 }
 
