@@ -34,22 +34,17 @@ impl Network {
 
     /// Returns `true` when this peer is in the network.
     pub fn holds(&self, peer: PeerGroup) -> bool {
-        let (own, other, width) = match (PeerGroup::from(self.address), peer) {
-            (PeerGroup::V4(own), PeerGroup::V4(other)) => {
-                (u64::from(own.to_bits()), u64::from(other.to_bits()), 32)
-            }
-            (PeerGroup::V6(own), PeerGroup::V6(other)) => (joined(own), joined(other), 64),
-            (PeerGroup::V4(_), PeerGroup::V6(_)) | (PeerGroup::V6(_), PeerGroup::V4(_)) => {
-                return false;
+        let bits = |group: PeerGroup| match group {
+            PeerGroup::V4(address) => (32, u64::from(address.to_bits())),
+            PeerGroup::V6(parts) => {
+                let joined = |all, part: &u16| (all << 16) | u64::from(*part);
+                (64, parts.iter().fold(0, joined))
             }
         };
+        let ((width, own), (others, other)) = (bits(PeerGroup::from(self.address)), bits(peer));
         let rest = width - u32::from(self.bits).min(width);
-        own.checked_shr(rest) == other.checked_shr(rest)
+        width == others && own.checked_shr(rest) == other.checked_shr(rest)
     }
-}
-
-fn joined(parts: [u16; 4]) -> u64 {
-    (parts.iter()).fold(0, |all, part| (all << 16) | u64::from(*part))
 }
 
 #[cfg(test)]

@@ -110,9 +110,10 @@ impl Sandbox {
             self.violation(ViolationKind::WrongHeader, "§5.1.1", words);
         }
         let key = TokenKey::of(value);
-        let stands = |token: &Token| connection::connection_stands(self, token);
-        let known = self.tokens.get(&key).copied();
-        let token = known.filter(|token| token.works(self.now) && stands(token));
+        let token = self.tokens.get(&key).copied().filter(|token| {
+            let connection = connection::connection_of(self, token);
+            token.works(self.now) && connection.is_some_and(|(company, _)| !company.blocked)
+        });
         if token.is_none() {
             self.dead_token(key, "again with a dead token");
         }

@@ -131,13 +131,6 @@ impl Sandbox {
         self.company(now, |company| company.grants = grants);
     }
 
-    /// Adds a record to the first company's journal that another telephony wrote.
-    pub fn add_record(&mut self, now: EventTime, record: Record) {
-        self.tick(now);
-        events::journaled(self, &record);
-        self.journal.add(record);
-    }
-
     /// Deletes a record of the first company's journal, as a person does in the CRM; the uuid is
     /// as it was sent.
     pub fn delete_record(&mut self, now: EventTime, uuid: &str) {
@@ -154,6 +147,7 @@ impl Sandbox {
 
     /// Adds a call of another telephony to the first company's journal, as it finds many there.
     pub fn add_foreign(&mut self, now: EventTime) {
+        self.tick(now);
         let uuid = format!("{:016x}{:016x}", self.dice.roll(), self.dice.roll());
         let duration_sec = 10 + (self.dice.below(600) as i64);
         let started_at = now.floor_seconds().get() - duration_sec;
@@ -176,6 +170,7 @@ impl Sandbox {
                 ..Submission::default()
             },
         };
-        self.add_record(now, record);
+        events::journaled(self, &record);
+        self.journal.add(record);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     Asked, BodyFields, Content, EPOCH_MIN, Grant, Record, Refusal, RefusalReason, Registered, Rows,
     STATUS_KEPT, Sandbox, Submission, Success, TokenKind, ViolationKind, body::is_phone,
     body::read_page, envelope::json_object, journal::PREFIX, journal::Status,
-    oauth::connection::connection_of, writes::accept,
+    oauth::connection::connection_of, shapes::StatusShape, writes::accept,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -182,7 +182,10 @@ pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Su
         Status::Success => "SUCCESS",
         Status::Failed => "FAILED",
     };
-    Ok(Success::of(shapes.status_data(word)))
+    Ok(Success::of(match shapes.status {
+        StatusShape::Object => json!({ "status": word }),
+        StatusShape::Bare => json!(word),
+    }))
 }
 
 const REGISTERED: &str = "registeredTimestamp";

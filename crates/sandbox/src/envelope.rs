@@ -294,14 +294,6 @@ impl Success {
         }
     }
 
-    /// A success of a write that is done later.
-    pub fn accepted(request_id: String) -> Self {
-        Self {
-            request_id: Some(request_id),
-            ..Self::default()
-        }
-    }
-
     /// The answer in the full envelope; `message` is `Success` or the expiry warning (§5.5).
     pub fn respond(&self, message: &str) -> Response {
         let mut body = json!({

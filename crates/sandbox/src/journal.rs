@@ -253,14 +253,6 @@ impl Journal {
         }
     }
 
-    /// A person changes a record in the CRM.
-    pub fn edit(&mut self, record: Record) {
-        let key = (record.company_id, record.call.uuid.clone());
-        if let Some(at) = self.by_uuid.get(&key) {
-            self.records[*at] = record;
-        }
-    }
-
     /// The last write of the same uuid, while it is remembered.
     pub fn earlier(&self, company: i64, call: &Submission) -> Option<&Write> {
         let id = self.last.get(&(company, call.uuid.clone()))?;

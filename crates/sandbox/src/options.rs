@@ -179,12 +179,10 @@ impl Options {
     pub fn check(self) -> Result<Config, Error> {
         let mut wrong = Vec::new();
         let mut config = Config::default();
-        if let Ok(addr) = self.listen.parse() {
-            config.listen = addr;
-        } else {
-            let words = "is not an address and port such as 127.0.0.1:8480";
-            wrong.push(format!("--listen: `{}` {words}", self.listen));
-        }
+        let words = "is not an address and port such as 127.0.0.1:8480";
+        let listen = self.listen.parse().map(Some);
+        let listen = listen.map_err(|_| format!("`{}` {words}", self.listen));
+        config.listen = checked(&mut wrong, "listen", listen).unwrap_or(config.listen);
         config.settings = self.settings(&mut wrong);
         self.check_oauth(&mut config, &mut wrong);
         let now = callbridge_model::clock::now().wall;

@@ -3,7 +3,7 @@
 use crate::{CALL_READ, Grant, window::parse_duration};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// The form of a request's status in `data`.
@@ -172,14 +172,6 @@ impl Shapes {
             _ => return Err(format!("no shape `{name} {value}`")),
         }
         Ok(())
-    }
-
-    /// The value of `data` that shows a request's status.
-    pub fn status_data(&self, word: &str) -> Value {
-        match self.status {
-            StatusShape::Object => json!({ "status": word }),
-            StatusShape::Bare => json!(word),
-        }
     }
 }
 

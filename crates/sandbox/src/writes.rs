@@ -53,7 +53,10 @@ pub(super) fn accept(
         status: Status::Pending,
         why: None,
     });
-    Ok(Success::accepted(request_id))
+    Ok(Success {
+        request_id: Some(request_id),
+        ..Success::default()
+    })
 }
 
 impl Sandbox {

@@ -57,15 +57,11 @@ impl Leads {
             !self.gone.contains(&key) && !self.known.contains_key(&key)
         });
         let mut leads: Vec<_> = bare.map(|id| Cow::Owned(Lead::bare(id))).collect();
-        leads.extend(self.own(company.id).map(Cow::Borrowed));
+        let own = (company.id, i64::MIN)..=(company.id, i64::MAX);
+        leads.extend(self.known.range(own).map(|(_, lead)| Cow::Borrowed(lead)));
         leads.sort_by_key(|lead| lead.id);
         leads.dedup_by_key(|lead| lead.id);
         leads
-    }
-
-    fn own(&self, company: i64) -> impl Iterator<Item = &Lead> {
-        let range = (company, i64::MIN)..=(company, i64::MAX);
-        self.known.range(range).map(|(_, lead)| lead)
     }
 
     /// Returns `true` for the id of a lead that was merged away or deleted.

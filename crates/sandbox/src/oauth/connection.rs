@@ -195,8 +195,3 @@ pub(crate) fn granted(core: &Sandbox, token: &Token, grant: &str) -> bool {
     let connection = connection_of(core, token);
     connection.is_some_and(|(_, grants)| grants.iter().any(|own| own.as_str() == grant))
 }
-
-/// The company is there and not blocked, and its connection is not ended (§3.1).
-pub(crate) fn connection_stands(core: &Sandbox, token: &Token) -> bool {
-    connection_of(core, token).is_some_and(|(company, _)| !company.blocked)
-}

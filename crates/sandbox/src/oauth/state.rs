@@ -191,12 +191,6 @@ impl OAuthState {
         (self.refreshes.iter()).filter(move |(_, own)| (own.application, own.company) == pair)
     }
 
-    /// A free id for an application; those of companies' own lie below.
-    pub fn next_application(&self) -> i64 {
-        let last = self.applications.keys().next_back().copied();
-        last.map_or(FIRST_APPLICATION, |last| last.max(FIRST_APPLICATION) + 1)
-    }
-
     /// Refresh tokens that came of this one by rotation, itself included.
     pub fn descent(&self, token: TokenKey) -> BTreeSet<TokenKey> {
         let mut children: BTreeMap<TokenKey, Vec<TokenKey>> = BTreeMap::new();
@@ -218,10 +212,8 @@ impl OAuthState {
 
     /// Forgets codes and refresh tokens after `KEPT_AFTER`, long since none of them works.
     pub(super) fn forget(&mut self, at: EventTime) {
-        let Self {
-            codes, refreshes, ..
-        } = self;
-        codes.retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));
-        refreshes.retain(|_, own| at < own.expires_at.plus(KEPT_AFTER));
+        let kept = |since: EventTime| at < since.plus(KEPT_AFTER);
+        self.codes.retain(|_, code| kept(code.issued_at));
+        self.refreshes.retain(|_, own| kept(own.expires_at));
     }
 }

@@ -87,7 +87,7 @@ fn calls_and_leads(core: &mut Sandbox) {
     let uuid = record.call.uuid.clone();
     record.call.duration_sec = 7;
     core.tick(after(3));
-    core.journal.edit(record);
+    core.journal.records[0] = record;
     core.delete_record(after(3), &uuid);
     core.company(after(3), |company| company.employees.remove(502));
     let fields = json!([{ "id": 11, "value": "x" }]);

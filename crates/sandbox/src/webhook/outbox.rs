@@ -147,9 +147,8 @@ impl Outbox {
             return;
         }
         self.counts.deliveries += 1;
-        let event = recorded.event_id;
         let id = DeliveryId {
-            event,
+            event: recorded.event_id,
             installation,
         };
         let shapes = &settings.shapes;
