@@ -307,34 +307,22 @@ fn trouble(word: &StatusReport, speech: Liveness, age: i64) -> Option<FleetTroub
         Liveness::Stopped => (format!("stopped {words} ago"), "fleet_stopped", seconds),
         Liveness::Speaking => {
             if let Some(pause) = pause {
-                (
-                    format!("paused: {pause}"),
-                    "fleet_paused",
-                    vec![pause.clone()],
-                )
+                let what = format!("paused: {pause}");
+                (what, "fleet_paused", vec![pause.clone()])
             } else if down > 0 {
                 let all = word.sources.len();
                 let what = match all {
                     1 => "its source is down".to_owned(),
                     all => format!("{down} of {all} sources are down"),
                 };
-                (
-                    what,
-                    "fleet_sources",
-                    vec![down.to_string(), all.to_string()],
-                )
+                let values = vec![down.to_string(), all.to_string()];
+                (what, "fleet_sources", values)
             } else if !word.books.balance() {
-                (
-                    "its books do not add up".to_owned(),
-                    "fleet_books",
-                    Vec::new(),
-                )
+                let what = "its books do not add up".to_owned();
+                (what, "fleet_books", Vec::new())
             } else if word.verdict == OverallState::Down && word.pause.is_none() {
-                (
-                    "its status is down".to_owned(),
-                    "fleet_status_down",
-                    Vec::new(),
-                )
+                let what = "its status is down".to_owned();
+                (what, "fleet_status_down", Vec::new())
             } else {
                 return None;
             }
@@ -346,13 +334,14 @@ fn trouble(word: &StatusReport, speech: Liveness, age: i64) -> Option<FleetTroub
 /// Sums up senders by token. With a lease, the backlog and letters of its holder count alone, for
 /// the others hold the same calls.
 fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
-    let mut found: BTreeMap<&str, FleetToken> = BTreeMap::new();
+    // With each token: its holder is met, who may be one without a name.
+    let mut found: BTreeMap<&str, (FleetToken, bool)> = BTreeMap::new();
     for sender in members {
         let word = &sender.word;
         let (FleetRole::Sender, Some(name)) = (word.role, &word.token) else {
             continue;
         };
-        let token = found.entry(&name.print).or_default();
+        let (token, met) = found.entry(&name.print).or_default();
         let speaks = sender.speech == Liveness::Speaking;
         token.senders += u64::from(speaks);
         if token.token.company.is_none() {
@@ -369,14 +358,15 @@ fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
         let holder = token.holder.get_or_insert_default();
         let held = lease.held && speaks;
         // Before the holder is met the largest backlog of those who stand by is shown.
-        if held || holder.is_empty() && backlog.calls > token.backlog.calls {
+        if held || !*met && backlog.calls > token.backlog.calls {
             (token.backlog, token.letters) = (backlog, word.letters);
         }
         if held {
             holder.clone_from(&word.hostname);
         }
+        *met |= held;
     }
-    found.into_values().collect()
+    found.into_values().map(|(token, _)| token).collect()
 }
 
 /// The backlog of a sender, with the time until it is sent at the pace of the token.

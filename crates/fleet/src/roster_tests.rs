@@ -336,6 +336,15 @@ fn of_senders_with_a_lease_the_holders_backlog_counts_in_whatever_order_they_are
         assert_eq!(found.tokens[0].holder, Some(format!("host-{first}")));
         assert!(found.healthy);
     }
+    let nameless = StatusReport {
+        hostname: String::new(),
+        ..of("a", true, 5)
+    };
+    let nameless = table(&[nameless, of("b", false, 9)]);
+    assert_eq!(
+        nameless.tokens[0].backlog.calls, 5,
+        "a holder without a name"
+    );
     let nobody = table(&[of("a", false, 5), of("b", false, 9)]);
     assert_eq!(nobody.tokens[0].backlog.calls, 9);
     assert_eq!(
