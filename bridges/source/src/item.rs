@@ -24,17 +24,7 @@ pub enum Item {
     Up,
     /// The line is lost, or could not be had; another try follows by itself. Said at each change
     /// of the reason, not at each try.
-    Down {
-        /// The fault and its cure, in words; never a secret.
-        why: String,
-        /// Up to this moment nothing was lost with the line: now where its end was noticed at
-        /// once, when the last byte came where it fell silent.
-        since: EventTime,
-        /// A secret or a setting of ours is wrong: it does not pass by itself.
-        is_ours: bool,
-        /// The file is not there: what the PBX tells meanwhile waits nowhere to be read.
-        is_absent: bool,
-    },
+    Down(Outage),
     /// One message, framed but not decoded.
     Frame(Frame),
     /// A point in the stream that no message of the switch tells, but the dialogue with it.
@@ -69,6 +59,20 @@ pub enum Item {
     },
     /// The source gives nothing more: it was told to stop.
     Done,
+}
+
+/// The time in which a source is down, as far as it is known at its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// The fault and its cure, in words; never a secret.
+    pub why: String,
+    /// Up to this moment nothing was lost with the line: now where its end was noticed at once,
+    /// when the last byte came where it fell silent.
+    pub since: EventTime,
+    /// A secret or a setting of ours is wrong: it does not pass by itself.
+    pub is_ours: bool,
+    /// The file is not there: what the PBX tells meanwhile waits nowhere to be read.
+    pub is_absent: bool,
 }
 
 /// One message as the PBX wrote it.

@@ -40,7 +40,7 @@ pub use callbridge_call::EventTime;
 pub use error::{Error, Fix, LineError};
 pub use file::sample;
 pub use item::{
-    FilePosition, Frame, Item, MessageMark, Position, Publisher, SourceId, StreamPosition,
+    FilePosition, Frame, Item, MessageMark, Outage, Position, Publisher, SourceId, StreamPosition,
 };
 pub use ring::{Gone, Intake, Limits, Ring, ring};
 pub use session::{Counts, CountsNow};

@@ -4,11 +4,13 @@
 
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
-use crate::{Fix, Frame, Item, Position, Publisher, SourceId, connect::Target, url::TcpEndpoint};
+use crate::{
+    Fix, Frame, Item, Outage, Position, Publisher, SourceId, connect::Target, url::TcpEndpoint,
+};
 use bytes::Bytes;
 use callbridge_call::Mark;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{path::PathBuf, time::Duration};
+use parking_lot::Mutex;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
 /// Signal by which running sessions learn that they are to stop.
@@ -52,43 +54,22 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct SourceFeed {
-    id: SourceId,
-    shown: String,
-    ring: Ring,
-    clock: Clock,
+    pub id: SourceId,
+    pub shown: String,
+    pub ring: Ring,
+    pub clock: Clock,
     pub counts: Counts,
-    seq: u64,
+    pub seq: u64,
     /// Moment at which the line came up; `None` while it is down.
-    up: Option<Instant>,
-    was_up: bool,
+    pub up: Option<Instant>,
+    pub was_up: bool,
     /// Reason last reported for the line being down; `None` once it is up.
-    reported: Option<String>,
+    pub reported: Option<String>,
     /// Frames dropped since the ring was found full, not told yet.
-    dropped: u64,
+    pub dropped: u64,
 }
 
 impl SourceFeed {
-    pub(crate) fn new(
-        id: SourceId,
-        shown: String,
-        ring: Ring,
-        clock: Clock,
-        counts: Counts,
-    ) -> Self {
-        Self {
-            id,
-            shown,
-            ring,
-            clock,
-            counts,
-            seq: 0,
-            up: None,
-            was_up: false,
-            reported: None,
-            dropped: 0,
-        }
-    }
-
     /// The line is up. `forgets`: what was said while it was lost is lost, and told as a gap.
     pub(crate) async fn up(&mut self, forgets: bool) -> Result<(), Gone> {
         if self.up.is_some() {
@@ -126,13 +107,13 @@ impl SourceFeed {
         tracing::debug!(source = %self.shown, reason = %why, "source is down");
         self.reported = Some(why.clone());
         let since = (self.clock)().minus(silent);
-        let down = Item::Down {
+        let outage = Outage {
             why,
             since,
             is_ours: fix != Fix::Remote,
             is_absent,
         };
-        self.ring.report(self.id, down).await
+        self.report(Item::Down(outage)).await
     }
 
     /// Time since the line came up; zero when it is down.
@@ -262,10 +243,10 @@ pub struct CountsNow {
 impl Counts {
     /// Returns a copy of all counters, taken at one moment.
     pub fn now(&self) -> CountsNow {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut CountsNow)) {
-        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        count(&mut self.0.lock());
     }
 }

@@ -98,8 +98,18 @@ impl Source {
         verdicts: VerdictReader,
         shutdown: impl Future<Output = ()> + Send,
     ) {
-        let shown = self.url.public();
-        let line = SourceFeed::new(self.id, shown, ring.clone(), self.clock, self.counts);
+        let line = SourceFeed {
+            id: self.id,
+            shown: self.url.public(),
+            ring: ring.clone(),
+            clock: self.clock,
+            counts: self.counts,
+            seq: 0,
+            up: None,
+            was_up: false,
+            reported: None,
+            dropped: 0,
+        };
         let access = self.access;
         let mut context = Context { line, access };
         let (stop_sender, stop) = watch::channel(false);
@@ -156,7 +166,7 @@ async fn work(
                 until(&stop, websocket::session(endpoint, path, context)).await
             }
             // Stops by itself: what it has given is still to be acknowledged.
-            (_, Some(queue)) => queue.session(context, stop.clone()).await,
+            (_, Some(queue)) => queue.session(context, stop.clone()).await.err(),
             (Transport::Amqp(_) | Transport::File { .. }, None) => None,
         };
         let error = match error {

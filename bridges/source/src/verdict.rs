@@ -4,7 +4,8 @@
 //! ring. What is kept is bounded: one number, and the refused ones, which a source's prefetch
 //! limits.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
 /// Refusals that wait for a source at most. A source that takes verdicts has no more frames than
@@ -41,12 +42,6 @@ struct VerdictState {
     given: Notify,
 }
 
-impl VerdictState {
-    fn lock(&self) -> MutexGuard<'_, PendingVerdicts> {
-        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The intake's end: gives verdicts, and holds a source back while the disk is full.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
@@ -57,7 +52,7 @@ pub struct Verdicts {
 impl Verdicts {
     /// Gives one verdict; never waits.
     pub fn give(&self, verdict: FrameVerdict) {
-        let mut judged = self.shared.lock();
+        let mut judged = self.shared.judged.lock();
         match verdict {
             FrameVerdict::Committed { through } => judged.through = judged.through.max(through),
             FrameVerdict::Refused { seq } => {
@@ -91,7 +86,7 @@ impl VerdictReader {
     /// Waits until something was given, and takes it. Safe to cancel.
     pub(crate) async fn next(&self) -> PendingVerdicts {
         self.shared.given.notified().await;
-        let mut judged = self.shared.lock();
+        let mut judged = self.shared.judged.lock();
         let (through, refused) = (judged.through, std::mem::take(&mut judged.refused));
         PendingVerdicts { through, refused }
     }

@@ -10,7 +10,7 @@ use callbridge_spool::Op;
 /// Assembles the second account, and holds what is not decided.
 pub(super) struct Second {
     pub(super) assembler: Assembler,
-    folder: Folder,
+    pub(super) folder: Folder,
     pub(super) reconciler: Reconciler,
     /// Since when the PBX is listened to: a call that began before is not filled in.
     pub(super) since: Option<EventTime>,
@@ -64,21 +64,6 @@ impl Second {
             self.reconciler.next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
-    }
-
-    /// Puts back what was kept of a branch, where it is one of the second account's.
-    pub(super) fn restore(
-        &mut self,
-        branch: Branch,
-        key: u64,
-        bytes: &[u8],
-    ) -> Result<(), callbridge_call::snapshots::Error> {
-        match branch {
-            Branch::Events | Branch::Records => Ok(()),
-            Branch::CatchUpEvents => self.assembler.restore(key, bytes),
-            Branch::CatchUpRecords => self.folder.restore(key, bytes),
-            Branch::Held => self.reconciler.restore(key, bytes),
-        }
     }
 
     /// Adds the operations that store its open calls and those that are held.

@@ -5,7 +5,7 @@ use crate::tests::settings;
 use callbridge_call::{Direction, EventTime, FinishedCall, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
 use callbridge_mapping::{People, Rules, Trunks, trunk};
-use callbridge_source::{Frame, SourceId};
+use callbridge_source::{Frame, Outage, SourceId};
 use callbridge_spool::Op;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -133,7 +133,15 @@ fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     for (seq, (message, at)) in messages.iter().zip(times).enumerate() {
         now = now.max(at.unwrap_or(now));
         if seq == cut {
-            intake.down(LINE, "cut".to_owned(), now, false, false);
+            intake.down(
+                LINE,
+                Outage {
+                    why: "cut".to_owned(),
+                    since: now,
+                    is_ours: false,
+                    is_absent: false,
+                },
+            );
             back = Some(now.plus(Duration::from_millis(100)));
         }
         if back.is_some_and(|back| now < back) {

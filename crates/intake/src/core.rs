@@ -1,7 +1,7 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
 use crate::{
-    Gap, IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
+    IntakeSource, Memory, Pbx, Settings, SourceSettings, catch_up::Second, gap_log::GapLog,
     owners::Owners, pbx::pbx_of, proof::words, read_again, under_way::Branch, unmatched,
     unmatched::UnmatchedLog, whole_calls::WholeCalls,
 };
@@ -10,7 +10,7 @@ use callbridge_call::{EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status;
-use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
+use callbridge_source::{FilePosition, Frame, FrameVerdict, Outage, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,18 +39,6 @@ enum Clock {
     Right(EventTime),
 }
 
-impl Clock {
-    /// Time of a frame's arrival, and `true` when a clock that is still wrong gave it. A frame that
-    /// came while the clock was wrong, and is taken after that, arrived now.
-    fn arrived(self, arrived: EventTime, right_from: EventTime) -> (EventTime, bool) {
-        match self {
-            Self::Right(now) if arrived < right_from => (now, false),
-            Self::Right(_) => (arrived, false),
-            Self::Unknown | Self::Wrong => (arrived, arrived < right_from),
-        }
-    }
-}
-
 /// The intake of all sources.
 pub struct Intake {
     /// Flags that hold for all sources.
@@ -62,8 +50,6 @@ pub struct Intake {
     clock: Clock,
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
-    /// Gaps that have ended and are not logged yet, with the places of their sources.
-    pub(super) gaps_due: Vec<(usize, Gap)>,
     pub(super) gap_log: GapLog,
     /// Calls that come as whole messages.
     pub(super) whole: WholeCalls,
@@ -90,9 +76,12 @@ impl Intake {
             pbxes: BTreeMap::new(),
             servers: memory.servers,
             since: memory.since,
-            gaps_due: Vec::new(),
             gap_log: memory.gaps,
-            whole: WholeCalls::new(memory.owners, memory.possibly_sent_before),
+            whole: WholeCalls {
+                owners: memory.owners,
+                possibly_sent_before: memory.possibly_sent_before,
+                ..WholeCalls::default()
+            },
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
             ops: Vec::new(),
@@ -145,7 +134,9 @@ impl Intake {
         let restored = match (branch, &mut pbx.second) {
             (Some(Branch::Events), _) => pbx.assembler.restore(key, bytes),
             (Some(Branch::Records), _) => pbx.records.restore(key, bytes),
-            (Some(branch), Some(second)) => second.restore(branch, key, bytes),
+            (Some(Branch::CatchUpEvents), Some(second)) => second.assembler.restore(key, bytes),
+            (Some(Branch::CatchUpRecords), Some(second)) => second.folder.restore(key, bytes),
+            (Some(Branch::Held), Some(second)) => second.reconciler.restore(key, bytes),
             // What it held is known to the spool as an open call, until the file is given again.
             (Some(_), None) | (None, _) => Ok(()),
         };
@@ -183,7 +174,12 @@ impl Intake {
         if source.settings.file {
             source.status.state = status::SourceState::Reading;
         } else {
-            source.is_connected(now);
+            source.status.state = status::SourceState::Connected;
+            source.status.connected_since = Some(now.floor_seconds().get());
+            // Nothing is proved of the line yet.
+            (source.proof.received, source.proof.timed) = (false, false);
+            source.proof.lacks.clear();
+            source.proof.checked = 0;
         }
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
@@ -205,32 +201,28 @@ impl Intake {
         all
     }
 
-    /// The source's line is down; up to `since` nothing of it was lost. Where that `is_ours` it
-    /// stays so until somebody mends it here; `is_absent`: it is a file, and is not there.
-    pub fn down(
-        &mut self,
-        id: SourceId,
-        why: String,
-        since: EventTime,
-        is_ours: bool,
-        is_absent: bool,
-    ) {
+    /// The source's line is down.
+    pub fn down(&mut self, id: SourceId, outage: Outage) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
         source.status.state = status::SourceState::Down;
-        source.is_absent = is_absent;
-        source.report.down(why.clone(), is_ours);
-        source.status.why = Some(why);
-        let since_seconds = since.floor_seconds().get();
-        source.status.down_since = source.status.down_since.or(Some(since_seconds));
+        source.is_absent = outage.is_absent;
+        source.report.down(outage.why.clone(), outage.is_ours);
+        source.status.why = Some(outage.why);
+        let since = outage.since.floor_seconds().get();
+        source.status.down_since.get_or_insert(since);
         self.receives(at, None);
-        self.begin_outage(at, since);
+        let source = &mut self.sources[at];
+        if source.settings.forgets && source.last_received.is_some() {
+            source.gap_since = source.gap_since.or(source.last_received);
+            self.lost(at, outage.since);
+        }
     }
 
     /// A file was read to this place, whether it gave a frame or not.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         let source = &mut self.sources[usize::from(id.0)];
-        source.read.position = Some(Position::File(position.clone()));
+        source.position = Some(Position::File(position.clone()));
     }
 
     /// Nothing that a call can depend on was read of it so far.
@@ -379,10 +371,13 @@ impl Intake {
             self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("named above");
-        let right_from = self.settings.clock_right_from;
-        let (arrived, held) = self.clock.arrived(frame.arrived, right_from);
-        if held {
-            pbx.assembler.hold();
+        let mut arrived = frame.arrived;
+        if arrived < self.settings.clock_right_from {
+            match self.clock {
+                // It came while the clock was wrong, and is taken after that: it arrived now.
+                Clock::Right(now) => arrived = now,
+                Clock::Unknown | Clock::Wrong => pbx.assembler.hold(),
+            }
         }
         let known = |unique: &str| finished(&name, unique);
         pbx.assembler.timing(Timing { kept, order });
@@ -506,15 +501,15 @@ impl Intake {
             if held && source.settings.format.carries_whole_calls() {
                 continue;
             }
-            let position = source.read.position.take().map(serde_json::to_value);
+            let position = source.position.take().map(serde_json::to_value);
             // Texts and numbers always serialize.
             if let Some(Ok(position)) = position {
                 let source = source.settings.shown.clone();
                 ops.push(Op::Position { source, position });
             }
-            let refused = source.read.refused.drain(..);
+            let refused = source.refused.drain(..);
             verdicts.extend(refused.map(|seq| (id, FrameVerdict::Refused { seq })));
-            let through = source.read.through.take();
+            let through = source.through.take();
             verdicts.extend(through.map(|through| (id, FrameVerdict::Committed { through })));
         }
         Batch { ops, verdicts }

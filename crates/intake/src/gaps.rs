@@ -9,7 +9,7 @@ use callbridge_call::{EventTime, Mark, Patience, PbxEvent, Reception};
 use callbridge_formats::Format;
 use callbridge_model::status;
 use callbridge_source::SourceId;
-use callbridge_spool::Op;
+use callbridge_spool::{Op, STREAM_BEGAN};
 use std::time::Duration;
 
 /// Two marks of one restart (a login and `FullyBooted`) come this close together.
@@ -18,8 +18,8 @@ const ONE_RESTART: Duration = Duration::from_secs(5);
 impl IntakeSource {
     /// Notes that everything up to now was received.
     fn whole(&mut self, now: EventTime) {
-        self.last_received.at = self.last_received.at.max(Some(now));
-        self.last_received.is_unstored = true;
+        self.last_received = self.last_received.max(Some(now));
+        self.is_unstored = true;
     }
 
     /// Operation that stores until when nothing of the source is missing, in one commit with its
@@ -27,8 +27,8 @@ impl IntakeSource {
     /// themselves.
     pub(super) fn last_received_op(&mut self) -> Option<Op> {
         let kept = self.settings.forgets || self.settings.is_stream_of_calls();
-        let more = std::mem::take(&mut self.last_received.is_unstored) && kept;
-        let received = self.last_received.at.filter(|_| more)?;
+        let more = std::mem::take(&mut self.is_unstored) && kept;
+        let received = self.last_received.filter(|_| more)?;
         let key = Intake::last_received_key(&self.settings.shown);
         Some(Op::meta(key, received.micros().to_string()))
     }
@@ -61,29 +61,22 @@ impl Intake {
     /// Ends the gap of this source that lasts, or one that begins and ends here; counted once.
     fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime, why: Option<String>) {
         let source = &mut self.sources[at];
-        source.gap.since = None;
+        source.gap_since = None;
         source.status.gaps += 1;
         source.status.last_gap = Some(status::Gap {
             from: from.floor_seconds().get(),
             until: until.floor_seconds().get(),
         });
-        self.gaps_due.push((at, Gap { from, until, why }));
-    }
-
-    /// The gaps that ended since the last take, with the places of their sources.
-    pub fn take_gaps(&mut self) -> Vec<(usize, Gap)> {
-        let gaps = std::mem::take(&mut self.gaps_due);
-        for (at, gap) in &gaps {
-            let source = &self.sources[*at].settings;
-            let awaited = self.patience_of(source).is_some();
-            // Sources are listed by their URLs; the place of a stream is named without its hosts.
-            let listed = match source.is_stream_of_calls() {
-                true => &source.url,
-                false => &source.shown,
-            };
-            self.gap_log.add(listed, gap, awaited);
-        }
-        gaps
+        let gap = Gap { from, until, why };
+        source.report.gap(&gap);
+        let source = &self.sources[at].settings;
+        let awaited = self.patience_of(source).is_some();
+        // Sources are listed by their URLs; the place of a stream is named without its hosts.
+        let listed = match source.is_stream_of_calls() {
+            true => &source.url,
+            false => &source.shown,
+        };
+        self.gap_log.add(listed, &gap, awaited);
     }
 
     /// Returns how long the file that tells of this source's gaps may take; `None` without one, and
@@ -130,9 +123,6 @@ impl Intake {
 
     /// Takes what has become due for the log about the sources' lines, by the sources' labels.
     pub fn take_news(&mut self, now: EventTime) -> Vec<(String, News)> {
-        for (at, gap) in self.take_gaps() {
-            self.sources[at].report.gap(&gap);
-        }
         let news = self.sources.iter_mut().filter_map(|source| {
             let news = source.report.take(now)?;
             Some((source.settings.label.clone(), news))
@@ -143,8 +133,8 @@ impl Intake {
     /// The process ends in order: a line that is up was listened to until now.
     pub fn ends(&mut self, now: EventTime) {
         for source in &mut self.sources {
-            let received = source.settings.forgets && source.last_received.at.is_some();
-            let up = source.status.state.is_up() && source.gap.since.is_none();
+            let received = source.settings.forgets && source.last_received.is_some();
+            let up = source.status.state.is_up() && source.gap_since.is_none();
             if received && up {
                 source.whole(now);
             }
@@ -157,8 +147,8 @@ impl Intake {
         for at in 0..self.sources.len() {
             self.receives(at, None);
             let source = &mut self.sources[at];
-            source.gap.since = source.last_received.at.filter(|_| source.settings.forgets);
-            if let Some(since) = source.gap.since {
+            source.gap_since = source.last_received.filter(|_| source.settings.forgets);
+            if let Some(since) = source.gap_since {
                 self.lost(at, since);
             }
         }
@@ -203,11 +193,11 @@ impl Intake {
         if !self.sources[at].settings.forgets {
             return;
         }
-        if let Some(from) = self.sources[at].gap.since {
+        if let Some(from) = self.sources[at].gap_since {
             self.gap_ends(at, from, now, None);
         }
         let source = &mut self.sources[at];
-        source.gap.is_reported_again = true;
+        source.gap_is_reported_again = true;
         source.whole(now);
         self.each_pbx(at, |pbx| pbx.back(now));
         let pbx = &self.sources[at].settings.pbx;
@@ -223,24 +213,15 @@ impl Intake {
         }
     }
 
-    /// The line is lost; up to `since` nothing was.
-    pub(super) fn begin_outage(&mut self, at: usize, since: EventTime) {
-        let source = &mut self.sources[at];
-        if source.settings.forgets && source.last_received.at.is_some() {
-            source.gap.since = source.gap.since.or(source.last_received.at);
-            self.lost(at, since);
-        }
-    }
-
     /// Events of the source may have been missed, for this reason.
     pub fn gap(&mut self, id: SourceId, why: &str, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
-        if std::mem::take(&mut source.gap.is_reported_again) {
+        if std::mem::take(&mut source.gap_is_reported_again) {
             return;
         }
         source.report.lost(why.to_owned());
-        let from = source.last_received.at.unwrap_or(now);
+        let from = source.last_received.unwrap_or(now);
         self.gap_ends(at, from, now, None);
         if self.sources[at].settings.forgets {
             self.lost(at, from);
@@ -260,12 +241,14 @@ impl Intake {
             stream.recreated_at = Some(now.floor_seconds().get());
         }
         source.report.lost(why.clone());
-        let from = source.last_received.at.unwrap_or(now).min(now);
+        let from = source.last_received.unwrap_or(now).min(now);
         let shown = source.settings.shown.clone();
         self.gap_ends(at, from, now, Some(why));
-        let key = Self::recreated_key(&shown);
-        self.ops.push(Op::meta(key, now.micros().to_string()));
-        self.ops.push(self.whole.may_have_been_sent(shown, now));
+        let micros = now.micros().to_string();
+        let recreated = Op::meta(Self::recreated_key(&shown), micros.clone());
+        let began = Op::meta(format!("{STREAM_BEGAN}{shown}"), micros);
+        self.ops.extend([recreated, began]);
+        self.whole.possibly_sent_before.insert(shown, now);
     }
 
     /// Name under which the spool keeps when this stream was last found to be another one.
@@ -295,7 +278,7 @@ impl Intake {
             Mark::ListEnd | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
             Mark::Shutdown => {
                 // What comes next is a login, or nothing.
-                source.gap.since = source.gap.since.or(Some(arrived));
+                source.gap_since = source.gap_since.or(Some(arrived));
                 return true;
             }
             Mark::LoggedIn | Mark::FullyBooted { .. } => {}
@@ -305,7 +288,7 @@ impl Intake {
         if greeting || same {
             return !another_source_receives;
         }
-        let from = source.gap.since.or(source.last_received.before);
+        let from = source.gap_since.or(source.received_before);
         self.gap_ends(at, from.unwrap_or(arrived), arrived, None);
         !another_source_receives
     }
@@ -327,7 +310,7 @@ impl Intake {
         })
     }
 
-    fn lost(&mut self, at: usize, since: EventTime) {
+    pub(super) fn lost(&mut self, at: usize, since: EventTime) {
         if !self.another_source_receives(at) {
             self.each_pbx(at, |pbx| pbx.lost(since));
         }

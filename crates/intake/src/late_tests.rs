@@ -5,7 +5,7 @@ use crate::tests::settings;
 use callbridge_call::EventTime;
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
 use callbridge_mapping::People;
-use callbridge_source::{Frame, SourceId};
+use callbridge_source::{Frame, Outage, SourceId};
 use callbridge_spool::Op;
 use std::time::Duration;
 
@@ -172,7 +172,15 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
         intake.open_calls() == 0
     };
     let down = |intake: &mut Intake, id, is_absent| {
-        intake.down(id, "why".to_owned(), later(3000), true, is_absent);
+        intake.down(
+            id,
+            Outage {
+                why: "why".to_owned(),
+                since: later(3000),
+                is_ours: true,
+                is_absent,
+            },
+        );
     };
     let cut = |intake: &mut Intake, id| down(intake, id, false);
     let mut intake = restored();

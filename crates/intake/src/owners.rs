@@ -2,8 +2,8 @@
 //! the one that published a call for it first, or to whom a person has handed it.
 
 use callbridge_spool::Op;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// PBXs whose users are known at most; a broker that names more of them is not telling the truth.
 const OWNERS_MAX: usize = 65_536;
@@ -38,14 +38,10 @@ impl Owners {
         (Self { all, named }, ops)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the broker's user that this PBX belongs to; `None` where none has published for it
     /// yet.
     pub fn of(&self, pbx: &str) -> Option<String> {
-        self.lock().get(pbx).cloned()
+        self.all.lock().get(pbx).cloned()
     }
 
     /// Returns the user that `--pbx-owner` names for this PBX: nobody can hand it over.
@@ -55,7 +51,7 @@ impl Owners {
 
     /// The PBX belongs to this user from now on; to be stored first.
     pub fn give(&self, pbx: &str, user: &str) {
-        self.lock().insert(pbx.to_owned(), user.to_owned());
+        self.all.lock().insert(pbx.to_owned(), user.to_owned());
     }
 
     /// Operation that stores a PBX's owner.
@@ -73,7 +69,7 @@ impl Owners {
     /// Checks that this user may publish for this PBX; the first to do so becomes its owner, and
     /// the operation returned stores that.
     pub(super) fn owned(&self, pbx: &str, user: Option<&str>) -> Result<Option<Op>, String> {
-        let mut owners = self.lock();
+        let mut owners = self.all.lock();
         match (owners.get(pbx), user) {
             (Some(owner), Some(user)) if owner == user => Ok(None),
             (Some(_), Some(user)) => Err(format!(

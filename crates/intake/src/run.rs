@@ -154,12 +154,7 @@ impl Shell {
                     place.is_some_and(|up| !std::mem::replace(up, true))
                 });
             }
-            Item::Down {
-                why,
-                since,
-                is_ours,
-                is_absent,
-            } => self.intake.down(source, why, since, is_ours, is_absent),
+            Item::Down(outage) => self.intake.down(source, outage),
             Item::MissingRight(lack) => self.intake.lacks(source, lack),
             Item::EventsFlow => self.intake.events_flow(source),
             Item::Mark { mark, arrived } => self.intake.on_mark(source, mark, "", arrived),
@@ -292,11 +287,8 @@ impl Shell {
     /// verdict and its commit, when nobody could find the call. From here on the spool has it for
     /// whoever learns something.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
-        let (people, rules, spool) = (
-            &self.people_in_force(),
-            &self.intake.settings.rules,
-            &self.spool,
-        );
+        let people = &self.people_in_force();
+        let (rules, spool) = (&self.intake.settings.rules, &self.spool);
         let lacks_nothing = |waits: &&Finished| {
             let (record, now) = (&waits.judged.record, clock::now().wall);
             let judged = journal::remap(record, &waits.call, None, rules, people, now);

@@ -19,9 +19,20 @@ pub(super) struct IntakeSource {
     pub(super) is_absent: bool,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    pub(super) last_received: LastReceived,
-    pub(super) gap: CurrentGap,
-    pub(super) read: ReadSoFar,
+    /// Arrival of its newest frame, or a later moment up to which nothing is missing.
+    pub(super) last_received: Option<EventTime>,
+    /// The value of `last_received` before the newest frame.
+    pub(super) received_before: Option<EventTime>,
+    /// `last_received` is newer than the moment stored.
+    pub(super) is_unstored: bool,
+    /// The beginning of the gap that lasts; `None` when there is no gap now.
+    pub(super) gap_since: Option<EventTime>,
+    /// The gap that ended last is going to be told once more, by the line itself.
+    pub(super) gap_is_reported_again: bool,
+    /// Frames and position to acknowledge with the next commit.
+    pub(super) through: Option<u64>,
+    pub(super) refused: Vec<u64>,
+    pub(super) position: Option<Position>,
     /// Place of the last event without a time among those of its file, whose arrival says nothing.
     pub(super) ordered: EventTime,
     /// Words on the other format that it is written in; `None` where it is the one given, or
@@ -34,34 +45,6 @@ pub(super) struct IntakeSource {
     pub(super) report: Report,
 }
 
-/// Until when nothing of a source is missing.
-#[derive(Default)]
-pub(super) struct LastReceived {
-    /// Arrival of its newest frame, or a later moment up to which nothing is missing.
-    pub(super) at: Option<EventTime>,
-    /// The value of `at` before the newest frame.
-    pub(super) before: Option<EventTime>,
-    /// `at` is newer than the moment stored.
-    pub(super) is_unstored: bool,
-}
-
-/// The gap of a source that lasts.
-#[derive(Default)]
-pub(super) struct CurrentGap {
-    /// Moment of its beginning; `None` when there is no gap now.
-    pub(super) since: Option<EventTime>,
-    /// The gap that ended last is going to be told once more, by the line itself.
-    pub(super) is_reported_again: bool,
-}
-
-/// Frames and position to acknowledge with the next commit.
-#[derive(Default)]
-pub(super) struct ReadSoFar {
-    pub(super) through: Option<u64>,
-    pub(super) refused: Vec<u64>,
-    pub(super) position: Option<Position>,
-}
-
 impl IntakeSource {
     /// A source that has told nothing yet; of an earlier run it knows until when nothing is
     /// missing, where its stream was left, and when that was another one.
@@ -71,10 +54,9 @@ impl IntakeSource {
         Self {
             proof: Proof::new(&settings, &flags.rules.trunks),
             decoder: Decoder::new(settings.format, flags.decoding()),
-            last_received: LastReceived {
-                at: memory.last_received.get(shown).copied(),
-                ..LastReceived::default()
-            },
+            last_received: memory.last_received.get(shown).copied(),
+            received_before: None,
+            is_unstored: false,
             status: status::SourceStatus {
                 url: settings.url.clone(),
                 label: settings.label.clone(),
@@ -91,8 +73,11 @@ impl IntakeSource {
             is_absent: false,
             last_mark: None,
             up_since_frame: true,
-            gap: CurrentGap::default(),
-            read: ReadSoFar::default(),
+            gap_since: None,
+            gap_is_reported_again: false,
+            through: None,
+            refused: Vec::new(),
+            position: None,
             ordered: EventTime::from_seconds(0),
             other_format: None,
             checked: 0,
@@ -100,21 +85,12 @@ impl IntakeSource {
         }
     }
 
-    /// The line is up, and nothing is proved of it.
-    pub(super) fn is_connected(&mut self, now: EventTime) {
-        self.status.state = status::SourceState::Connected;
-        self.status.connected_since = Some(now.floor_seconds().get());
-        (self.proof.received, self.proof.timed) = (false, false);
-        self.proof.lacks.clear();
-        self.proof.checked = 0;
-    }
-
     /// Notes the arrival and position of a frame.
     pub(super) fn note(&mut self, frame: &Frame) {
-        self.read.through = Some(frame.seq);
-        self.last_received.before = self.last_received.at;
-        self.last_received.at = self.last_received.at.max(Some(frame.arrived));
-        self.last_received.is_unstored = true;
+        self.through = Some(frame.seq);
+        self.received_before = self.last_received;
+        self.last_received = self.last_received.max(Some(frame.arrived));
+        self.is_unstored = true;
         self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
         if self.settings.file {
             self.status.state = status::SourceState::Reading;
@@ -123,7 +99,7 @@ impl IntakeSource {
             if let (Position::Stream(place), Some(stream)) = (position, &mut self.status.stream) {
                 stream.offset = Some(place.offset);
             }
-            self.read.position = Some(position.clone());
+            self.position = Some(position.clone());
         }
     }
 
@@ -164,7 +140,7 @@ impl IntakeSource {
     /// A frame that cannot be read is kept, and must not come again.
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
-        self.read.refused.push(frame.seq);
+        self.refused.push(frame.seq);
         Op::Unreadable {
             source: self.settings.url.clone(),
             pbx: self.settings.pbx.clone(),

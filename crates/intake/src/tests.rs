@@ -6,7 +6,7 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::Format;
 use callbridge_mapping::{People, Rules, Trunks, trunk};
 use callbridge_model::{Outcome, status};
-use callbridge_source::{Frame, FrameVerdict, SourceId};
+use callbridge_source::{Frame, FrameVerdict, Outage, SourceId};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Known, Op, Store};
 use std::time::Duration;
@@ -99,7 +99,6 @@ fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
     let stored = |intake: &mut Intake, seconds: i64| {
         intake.tick(at(seconds));
         intake.reconcile(at(seconds), &mut |_, _| None);
-        intake.take_gaps();
         let ops = intake.take(&People::default(), at(seconds)).ops;
         ops.into_iter().find_map(|op| match op {
             Op::Meta { key, value } if key == super::gap_log::KEY => Some(value),
@@ -110,7 +109,15 @@ fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
     intake.up(line, at(0));
     intake.at_end(file, at(0));
     assert_eq!(stored(&mut intake, 0), None, "nothing was missed");
-    intake.down(line, "cut".to_owned(), at(5), false, false);
+    intake.down(
+        line,
+        Outage {
+            why: "cut".to_owned(),
+            since: at(5),
+            is_ours: false,
+            is_absent: false,
+        },
+    );
     intake.up(line, at(65));
     let listed = |filled: bool| {
         format!(
@@ -147,7 +154,6 @@ fn the_gap_of_a_stream_of_calls_waits_for_no_file_of_the_pbx_beside_it() {
         Intake::new(settings(), vec![stream, file], Memory::default()).expect("an intake");
     let at = EventTime::from_seconds(1_795_151_317);
     intake.replaced(SourceId(0), "created anew".to_owned(), at);
-    intake.take_gaps();
     let ops = intake.take(&People::default(), at).ops;
     let listed = ops.into_iter().find_map(|op| match op {
         Op::Meta { key, value } if key == super::gap_log::KEY => Some(value),

@@ -11,7 +11,6 @@ use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall, framing::M
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;
 use callbridge_source::Frame;
-use callbridge_spool::STREAM_BEGAN;
 use callbridge_spool::{Delivery, Finished, Op, OutcomeSource, PeerOutcome, Settlement};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +19,7 @@ const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A call, until it is judged.
 #[derive(Debug)]
-struct WaitingCall {
+pub(super) struct WaitingCall {
     pbx: String,
     call: FinishedCall,
     /// The state before this one may have sent the call.
@@ -33,34 +32,17 @@ type Taken = Result<Option<Op>, String>;
 /// Calls of messages, until they are judged.
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
-    waiting: Vec<WaitingCall>,
+    pub(super) waiting: Vec<WaitingCall>,
     /// Operations of other kinds of messages, which follow the calls of the same batch.
-    after_calls: Vec<Op>,
+    pub(super) after_calls: Vec<Op>,
     /// Moment from which this state has read each source: calls that ended before may have been
     /// sent by the state before it.
-    possibly_sent_before: BTreeMap<String, EventTime>,
+    pub(super) possibly_sent_before: BTreeMap<String, EventTime>,
     /// The PBXs' owners; clones share one table.
     pub(super) owners: Owners,
 }
 
 impl WholeCalls {
-    /// With the users that an earlier run has met, and since when this state is there.
-    pub(super) fn new(owners: Owners, possibly_sent_before: BTreeMap<String, EventTime>) -> Self {
-        Self {
-            owners,
-            possibly_sent_before,
-            ..Self::default()
-        }
-    }
-
-    /// Marks all calls of this stream that ended before `before`: they may have been sent from
-    /// here, or by another. The operation returned stores that.
-    pub(super) fn may_have_been_sent(&mut self, shown: String, before: EventTime) -> Op {
-        let key = format!("{STREAM_BEGAN}{shown}");
-        self.possibly_sent_before.insert(shown, before);
-        Op::meta(key, before.micros().to_string())
-    }
-
     /// Takes one message in; what is to be stored with it.
     pub(super) fn take(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
         source.note(frame);

@@ -8,10 +8,10 @@
 //! - Of the longer waiting half, because a newcomer then has a sure time: half as many arrivals as
 //!   there are places, also where the flood comes by the same address (a proxy, a NAT).
 
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::AbortHandle;
 
 /// The origin by which connections are counted together.
@@ -70,10 +70,6 @@ pub struct ConnectionPlace {
 #[derive(Debug)]
 pub struct Answering<'a>(&'a ConnectionPlace);
 
-fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A number below `below`, which is not 0. That it is not spread quite evenly is of no use to
 /// anybody.
 fn random(below: usize) -> usize {
@@ -112,7 +108,7 @@ impl Taken {
 impl Places {
     /// Takes a place for a connection of this origin, also beyond the limit.
     pub fn enter(&self, origin: PeerGroup) -> ConnectionPlace {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let id = taken.next;
         taken.next += 1;
         taken.held += 1;
@@ -126,7 +122,7 @@ impl Places {
 
     /// Stores the handle that cuts the connection in that place.
     pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let taken = &mut *taken;
         let waits = taken.waiting.get_mut(&origin);
         let waits = waits.and_then(|all| all.get_mut(&id));
@@ -138,17 +134,17 @@ impl Places {
 
     /// Number of connections that have not ended, those being cut among them.
     pub fn held(&self) -> usize {
-        lock(&self.taken).held
+        self.taken.lock().held
     }
 
     /// Returns `true` where a connection waits for its request and could be cut.
     pub fn is_anybody_waiting(&self) -> bool {
-        !lock(&self.taken).waiting.is_empty()
+        !self.taken.lock().waiting.is_empty()
     }
 
     /// Cuts one connection; false when none waits. Its place is free when it has ended.
     pub fn make_room(&self) -> bool {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let Some((origin, id)) = taken.whom(random) else {
             return false;
         };
@@ -162,7 +158,7 @@ impl Places {
 impl ConnectionPlace {
     /// A request is whole and is being answered.
     pub fn answer(&self) -> Answering<'_> {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         if let Some(handle) = taken.leave(self.origin, self.id) {
             taken.answering.insert(self.id, handle);
         }
@@ -173,7 +169,7 @@ impl ConnectionPlace {
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
         let ConnectionPlace { id, origin, taken } = self.0;
-        let mut taken = lock(taken);
+        let mut taken = taken.lock();
         if let Some(handle) = taken.answering.remove(id) {
             let all = taken.waiting.entry(*origin).or_default();
             all.insert(*id, handle);
@@ -183,7 +179,7 @@ impl Drop for Answering<'_> {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         taken.held -= 1;
         taken.leave(self.origin, self.id);
         taken.answering.remove(&self.id);

@@ -8,7 +8,7 @@ fn origin(last: u8) -> PeerGroup {
 
 /// Whoever makes room leaves; who that was.
 fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
-    let mut taken = lock(&places.taken);
+    let mut taken = places.taken.lock();
     let (origin, id) = taken.whom(roll)?;
     taken.leave(origin, id);
     Some((origin, id))
@@ -57,7 +57,7 @@ fn among_equals_and_within_one_it_is_at_random() {
     let _all: Vec<ConnectionPlace> = [1, 1, 1, 1, 2, 2, 2, 2, 3]
         .map(|last| places.enter(origin(last)))
         .into();
-    let taken = lock(&places.taken);
+    let taken = places.taken.lock();
     let mut seen = std::collections::BTreeSet::new();
     for first in 0..2 {
         for second in 0..2 {

@@ -7,7 +7,7 @@ use callbridge_formats::Format;
 use callbridge_intake::{Intake, Memory, Settings, SourceSettings};
 use callbridge_mapping::{People, Rules, Trunks, trunk};
 use callbridge_model::{CallRecord, Outcome};
-use callbridge_source::{Frame, SourceId};
+use callbridge_source::{Frame, Outage, SourceId};
 use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -150,7 +150,15 @@ fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
                 let mut finished = |_: &str, id: &str| known.get(id).cloned();
                 intake.frame(source, &frame, &mut finished).expect("taken");
             }
-            Step::Down => intake.down(LINE, "cut".to_owned(), at, false, false),
+            Step::Down => intake.down(
+                LINE,
+                Outage {
+                    why: "cut".to_owned(),
+                    since: at,
+                    is_ours: false,
+                    is_absent: false,
+                },
+            ),
             Step::Up => intake.up(LINE, at),
         }
         take(&mut intake, &mut stored, now);

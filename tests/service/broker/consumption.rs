@@ -1,7 +1,7 @@
 //! What is consumed, acknowledged, refused and given back.
 
 use super::stage::{Stage, holds, settings, soon};
-use callbridge_source::{FrameVerdict, Item, Settings};
+use callbridge_source::{FrameVerdict, Item, Outage, Settings};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 use callbridge_testbed::proxy::Proxy;
 use lapin::types::{AMQPValue, FieldTable};
@@ -63,7 +63,7 @@ async fn what_a_crash_left_unacknowledged_comes_again() {
         // The broker may take a moment to notice that the first consumer has died.
         match again.next().await {
             Item::Up => break,
-            Item::Down { why, .. } => assert!(why.contains("another consumer"), "{why}"),
+            Item::Down(Outage { why, .. }) => assert!(why.contains("another consumer"), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -234,7 +234,7 @@ async fn a_deleted_queue_is_told_and_had_again() {
     loop {
         match stage.next().await {
             Item::Up => break,
-            Item::Down { why, .. } => assert!(why.contains("no queue deleted"), "{why}"),
+            Item::Down(Outage { why, .. }) => assert!(why.contains("no queue deleted"), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -337,7 +337,7 @@ async fn a_silent_line_is_given_up_by_the_heartbeat() {
     loop {
         match stage.next().await {
             Item::Up => break,
-            Item::Down { why, .. } => assert!(why.contains("another consumer"), "{why}"),
+            Item::Down(Outage { why, .. }) => assert!(why.contains("another consumer"), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -360,7 +360,7 @@ async fn a_broker_killed_and_started_again_loses_nothing() {
     loop {
         match stage.next().await {
             Item::Up => break,
-            Item::Down { .. } => {}
+            Item::Down(_) => {}
             other => panic!("{other:?}"),
         }
     }

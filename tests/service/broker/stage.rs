@@ -1,8 +1,8 @@
 //! Runs an AMQP source and takes what it tells.
 
 use callbridge_source::{
-    Bounds, EventTime, Frame, Intake, Item, Limits, Secret, Settings, Source, SourceId, SourceUrl,
-    Verdicts, ring, verdicts,
+    Bounds, EventTime, Frame, Intake, Item, Limits, Outage, Secret, Settings, Source, SourceId,
+    SourceUrl, Verdicts, ring, verdicts,
 };
 use callbridge_testbed::broker::{Broker, SECRET};
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Stage {
     /// Why it is down.
     pub async fn down(&mut self) -> String {
         match self.next().await {
-            Item::Down { why, .. } => why,
+            Item::Down(Outage { why, .. }) => why,
             other => panic!("{other:?} instead of a reason"),
         }
     }

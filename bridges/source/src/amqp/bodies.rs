@@ -9,10 +9,10 @@
 //! like a line that is dead.
 
 use crate::connect::Stream;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use std::{io, pin::Pin};
+use std::{io, pin::Pin, sync::Arc};
 use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 
 const READ_BYTES: usize = 64 << 10;
@@ -53,10 +53,6 @@ impl Bodies {
         Self { one, all, held }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A message was taken. Where it was cut: how long it had been.
     pub(super) fn taken(&self, length: usize) -> Option<u64> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
@@ -77,7 +73,7 @@ impl Bodies {
 
     /// Makes room by `free`, and wakes the line, which may wait for it.
     fn freed<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let freed = free(&mut held);
         let line = held.line.take();
         drop(held);
@@ -87,7 +83,7 @@ impl Bodies {
 
     /// Returns `true` when more may be read; if not, the waker is woken once there is room.
     fn has_room(&self, line: &Waker) -> bool {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let room = held.bytes < self.all;
         if !room {
             held.line = Some(line.clone());
@@ -162,7 +158,7 @@ impl Cutter {
                 let left = self.left.entry(channel).or_insert(u64::MAX);
                 let keep = length.min(*left);
                 *left -= keep;
-                self.bodies.lock().bytes += keep;
+                self.bodies.held.lock().bytes += keep;
                 if keep == 0 && length > 0 {
                     self.drop = length + 1;
                     stays.extend_from_slice(&HEARTBEAT);
@@ -187,7 +183,7 @@ impl Cutter {
         if length > most {
             *size = most.to_be_bytes();
         }
-        let mut held = self.bodies.lock();
+        let mut held = self.bodies.held.lock();
         if length >= most && held.cut.len() < CUT_MAX {
             held.cut.push_back(length);
         }

@@ -9,11 +9,12 @@ use async_compat::Compat;
 use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties, uri::AMQPUri};
+use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
-use std::{net::SocketAddr, path::PathBuf, sync::Mutex};
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Most bytes of a message on lines that calls are not read from: reports, ticks, what is returned.
 const SHORT_BYTES_MAX: u64 = 128 << 10;
@@ -42,14 +43,6 @@ impl Login {
             variable: "CALLBRIDGE_AMQP_SECRET",
             ca_file: ca_file.cloned(),
             within: Settings::default().connect_within,
-        }
-    }
-
-    fn target(&self, endpoint: &TcpEndpoint) -> Target {
-        Target {
-            endpoint: endpoint.clone(),
-            ca_file: self.ca_file.clone(),
-            within: self.within,
         }
     }
 
@@ -96,7 +89,11 @@ impl Login {
         nodes.extend(&broker.others);
         let mut at = turn;
         loop {
-            let target = self.target(nodes[at % nodes.len()]);
+            let target = Target {
+                endpoint: nodes[at % nodes.len()].clone(),
+                ca_file: self.ca_file.clone(),
+                within: self.within,
+            };
             at += 1;
             match target.in_time(self.connect(&target, bodies)).await {
                 Ok(line) => return Ok((line, target)),
@@ -133,7 +130,7 @@ fn connector(
 + 'static {
     let line = Mutex::new(Some(line));
     async move |_uri, _runtime| {
-        let line = line.lock().ok().and_then(|mut line| line.take());
+        let line = line.lock().take();
         let line = line.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         Ok(AsyncTcpStream::Plain(Compat::new(line)))
     }

@@ -14,6 +14,7 @@ pub use connect::Login;
 pub use stream::{
     arguments as stream_arguments, place as stream_place, publisher as stream_publisher,
 };
+pub use words::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED};
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::{
@@ -50,7 +51,7 @@ pub(crate) struct Consumer<'a> {
     /// the reading of a stream begins.
     is_replaced: bool,
     verdicts: VerdictReader,
-    /// Lines that were lost or not had: the next one begins with the next node.
+    /// Lines so far: each one begins with the next node.
     turn: usize,
 }
 
@@ -70,13 +71,9 @@ impl<'a> Consumer<'a> {
     }
 
     /// One connection, from opening to its end: why it ended, or nothing when told to stop.
-    pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
-        let ended = self.line(context, stop).await;
-        self.turn += usize::from(ended.is_err());
-        ended.err()
-    }
-
-    async fn line(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
+    pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
+        let turn = self.turn;
+        self.turn += 1;
         tokio::select! {
             () = self.verdicts.paused(false) => {}
             () = stop.requested() => return Ok(()),
@@ -85,7 +82,7 @@ impl<'a> Consumer<'a> {
         let settings = &context.access.settings;
         let bodies = Bodies::new(MESSAGE_BYTES_MAX as u64, HELD_BYTES_MAX);
         let opening = async {
-            let line = login.open_limited(self.turn, &bodies).await?;
+            let line = login.open_limited(turn, &bodies).await?;
             open(line, &login, self.source, settings.prefetch).await
         };
         let opened = tokio::select! {
@@ -145,13 +142,12 @@ async fn leave(connection: &Connection, words: &'static str, within: Duration) {
 /// # Errors
 /// The broker's words where it may not.
 pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error> {
-    const PRECONDITION_FAILED: u16 = 406;
     let mut no_number = FieldTable::default();
     no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
     let options = BasicConsumeOptions::default();
     let asked = channel.basic_consume(queue.into(), CONSUMER.into(), options, no_number);
     match asked.await {
-        Err(error) if words::reply(&error).is_none_or(|it| it.0 != PRECONDITION_FAILED) => {
+        Err(error) if words::reply(&error).is_none_or(|it| it.0 != words::PRECONDITION_FAILED) => {
             Err(error)
         }
         Ok(_) | Err(_) => Ok(()),

@@ -5,9 +5,12 @@ use crate::{Error, LineError, QueueSource, Target, url::Broker};
 use lapin::ErrorKind;
 use std::time::Duration;
 
-/// Reply codes of AMQP 0-9-1.
-const ACCESS_REFUSED: u16 = 403;
-const NOT_FOUND: u16 = 404;
+/// AMQP's reply code for a missing right.
+pub const ACCESS_REFUSED: u16 = 403;
+/// AMQP's reply code for a queue or exchange that is not there.
+pub const NOT_FOUND: u16 = 404;
+/// AMQP's reply code for a queue that was made with other arguments.
+pub const PRECONDITION_FAILED: u16 = 406;
 const NOT_ALLOWED: u16 = 530;
 const NOT_IMPLEMENTED: u16 = 540;
 

@@ -197,9 +197,8 @@ impl Follower {
         };
         if !self.leaving {
             let here = match std::fs::metadata(&self.path) {
-                Ok(metadata) => Some(metadata.ino()),
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
-                Err(error) => return Err(error),
+                here => Some(here?.ino()),
             };
             if here == Some(current.inode) {
                 self.lingered = 0;

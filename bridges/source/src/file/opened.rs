@@ -161,7 +161,10 @@ impl Opened {
     pub(super) fn poll(&mut self) -> io::Result<ReadOutcome> {
         let metadata = self.file.metadata()?;
         let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
-        if self.seen != Some(now) && !self.is_still_itself(metadata.len())? {
+        let shorter = metadata.len() < self.read;
+        if self.seen != Some(now)
+            && (shorter || read_at(&self.file, self.head.len(), 0)? != self.head)
+        {
             return Ok(ReadOutcome::Replaced);
         }
         self.written = written(&metadata);
@@ -185,13 +188,6 @@ impl Opened {
             frames.push((record, self.position()));
         }
         Ok(ReadOutcome::More(frames))
-    }
-
-    fn is_still_itself(&self, length: u64) -> io::Result<bool> {
-        if length < self.read {
-            return Ok(false);
-        }
-        Ok(read_at(&self.file, self.head.len(), 0)? == self.head)
     }
 
     /// The record without an end that a finished file ends with.

@@ -59,7 +59,7 @@ async fn a_refused_login_is_told_once_and_tried_again() {
     // It was never up before, so nothing can be missing that was not missing before.
     stage.up().await;
     stage.text().await;
-    assert!(matches!(stage.next().await, Item::Down { .. }));
+    assert!(matches!(stage.next().await, Item::Down(_)));
     assert_eq!(stage.counts.now().reconnects, 1);
 }
 

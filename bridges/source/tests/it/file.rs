@@ -2,7 +2,7 @@
 //! tested one by one beside the follower.
 
 use crate::stage::{Stage, settings};
-use callbridge_source::{FilePosition, Item, Limits, Position};
+use callbridge_source::{FilePosition, Item, Limits, Outage, Position};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ async fn a_file_that_has_another_name_for_a_while_is_read_on_and_up_again() {
     let away = log.path.with_extension("away");
     std::fs::rename(&log.path, &away).expect("renamed");
     let told = stage.next().await;
-    let Item::Down { is_absent, .. } = told else {
+    let Item::Down(Outage { is_absent, .. }) = told else {
         panic!("{told:?} instead of the reason");
     };
     assert!(is_absent);

@@ -3,7 +3,7 @@
 use crate::listener::{Line, Listener, action, id, say};
 use crate::stage::{Stage, settings};
 use callbridge_asterisk::subscription_probe::MissingRight;
-use callbridge_source::{Item, Settings};
+use callbridge_source::{Item, Outage, Settings};
 use std::time::Duration;
 
 fn often() -> Settings {
@@ -83,7 +83,7 @@ async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
     loop {
         match stage.next().await {
             Item::MissingRight(lack) => break assert_eq!(lack, MissingRight::List),
-            Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
+            Item::Frame(_) | Item::Up | Item::Down(_) | Item::Gap { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -120,7 +120,7 @@ async fn a_filter_that_lets_nothing_through_is_noticed_by_a_birth_and_done_witho
     let told = unfiltered(&mut stage).await;
     assert_eq!(told[0], Item::MissingRight(MissingRight::System));
     assert_eq!(told[1], Item::MissingRight(MissingRight::Calls(1)));
-    let Item::Down { why, .. } = &told[2] else {
+    let Item::Down(Outage { why, .. }) = &told[2] else {
         panic!("{told:?}")
     };
     assert!(why.contains("no event comes through the filter"), "{why}");
@@ -154,7 +154,7 @@ async fn a_filter_that_lets_nothing_through_is_noticed_without_a_call_by_an_even
             .starts_with("Action: CoreShowChannels")
     );
     let told = unfiltered(&mut stage).await;
-    assert!(matches!(told[0], Item::Down { .. }), "{told:?}");
+    assert!(matches!(told[0], Item::Down(_)), "{told:?}");
 }
 
 #[tokio::test]
@@ -182,9 +182,9 @@ async fn filters_that_are_taken_by_half_end_the_line_and_the_next_asks_for_none(
             .starts_with("Action: CoreShowChannels")
     );
     let told = unfiltered(&mut stage).await;
-    let down = told
-        .iter()
-        .any(|item| matches!(item, Item::Down { why, .. } if why.contains("out of memory")));
+    let down = told.iter().any(
+        |item| matches!(item, Item::Down(Outage { why, .. }) if why.contains("out of memory")),
+    );
     assert!(down, "{told:?}");
 }
 
@@ -231,7 +231,7 @@ async fn an_event_of_our_own_is_told_of_when_it_does_not_come_back_and_when_it_d
     loop {
         match stage.next().await {
             Item::EventsFlow => break,
-            Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
+            Item::Frame(_) | Item::Up | Item::Down(_) | Item::Gap { .. } => {}
             other => panic!("{other:?}"),
         }
     }

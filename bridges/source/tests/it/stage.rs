@@ -1,8 +1,8 @@
 //! Runs a source and takes what it tells.
 
 use callbridge_source::{
-    Bounds, Counts, EventTime, Frame, Intake, Item, Limits, Position, Secret, Settings, Source,
-    SourceId, SourceUrl, Verdicts, ring, verdicts,
+    Bounds, Counts, EventTime, Frame, Intake, Item, Limits, Outage, Position, Secret, Settings,
+    Source, SourceId, SourceUrl, Verdicts, ring, verdicts,
 };
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -126,7 +126,7 @@ impl Stage {
     /// Why it is down.
     pub async fn down(&mut self) -> String {
         match self.next().await {
-            Item::Down { why, .. } => why,
+            Item::Down(Outage { why, .. }) => why,
             other => panic!("{other:?} instead of a reason"),
         }
     }
