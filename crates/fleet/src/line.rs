@@ -4,7 +4,8 @@ use crate::{Error, roster::FleetMessage, word::CONTENT_TYPE};
 use callbridge_model::status::StatusReport;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
-    Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
+    ACCESS_REFUSED, Login, NOT_FOUND, declare_command, reply, route_commands, stream_arguments,
+    stream_place, stream_publisher,
 };
 use callbridge_source::{BrokerUrl, Secret, SourceUrl, url::Broker};
 use futures_util::StreamExt as _;
@@ -28,9 +29,6 @@ const ACKNOWLEDGED: u16 = 250;
 const QUIET: Duration = Duration::from_secs(3);
 /// Time within which the last segment of the stream has arrived once its first message has.
 const LAST_PIECE: Duration = Duration::from_millis(300);
-
-const ACCESS_REFUSED: u16 = 403;
-const NOT_FOUND: u16 = 404;
 
 /// A stream of status reports, and the login to its broker.
 #[derive(Clone, Debug)]
@@ -159,11 +157,7 @@ impl ReportStream {
             _connection: connection,
             channel,
             consumer,
-            last,
-            progress: match last {
-                Some(_) => Progress::Old,
-                None => Progress::LastPiece(Instant::now()),
-            },
+            progress: last.map_or_else(|| Progress::LastPiece(Instant::now()), Progress::Old),
             unacknowledged: 0,
             newest: 0,
         })
@@ -277,9 +271,6 @@ pub struct ReportReading {
     _connection: Connection,
     channel: Channel,
     consumer: lapin::Consumer,
-    /// The offset of the message that began the last segment of the stream at the start; `None` for
-    /// an empty stream.
-    last: Option<u64>,
     progress: Progress,
     unacknowledged: u16,
     newest: u64,
@@ -288,8 +279,8 @@ pub struct ReportReading {
 /// Progress towards the end of the old messages.
 #[derive(Clone, Copy)]
 enum Progress {
-    /// The last segment has not begun.
-    Old,
+    /// The last segment has not begun: it does with the message of this offset.
+    Old(u64),
     /// All of the last segment is here by then.
     LastPiece(Instant),
     /// All old messages are read.
@@ -311,7 +302,7 @@ impl ReportReading {
             acked.map_err(|error| Error::Lost(error.to_string()))?;
         }
         let until = match self.progress {
-            Progress::Old => Some(Instant::now() + QUIET),
+            Progress::Old(_) => Some(Instant::now() + QUIET),
             Progress::LastPiece(at) => Some(at),
             Progress::Live => None,
         };
@@ -330,8 +321,8 @@ impl ReportReading {
         let delivery = delivery.map_err(|error| self.words.refused(&error))?;
         self.unacknowledged += 1;
         self.newest = delivery.delivery_tag;
-        if matches!(self.progress, Progress::Old)
-            && offset(&self.words.name(), &delivery) >= self.last
+        if let Progress::Old(last) = self.progress
+            && offset(&self.words.name(), &delivery) >= Some(last)
         {
             self.progress = Progress::LastPiece(Instant::now() + LAST_PIECE);
         }

@@ -182,11 +182,8 @@ async fn read(
     show(shown, |it| it.unread = None);
     let (mut caught_up, mut next_check) = (false, Instant::now() + CHECK_EVERY);
     loop {
-        match timeout_at(next_check, reading.next())
-            .await
-            .ok()
-            .transpose()?
-        {
+        let next = timeout_at(next_check, reading.next()).await;
+        match next.ok().transpose()? {
             Some(Some(message)) => roster.on_message(&message, now()),
             Some(None) => (caught_up, next_check) = (true, Instant::now()),
             None => {}

@@ -6,7 +6,7 @@
 //! nothing that the rules need, which is never older than some ten seconds.
 
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
-use callbridge_source::amqp::{Login, may_read, reply};
+use callbridge_source::amqp::{ACCESS_REFUSED, Login, PRECONDITION_FAILED, may_read, reply};
 use callbridge_source::{Error as SourceError, Fix, url::Broker};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -23,9 +23,6 @@ const PREFETCH: u16 = 1000;
 /// Number of times that a tick may be handed on from one consumer to the next before the broker
 /// drops it.
 const HANDED_ON_MAX: i64 = 1_000_000;
-/// AMQP's reply codes for a missing right and for other arguments.
-const ACCESS_REFUSED: u16 = 403;
-const PRECONDITION_FAILED: u16 = 406;
 
 /// The name of a lease's queue, as somebody gave it.
 ///
@@ -218,16 +215,14 @@ impl LeaseLine {
 }
 
 fn arguments() -> FieldTable {
+    let number = AMQPValue::LongLongInt;
     let text = |text: &str| AMQPValue::LongString(text.into());
     FieldTable::from(BTreeMap::from([
         ("x-queue-type".into(), text("quorum")),
         ("x-single-active-consumer".into(), AMQPValue::Boolean(true)),
-        ("x-max-length".into(), AMQPValue::LongLongInt(TICKS_MAX)),
+        ("x-max-length".into(), number(TICKS_MAX)),
         ("x-overflow".into(), text("reject-publish")),
-        ("x-message-ttl".into(), AMQPValue::LongLongInt(KEPT_MILLIS)),
-        (
-            "x-delivery-limit".into(),
-            AMQPValue::LongLongInt(HANDED_ON_MAX),
-        ),
+        ("x-message-ttl".into(), number(KEPT_MILLIS)),
+        ("x-delivery-limit".into(), number(HANDED_ON_MAX)),
     ]))
 }
