@@ -16,13 +16,14 @@
 
 mod pass;
 
-use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, FilterPage, Page, PageSize, ShownCall};
 use callbridge_model::CallUuid;
 use callbridge_model::status::BudgetStatus;
 use callbridge_spool::{JournaledCall, SentValues};
 use pass::JournalPass;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -64,21 +65,9 @@ pub struct Difference {
     /// The field's name in the submission (§2.6).
     pub field: &'static str,
     /// As it was sent from here.
-    pub here: FieldValue,
+    pub here: Value,
     /// As the CRM's journal shows it.
-    pub there: FieldValue,
-}
-
-/// The value of a field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum FieldValue {
-    /// The value of `leadId` or `durationSec`, in whole seconds.
-    Number(i64),
-    /// The value of `answered`, of either side.
-    Flag(bool),
-    /// The value of `direction`, of either side.
-    Word(Direction),
+    pub there: Value,
 }
 
 /// The findings of the search; calls are named by their place in the file.
@@ -459,25 +448,22 @@ pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
 /// Returns the values that a row shows otherwise than they were sent; a value that it does not show
 /// counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
-    use FieldValue::{Flag, Number, Word};
     // One that was merged shows the lead that is left.
     let is_ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
     let lead = (shown.leads.first()).filter(|_| !shown.leads.iter().any(is_ours));
-    let own = sent.leads.first().map(|own| Number(own.get()));
-    let duration = Number(i64::from(sent.duration_sec));
-    let (answered, direction) = (Flag(sent.answered), Word(sent.direction));
     let values = [
-        ("leadId", own.zip(lead.copied().map(Number))),
+        ("leadId", json!(sent.leads.first()), json!(lead)),
         (
             "durationSec",
-            Some(duration).zip(shown.duration_sec.map(Number)),
+            json!(sent.duration_sec),
+            json!(shown.duration_sec),
         ),
-        ("answered", Some(answered).zip(shown.answered.map(Flag))),
-        ("direction", Some(direction).zip(shown.direction.map(Word))),
+        ("answered", json!(sent.answered), json!(shown.answered)),
+        ("direction", json!(sent.direction), json!(shown.direction)),
     ];
-    let differing = values.into_iter().filter_map(|(field, values)| {
-        let (here, there) = values.filter(|(here, there)| here != there)?;
-        Some(Difference { field, here, there })
+    let differing = values.into_iter().filter_map(|(field, here, there)| {
+        let differ = !here.is_null() && !there.is_null() && here != there;
+        differ.then_some(Difference { field, here, there })
     });
     differing.collect()
 }

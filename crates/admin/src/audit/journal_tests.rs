@@ -1,6 +1,7 @@
 //! Is a call missing only when the whole journal was read, and the journal can be believed?
 
 use super::*;
+use callbridge_call::Direction;
 use callbridge_model::LeadId;
 
 const T0: i64 = 1_795_151_317;

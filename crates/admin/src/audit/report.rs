@@ -1,8 +1,9 @@
 //! The sum of an audit.
 
-use crate::audit::journal::{Difference, FieldValue, JournalReading};
+use crate::audit::journal::{Difference, JournalReading};
 use callbridge_model::{Zone, safe};
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Write as _;
 
 /// Unexplained calls that are shown to people; JSON has all.
@@ -152,17 +153,16 @@ impl JournalReading {
 
 impl Difference {
     fn words(&self) -> String {
-        let Self { field, here, there } = self;
-        format!("{field}: {} here, {} there", here.words(), there.words())
-    }
-}
-
-impl FieldValue {
-    fn words(&self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Flag(flag) => flag.to_string(),
-            Self::Word(direction) => direction.word().to_owned(),
-        }
+        let words = |value: &Value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
+        format!(
+            "{}: {} here, {} there",
+            self.field,
+            words(&self.here),
+            words(&self.there)
+        )
     }
 }

@@ -243,8 +243,8 @@ fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
     };
     let duration = journal::Difference {
         field: "durationSec",
-        here: journal::FieldValue::Number(61),
-        there: journal::FieldValue::Number(6),
+        here: 61.into(),
+        there: 6.into(),
     };
     let findings = JournalFindings {
         reading: journal::JournalReading {
