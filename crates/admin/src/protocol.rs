@@ -226,7 +226,10 @@ mod tests {
             ControlRequest::Status,
             ControlRequest::Watch,
             ControlRequest::Letters {
-                which: Selection::everything(),
+                which: Selection {
+                    all: true,
+                    ..Selection::default()
+                },
                 whole: true,
             },
             ControlRequest::Retry {

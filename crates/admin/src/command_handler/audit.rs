@@ -31,8 +31,19 @@ impl CommandHandler {
     /// A page of the CRM's journal.
     pub(super) async fn journal_page(&self, query: FilterPage, line: &mut ReplySender) -> Answered {
         let Some(asking) = &self.asking else {
-            let why = self.nobody_asks().await?.to_owned();
-            return line.item(JournalAnswer::Barred { why, asked: false }).await;
+            let pause = (self.status)().await?.pause;
+            let why = match pause.is_some_and(|pause| pause.reason == findings::NO_DAEMON) {
+                true => {
+                    "no daemon runs here, and it is read through the daemon's budget alone: start \
+                     `callbridge run`, and audit again"
+                }
+                false => {
+                    "this callbridge has no CRM: audit where the calls are sent (--pbx-id names \
+                     their PBX)"
+                }
+            };
+            let (why, asked) = (why.to_owned(), false);
+            return line.item(JournalAnswer::Barred { why, asked }).await;
         };
         let answer = match asking.ask(Request::Filter(query).into()).await {
             ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
@@ -54,18 +65,6 @@ impl CommandHandler {
             },
         };
         line.item(answer).await
-    }
-
-    /// Returns the reason, in words, for which no CRM can be asked.
-    async fn nobody_asks(&self) -> Result<&'static str, Error> {
-        let pause = (self.status)().await?.pause;
-        if pause.is_some_and(|pause| pause.reason == findings::NO_DAEMON) {
-            return Ok(
-                "no daemon runs here, and it is read through the daemon's budget alone: \
-                       start `callbridge run`, and audit again",
-            );
-        }
-        Ok("this callbridge has no CRM: audit where the calls are sent (--pbx-id names their PBX)")
     }
 
     /// The call is judged by the flags and lists in force, and stored. One that the CRM has lost is

@@ -272,9 +272,8 @@ impl Decoding {
                 };
                 let order = received.event.order_after(self.now);
                 self.counts.timeless += u64::from(order.is_some());
-                let arrived = order
-                    .or_else(|| time_of(&received.event))
-                    .unwrap_or(self.now);
+                let arrived = order.or_else(|| time_of(&received.event));
+                let arrived = arrived.unwrap_or(self.now);
                 self.now = self.now.max(arrived);
                 pbx.on_event(&received.event, arrived, order);
             }

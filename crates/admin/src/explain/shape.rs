@@ -31,19 +31,15 @@ impl Other {
             started_at: record.started_at,
         }
     }
-
-    /// Returns the entry as people read it: `1795151317.146  2026-11-20 10:08:37 +05`.
-    fn words(&self, zone: &Zone) -> String {
-        let at = zone.second(self.started_at.get());
-        format!("{}  {at}", safe(&self.linkedid))
-    }
 }
 
-/// The other calls of a number for people; nothing where there are none.
+/// The other calls of a number for people, each as `1795151317.146  2026-11-20 10:08:37 +05`;
+/// nothing where there are none.
 pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
-    let lines = others
-        .iter()
-        .map(|other| format!("    {}\n", other.words(zone)));
+    let lines = others.iter().map(|other| {
+        let at = zone.second(other.started_at.get());
+        format!("    {}  {at}\n", safe(&other.linkedid))
+    });
     let lines: String = lines.collect();
     match lines.is_empty() {
         true => lines,

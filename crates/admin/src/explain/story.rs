@@ -15,7 +15,8 @@ const NAME_MAX: usize = 44;
 #[derive(Clone, Debug)]
 pub struct Times {
     zone: Zone,
-    from: EventTime,
+    /// The moment from which the others are counted.
+    pub(super) from: EventTime,
 }
 
 impl Times {
@@ -23,11 +24,6 @@ impl Times {
     pub fn new(zone: &Zone, from: EventTime) -> Self {
         let zone = zone.clone();
         Self { zone, from }
-    }
-
-    /// The moment from which the others are counted.
-    pub fn beginning(&self) -> EventTime {
-        self.from
     }
 
     /// `2026-11-20 11:48:37 UTC`; the seconds alone where they are of no year that can be.

@@ -28,14 +28,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Returns the selection of all letters.
-    pub fn everything() -> Self {
-        Self {
-            all: true,
-            ..Self::default()
-        }
-    }
-
     /// Nothing was chosen at all.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.reason.is_none() && !self.all

@@ -96,7 +96,7 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
 /// Round times above the lanes and lines through them; what was cut short, with its length.
 fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     let top = LANES_TOP - 6.0;
-    for (x, at) in scale.ticks(times.beginning()) {
+    for (x, at) in scale.ticks(times.from) {
         canvas.line("grid", (x, top), (x, bottom));
         canvas.text("tick", x, top - 18.0, &times.short_clock(at));
         canvas.text("tick dim", x, top - 5.0, &times.short_after(at));

@@ -41,7 +41,7 @@ impl Stretch {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scale {
     stretches: Vec<Stretch>,
 }
@@ -66,9 +66,7 @@ impl Scale {
         let spent: f64 = long.iter().map(|(a, b)| b.since(*a).as_secs_f64()).sum();
         let rest = total - spent;
         let crowded = total > SHORT_CALL && !long.is_empty() && rest < total * CROWDED;
-        let mut axis = Self {
-            stretches: Vec::new(),
-        };
+        let mut axis = Self::default();
         if !crowded {
             axis.push(first, last, left, right, false);
             return axis;
