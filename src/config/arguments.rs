@@ -222,7 +222,7 @@ pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)>
 fn known() -> BTreeSet<String> {
     let others = [machine::VARIABLE, "CALLBRIDGE_PLANT_FAULTS"];
     let secrets = SecretKind::ALL.iter().map(|it| it.variable());
-    let mut known: BTreeSet<String> = secrets.chain(others).map(str::to_owned).collect();
+    let mut known: BTreeSet<String> = secrets.chain(others.map(str::to_owned)).collect();
     let mut commands = vec![command()];
     while let Some(command) = commands.pop() {
         let longs = command.get_arguments().filter_map(Arg::get_long);

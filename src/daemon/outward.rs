@@ -277,7 +277,7 @@ pub(crate) fn token_place(
     };
     let Some(path) = place.file() else {
         return TokenPlace {
-            name: SecretKind::Token.variable().to_owned(),
+            name: SecretKind::Token.variable(),
             then: Some("restart callbridge".to_owned()),
         };
     };

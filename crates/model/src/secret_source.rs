@@ -52,30 +52,22 @@ impl SecretKind {
         self.into()
     }
 
-    /// The environment variable that may hold the secret.
-    pub const fn variable(self) -> &'static str {
-        match self {
-            Self::Token => "CALLBRIDGE_TOKEN",
-            Self::Ami => "CALLBRIDGE_AMI_SECRET",
-            Self::Esl => "CALLBRIDGE_ESL_SECRET",
-            Self::Amqp => "CALLBRIDGE_AMQP_SECRET",
-            Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
-            Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
-            Self::Client => "CALLBRIDGE_CLIENT_SECRET",
-            Self::PagePassword => "CALLBRIDGE_PAGE_PASSWORD",
-            Self::Lookup => "CALLBRIDGE_LOOKUP_SECRET",
-        }
+    /// The environment variable that may hold the secret: `CALLBRIDGE_TOKEN`,
+    /// `CALLBRIDGE_AMI_SECRET`.
+    pub fn variable(self) -> String {
+        format!(
+            "CALLBRIDGE_{}",
+            self.credential().replace('-', "_").to_uppercase()
+        )
     }
 
     /// The flag that names the secret's file, as a message shows it.
-    const fn flag(self) -> &'static str {
+    fn flag(self) -> String {
         match self {
-            Self::Token => "--token-file FILE",
-            Self::Webhook => "--webhook-secret-file FILE",
-            Self::Client => "--client-secret-file FILE",
-            Self::PagePassword => "--page-password-file FILE",
-            Self::Lookup => "--lookup-secret-file FILE",
-            Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
+            Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE".to_owned(),
+            Self::Token | Self::Webhook | Self::Client | Self::PagePassword | Self::Lookup => {
+                format!("--{}-file FILE", self.credential())
+            }
         }
     }
 }
@@ -141,7 +133,7 @@ impl SecretPlace {
         if let Some(file) = given.or_else(|| environment.credential(name)) {
             return Ok(Self::File(file));
         }
-        if let Some(secret) = environment.text(variable) {
+        if let Some(secret) = environment.text(&variable) {
             let secret = secret.trim_start_matches('\u{feff}').trim();
             return Ok(Self::Variable(Secret::from(secret)));
         }
@@ -273,6 +265,25 @@ mod tests {
         let marked = "\u{feff}from-credential\r\n";
         std::fs::write(folder.path().join("token"), marked).expect("written");
         assert_eq!(read(&find(None)), "from-credential");
+    }
+
+    #[test]
+    fn names_of_variables_and_flags_are_those_of_the_credential() {
+        let names = SecretKind::ALL.iter().map(|kind| {
+            let (credential, variable, flag) = (kind.credential(), kind.variable(), kind.flag());
+            format!("{credential} {variable} {flag}")
+        });
+        insta::assert_snapshot!(names.collect::<Vec<_>>().join("\n"), @r"
+        token CALLBRIDGE_TOKEN --token-file FILE
+        ami-secret CALLBRIDGE_AMI_SECRET secret-file=FILE
+        esl-secret CALLBRIDGE_ESL_SECRET secret-file=FILE
+        amqp-secret CALLBRIDGE_AMQP_SECRET secret-file=FILE
+        dead-letter-secret CALLBRIDGE_DEAD_LETTER_SECRET secret-file=FILE
+        webhook-secret CALLBRIDGE_WEBHOOK_SECRET --webhook-secret-file FILE
+        client-secret CALLBRIDGE_CLIENT_SECRET --client-secret-file FILE
+        page-password CALLBRIDGE_PAGE_PASSWORD --page-password-file FILE
+        lookup-secret CALLBRIDGE_LOOKUP_SECRET --lookup-secret-file FILE
+        ");
     }
 
     #[test]
