@@ -168,18 +168,15 @@ impl CallRecord {
             let whole = self.duration_sec;
             return Err(format!("{talk} s of talk in a call of {whole} s"));
         }
-        let reported = (self.answered, self.talk_time_sec);
-        let before = self.by_hand.as_ref();
-        let (told_answered, told_talk_sec) =
-            before.map_or(reported, |it| (it.told_answered, it.told_talk_sec));
+        let reported = self.by_hand.unwrap_or(ByHand {
+            at,
+            told_answered: self.answered,
+            told_talk_sec: self.talk_time_sec,
+        });
         Ok(Self {
             answered,
             talk_time_sec: talk,
-            by_hand: Some(ByHand {
-                at,
-                told_answered,
-                told_talk_sec,
-            }),
+            by_hand: Some(ByHand { at, ..reported }),
             ..self.clone()
         })
     }

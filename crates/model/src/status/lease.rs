@@ -65,14 +65,12 @@ impl Lease {
     /// Appends the line that begins with `lease`.
     pub(super) fn to_text(&self, text: &mut String, zone: &Zone) {
         let (name, since) = (safe(&self.name), zone.second(self.since));
-        let _ = match self.state {
-            LeasePhase::Holding => write!(text, "lease    {name}: held since {since}"),
-            LeasePhase::Silent => write!(text, "lease    {name}: ours since {since}"),
-            LeasePhase::Standby => write!(
-                text,
-                "lease    {name}: standing by since {since}, nothing is sent from here"
-            ),
+        let (phase, effect) = match self.state {
+            LeasePhase::Holding => ("held", ""),
+            LeasePhase::Silent => ("ours", ""),
+            LeasePhase::Standby => ("standing by", ", nothing is sent from here"),
         };
+        let _ = write!(text, "lease    {name}: {phase} since {since}{effect}");
         if let (LeasePhase::Silent, Some(until)) = (self.state, self.silent_until) {
             let until = zone.second(until);
             let because = "for another may have sent just before";

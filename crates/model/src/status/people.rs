@@ -150,22 +150,16 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
         let what = format!(
             "--employees has extension {extension}, which no call had: did you mean {meant}?"
         );
-        (
-            "employee_doubtful",
-            what,
-            vec![extension.clone(), meant.clone()],
-        )
+        let values = vec![extension.clone(), meant.clone()];
+        ("employee_doubtful", what, values)
     });
     let nobody = employees.calls >= CALLS_MIN && employees.matched == 0;
     let nobody = nobody.then(|| {
         let (calls, unlisted) = (employees.calls, employees.unlisted());
         let what =
             format!("--employees has none of the extensions of the last {calls} calls: {unlisted}");
-        (
-            "employees_unmatched",
-            what,
-            vec![calls.to_string(), unlisted],
-        )
+        let values = vec![calls.to_string(), unlisted];
+        ("employees_unmatched", what, values)
     });
     let all = unknown.chain(doubtful).chain(nobody);
     found.extend(all.map(|(code, what, values)| {
