@@ -296,36 +296,32 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
 }
 
 fn tls_words(tls: &rustls::Error) -> String {
-    use rustls::{CertificateError as Certificate, Error as Tls};
-    match tls {
-        Tls::InvalidCertificate(Certificate::NotValidForName)
-        | Tls::InvalidCertificate(Certificate::NotValidForNameContext { .. }) => {
-            "the certificate is for another name; give --crm-url the name that it is for".to_owned()
+    use rustls::{CertificateError as Fault, Error as Tls};
+    let words = match tls {
+        Tls::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
+            "the certificate is for another name; give --crm-url the name that it is for"
         }
-        Tls::InvalidCertificate(Certificate::Expired)
-        | Tls::InvalidCertificate(Certificate::ExpiredContext { .. }) => {
-            "the certificate has expired; it has to be renewed at the CRM".to_owned()
+        Tls::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => {
+            "the certificate has expired; it has to be renewed at the CRM"
         }
-        Tls::InvalidCertificate(Certificate::NotValidYet)
-        | Tls::InvalidCertificate(Certificate::NotValidYetContext { .. }) => {
-            "the certificate is not valid yet; check this machine's clock".to_owned()
+        Tls::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. }) => {
+            "the certificate is not valid yet; check this machine's clock"
         }
-        Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
+        Tls::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => {
             "the certificate is self-signed, or signed by an authority that is not trusted here; \
              if it is your own, give it with --crm-ca-file"
-                .to_owned()
         }
         // as `openssl req -x509` makes them
         Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
              server, signed by that authority, and give the authority's with --crm-ca-file"
-                .to_owned()
         }
         Tls::InvalidMessage(_) => {
-            "what answers there does not speak TLS; check the port of --crm-url".to_owned()
+            "what answers there does not speak TLS; check the port of --crm-url"
         }
-        other => other.to_string().chars().take(WORDS_MAX).collect(),
-    }
+        other => return other.to_string().chars().take(WORDS_MAX).collect(),
+    };
+    words.to_owned()
 }
 
 /// The error and its causes, those hidden inside `io::Error` included: its `source` steps over the
