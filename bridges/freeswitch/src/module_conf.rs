@@ -46,14 +46,14 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     };
     match values(&text, "log-b-leg").last() {
         // It is on where nothing is said of it.
-        Some(value) if !is_yes(value) => vec![SwitchFinding::new(
-            Severity::Fault,
-            "log-b-leg of mod_json_cdr",
-            "the legs that the switch dials are not written: it is not known who answered, and \
-             outbound calls are reported only where they were dialled as sofia/gateway/NAME/NUMBER",
-            "write <param name=\"log-b-leg\" value=\"true\"/> into json_cdr.conf.xml, then `reload \
-             mod_json_cdr`",
-        )],
+        Some(value) if !is_yes(value) => {
+            let about = "log-b-leg of mod_json_cdr";
+            let what = "the legs that the switch dials are not written: it is not known who \
+                        answered, and outbound calls are reported only where they were dialled as \
+                        sofia/gateway/NAME/NUMBER";
+            let todo = reload("<param name=\"log-b-leg\" value=\"true\"/>", "json_cdr");
+            vec![SwitchFinding::new(Severity::Fault, about, what, todo)]
+        }
         Some(_) | None => Vec::new(),
     }
 }
@@ -80,27 +80,23 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let missing: Vec<&str> = needed().filter(|name| !published(name)).collect();
     let mut found = Vec::new();
     if !missing.is_empty() {
-        found.push(SwitchFinding::new(
-            Severity::Fault,
-            "event_filter of mod_amqp",
-            format!("it leaves out what calls depend on: {}", missing.join(", ")),
-            format!(
-                "write {} into amqp.conf.xml, then `reload mod_amqp`",
-                event_filter()
-            ),
-        ));
+        let what = format!("it leaves out what calls depend on: {}", missing.join(", "));
+        let (about, todo) = ("event_filter of mod_amqp", reload(&event_filter(), "amqp"));
+        found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
     }
     if !values(producers, "delivery-mode").any(|it| it.trim() == "2") {
-        found.push(SwitchFinding::new(
-            Severity::Advice,
-            "delivery-mode of mod_amqp",
-            "its messages are not persistent: a restart of the broker loses those that wait, \
-             though the queue is durable",
-            "write <param name=\"delivery-mode\" value=\"2\"/> into amqp.conf.xml, then `reload \
-             mod_amqp`",
-        ));
+        let about = "delivery-mode of mod_amqp";
+        let what = "its messages are not persistent: a restart of the broker loses those that \
+                    wait, though the queue is durable";
+        let todo = reload("<param name=\"delivery-mode\" value=\"2\"/>", "amqp");
+        found.push(SwitchFinding::new(Severity::Advice, about, what, todo));
     }
     found
+}
+
+/// What makes a module read this line, once it stands in the module's file.
+fn reload(line: &str, module: &str) -> String {
+    format!("write {line} into {module}.conf.xml, then `reload mod_{module}`")
 }
 
 /// The text of this file without its comments, or the fault of one that does not end.

@@ -123,13 +123,7 @@ impl Survey {
             Some("version") => facts.release = release(&text),
             Some("show channels as json") => facts.lists_channels = text.contains("\"row_count\""),
             Some("sofia status") if !refused => facts.read_sofia(&text),
-            Some("module_exists mod_amqp") => {
-                facts.publishes = match text.trim() {
-                    "true" => Some(true),
-                    "false" => Some(false),
-                    _ => None,
-                }
-            }
+            Some("module_exists mod_amqp") => facts.publishes = text.trim().parse().ok(),
             Some("show registrations as json") if !refused => facts.read_registrations(answer),
             Some(_) | None => {}
         }
@@ -213,56 +207,43 @@ impl SwitchFacts {
         };
         let mut found = vec![SwitchFinding::new(Severity::Well, "release", release, "")];
         if self.known_password {
-            found.push(SwitchFinding::new(
-                Severity::Advice,
-                "password",
-                "it is the one that every FreeSWITCH comes with: whoever reaches the port can \
-                 place calls",
-                "set another: <param name=\"password\" value=\"…\"/> in event_socket.conf.xml, \
-                 then `reload mod_event_socket`",
-            ));
+            let what = "it is the one that every FreeSWITCH comes with: whoever reaches the port \
+                        can place calls";
+            let todo = "set another: <param name=\"password\" value=\"…\"/> in \
+                        event_socket.conf.xml, then `reload mod_event_socket`";
+            found.push(SwitchFinding::new(Severity::Advice, "password", what, todo));
         }
         if self.refused_names > 0 {
-            found.push(SwitchFinding::new(
-                Severity::Advice,
-                "names",
-                format!(
-                    "gateways or telephones that are left out, for control characters in their \
-                     names: {}",
-                    self.refused_names
-                ),
-                "see `sofia status` and `show registrations`: somebody may try what is made of \
-                 such a name",
-            ));
+            let what = format!(
+                "gateways or telephones that are left out, for control characters in their names: \
+                 {}",
+                self.refused_names
+            );
+            let todo = "see `sofia status` and `show registrations`: somebody may try what is made \
+                        of such a name";
+            found.push(SwitchFinding::new(Severity::Advice, "names", what, todo));
         }
         if !self.lists_channels {
-            found.push(SwitchFinding::new(
-                Severity::Fault,
-                "channels",
-                "the switch does not list them: calls that go on while callbridge is away are \
-                 incomplete",
-                "add <load module=\"mod_commands\"/> to modules.conf.xml, then `load mod_commands`",
-            ));
+            let what = "the switch does not list them: calls that go on while callbridge is away \
+                        are incomplete";
+            let todo = load_module("mod_commands");
+            found.push(SwitchFinding::new(Severity::Fault, "channels", what, todo));
         }
         if broker && self.publishes == Some(false) {
-            found.push(SwitchFinding::new(
-                Severity::Fault,
-                "mod_amqp",
-                "it is not loaded, and a source reads what it publishes",
-                "add <load module=\"mod_amqp\"/> to modules.conf.xml, then `load mod_amqp`",
-            ));
+            let what = "it is not loaded, and a source reads what it publishes";
+            let todo = load_module("mod_amqp");
+            found.push(SwitchFinding::new(Severity::Fault, "mod_amqp", what, todo));
         }
         match &self.gateways {
             Some(gateways) => {
                 found.extend(trunks.iter().flat_map(|it| self.of_trunk(it, gateways)));
                 found.extend(untaken(trunks, gateways));
             }
-            None => found.push(SwitchFinding::new(
-                Severity::Well,
-                "gateways",
-                "not known: the switch answers nothing to `sofia status` (mod_sofia is not loaded)",
-                "",
-            )),
+            None => {
+                let what = "not known: the switch answers nothing to `sofia status` (mod_sofia is \
+                            not loaded)";
+                found.push(SwitchFinding::new(Severity::Well, "gateways", what, ""));
+            }
         }
         found
     }
@@ -284,10 +265,8 @@ impl SwitchFacts {
                     let own = || gateways.iter().filter(|(it, _)| glob(name, it));
                     let silent = own().find(|(_, it)| one_way && !it.registers);
                     found.extend(silent.map(|(name, it)| one_way_only(trunk, endpoint, name, it)));
-                    (
-                        own().map(|(name, _)| name).collect(),
-                        listed(gateways.keys()),
-                    )
+                    let names = own().map(|(name, _)| name);
+                    (names.collect(), listed(gateways.keys()))
                 }
                 Some(("profile", name)) => {
                     let own = self.profiles.iter().filter(|it| glob(name, it));
@@ -325,6 +304,11 @@ impl SwitchFacts {
     }
 }
 
+/// What makes the switch load a module, now and at each start.
+fn load_module(name: &str) -> String {
+    format!("add <load module=\"{name}\"/> to modules.conf.xml, then `load {name}`")
+}
+
 /// An address that calls cannot come in from, or that is not the one of the trunk's gateways.
 fn unknown_address(
     (trunk, endpoints): &(String, Vec<String>),
@@ -347,10 +331,11 @@ fn unknown_address(
         return Some(SwitchFinding::new(Severity::Fault, about, what, todo));
     }
     let of_trunk = |name: &String| {
-        let named = endpoints
-            .iter()
-            .filter_map(|it| it.strip_prefix("gateway/"));
-        named.into_iter().any(|wanted| glob(wanted, name))
+        let mut named = endpoints.iter();
+        named.any(|it| {
+            it.strip_prefix("gateway/")
+                .is_some_and(|wanted| glob(wanted, name))
+        })
     };
     let own = gateways.iter().filter(|(name, _)| of_trunk(name));
     let own: Vec<&str> = own.map(|(_, it)| it.address.as_str()).collect();
@@ -368,14 +353,11 @@ fn unknown_address(
 
 /// A gateway that is not logged in to: nothing that comes in bears its name.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
-    let address = &gateway.address;
-    SwitchFinding::new(
-        Severity::Advice,
-        format!("gateway {name}"),
-        "it does not register, so what comes in from there bears no gateway's name, and would be \
-         internal",
-        format!("give --trunk '{trunk}={endpoint}|address/{address},…'"),
-    )
+    let (about, address) = (format!("gateway {name}"), &gateway.address);
+    let what = "it does not register, so what comes in from there bears no gateway's name, and \
+                would be internal";
+    let todo = format!("give --trunk '{trunk}={endpoint}|address/{address},…'");
+    SwitchFinding::new(Severity::Advice, about, what, todo)
 }
 
 /// Gateways that no trunk takes.
