@@ -31,9 +31,8 @@ impl Decoder {
     /// headers of the event socket or without them. Never panics, whatever the bytes.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
-            Unframed::Event(message) => message,
-            Unframed::LoggedIn => return Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false),
-            Unframed::Reply => return Decoded::Skipped,
+            Ok(message) => message,
+            Err(reply) => return reply,
         };
         if is_needless_execute(message) {
             return Decoded::Skipped;
@@ -85,29 +84,23 @@ fn good(decoded: Decoded<'_>) -> Decoded<'_> {
     }
 }
 
-/// A message without the outer headers of the event socket.
-enum Unframed<'a> {
-    Event(&'a [u8]),
-    LoggedIn,
-    /// A reply that says nothing of a call.
-    Reply,
-}
-
-fn without_frame(message: &[u8]) -> Unframed<'_> {
+/// A message without the outer headers of the event socket; `Err` for a reply, which says nothing
+/// of a call.
+fn without_frame(message: &[u8]) -> Result<&[u8], Decoded<'_>> {
     if !message.starts_with(b"Content-") {
-        return Unframed::Event(message);
+        return Ok(message);
     }
     let kind = value_of(message, b"Content-Type").unwrap_or_default();
     let body = end_of_block(message).map_or(message.len(), |(_, body)| body);
     let body = &message[body..];
     if kind.starts_with(b"text/event-") || body.first() == Some(&b'{') {
-        return Unframed::Event(body);
+        return Ok(body);
     }
     let reply = value_of(message, b"Reply-Text").unwrap_or_default();
     if kind == b"command/reply" && reply.starts_with(b"+OK accepted") {
-        return Unframed::LoggedIn;
+        return Err(Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false));
     }
-    Unframed::Reply
+    Err(Decoded::Skipped)
 }
 
 /// Most executed applications say nothing: the one that does is named in the message.
