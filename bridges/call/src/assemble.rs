@@ -37,8 +37,10 @@ pub struct Assembler {
     /// Calls that may be silent because their end was missed, and when each is given out.
     overdue: Schedule<EventTime>,
     stream: Stream,
-    /// Nothing is finished: our clock is wrong.
-    wrong_clock: Option<gaps::WrongClock>,
+    /// Set while our own clock is plainly wrong, as on a board without a battery at its boot: what
+    /// is told is kept, and nothing is finished until the clock is right. `true` once the stream
+    /// has ended meanwhile.
+    wrong_clock: Option<bool>,
     listening: gaps::Listening,
     reception: Reception,
     processes: processes::Processes,
@@ -199,8 +201,7 @@ impl Assembler {
             call.times.untimed += u32::from(no_clock && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
-        self.limit_open_calls();
-        self.limit_open_bytes();
+        self.limit_open();
     }
 
     /// Takes in an event of the channel `id`, which belongs to the call `key`.
@@ -249,7 +250,7 @@ impl Assembler {
             let call = self.calls.get(key);
             let open = call.is_some_and(|call| call.is_plainly_open(id));
             // What settles while somebody is left is asked again.
-            if !open || self.settling.has(key) {
+            if !open || self.settling.deadlines.contains_key(&key) {
                 self.settle_or_not(key);
             }
         }
@@ -361,7 +362,7 @@ impl Assembler {
         let (calls, early) = (&mut self.calls, &self.early);
         self.changes.take(|key| {
             let call = calls.get(key).and_then(bytes);
-            let snapshot = call.or_else(|| early.get(key).and_then(bytes))?;
+            let snapshot = call.or_else(|| early.cdrs.get(&key).and_then(bytes))?;
             calls.weigh(key, snapshot.len());
             Some(snapshot)
         })

@@ -96,7 +96,7 @@ impl Folder {
         for key in self.groups.take_in(record, arrived) {
             self.changes.insert(key);
         }
-        while self.groups.len() > self.settings.max_open_calls.max(1)
+        while self.groups.by_key.len() > self.settings.max_open_calls.max(1)
             && let Some(key) = self.groups.longest_silent()
         {
             self.finish(key);
@@ -134,8 +134,9 @@ impl Folder {
     }
 
     fn finish_those(&mut self, is_over: impl Fn(&Self, &Group) -> bool) {
-        let over = self.groups.iter().filter(|(_, group)| is_over(self, group));
-        let over: Vec<u64> = over.map(|(key, _)| key).collect();
+        let groups = self.groups.by_key.iter();
+        let over = groups.filter(|(_, group)| is_over(self, group));
+        let over: Vec<u64> = over.map(|(&key, _)| key).collect();
         over.into_iter().for_each(|key| self.finish(key));
     }
 
@@ -172,7 +173,7 @@ impl Folder {
 
     /// Returns the moment at which the next group is folded if nothing else is received.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let first = self.groups.iter().map(|(_, group)| self.due(group)).min()?;
+        let first = self.groups.by_key.values().map(|it| self.due(it)).min()?;
         self.reception.at_earliest(first, self.wait())
     }
 
@@ -228,8 +229,8 @@ impl Folder {
 
     /// The groups of records that changed or went since the last take.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
-        let groups = &self.groups;
-        self.changes.take(|key| groups.get(key).and_then(bytes))
+        let groups = &self.groups.by_key;
+        self.changes.take(|key| groups.get(&key).and_then(bytes))
     }
 
     /// Puts a group of records back, as [`Folder::take_changes`] gave it out.
@@ -246,12 +247,12 @@ impl Folder {
 
     /// Returns `true` when a record with this unique id or linkedid waits to be folded.
     pub fn knows(&self, id: &str) -> bool {
-        self.groups.knows(id)
+        self.groups.ids.get(id).next().is_some()
     }
 
     /// Calls whose records are waited for.
     pub fn open_calls(&self) -> usize {
-        self.groups.len()
+        self.groups.by_key.len()
     }
 }
 

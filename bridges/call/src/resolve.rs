@@ -93,7 +93,7 @@ pub(crate) fn resolve(
     let links = call.legs().any(|leg| leg.traits.is_some());
     let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
     let (legs, joined): (Vec<&Leg>, _) = match &by_occupant {
-        Some(by_occupant) => (by_occupant.legs.iter().collect(), &by_occupant.joined),
+        Some((legs, joined)) => (legs.iter().collect(), joined),
         None => (call.legs().collect(), &call.joined),
     };
     let named = match links {
@@ -115,11 +115,6 @@ pub(crate) fn resolve(
     let incomplete = ended.incomplete(call, settings.caught_up);
     let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
     let old = by_occupant.is_some();
-    let source = unobservable::SourceTraits {
-        cel_bridges,
-        old,
-        moved: old && unobservable::is_moved(call),
-    };
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
@@ -130,7 +125,7 @@ pub(crate) fn resolve(
         let plans = plan::plans(&legs, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
-            let unobservable = || unobservable::unobservable(&legs, plan, source);
+            let unobservable = || unobservable::unobservable(call, &legs, plan, cel_bridges, old);
             let incomplete = incomplete.clone().or_else(unobservable);
             finished.push(finish::finish(call, &legs, plan, &known, incomplete));
         }

@@ -100,11 +100,6 @@ impl OpenCalls {
         in_order(those.map(|(&key, _)| key))
     }
 
-    /// All calls, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &OpenCall)> {
-        self.calls.iter().map(|(&key, call)| (key, call.as_ref()))
-    }
-
     pub(super) fn get(&self, key: u64) -> Option<&OpenCall> {
         self.calls.get(&key).map(Box::as_ref)
     }
@@ -401,6 +396,6 @@ impl OpenCalls {
     }
 
     pub(super) fn largest(&self) -> Option<u64> {
-        Some(self.iter().max_by_key(|(_, call)| call.size.bytes)?.0)
+        Some(*self.calls.iter().max_by_key(|(_, call)| call.size.bytes)?.0)
     }
 }

@@ -42,16 +42,12 @@ impl EarlyCdr {
 /// CDRs that wait for their call, numbered like calls, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct EarlyCdrs {
-    cdrs: BTreeMap<u64, EarlyCdr>,
+    pub(super) cdrs: BTreeMap<u64, EarlyCdr>,
     by_uniqueid: Keys,
     by_linkedid: Keys,
 }
 
 impl EarlyCdrs {
-    pub(super) fn get(&self, key: u64) -> Option<&EarlyCdr> {
-        self.cdrs.get(&key)
-    }
-
     pub(super) fn put(&mut self, key: u64, cdr: EarlyCdr) {
         self.by_uniqueid.insert(&cdr.uniqueid, key);
         self.by_linkedid.insert(&cdr.linkedid, key);

@@ -76,8 +76,8 @@ impl Assembler {
     /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
     /// others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
-        if let Some(wrong) = &mut self.wrong_clock {
-            wrong.stream_ended = true;
+        if let Some(stream_ended) = &mut self.wrong_clock {
+            *stream_ended = true;
             return;
         }
         self.advance(now);
@@ -117,17 +117,30 @@ impl Assembler {
         going.flat_map(so_far).collect()
     }
 
-    pub(super) fn limit_open_calls(&mut self) {
+    /// Ends what there is no room for.
+    pub(super) fn limit_open(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // One that only waits for its CDR is whole without it.
-            if let Some(over) = self.settling.first() {
+            if let Some((&over, _)) = self.settling.deadlines.first_key_value() {
                 self.end(over);
                 continue;
             }
             let Some(key) = self.calls.longest_silent() else {
-                return;
+                break;
             };
             self.finish(key, EndReason::TooMany);
+        }
+        while let Some(key) = self.calls.oversized.pop_first() {
+            let large = |call: &OpenCall| call.size.bytes > CALL_BYTES_MAX;
+            if self.calls.get(key).is_some_and(large) {
+                self.finish(key, EndReason::TooLarge);
+            }
+        }
+        let most = self.settings.open_bytes_max();
+        while self.calls.bytes > most
+            && let Some(key) = self.calls.largest()
+        {
+            self.finish(key, EndReason::TooLarge);
         }
     }
 
@@ -167,22 +180,6 @@ impl Assembler {
         self.finished.append(&mut finished);
     }
 
-    /// Ends what there is no room for.
-    pub(super) fn limit_open_bytes(&mut self) {
-        while let Some(key) = self.calls.oversized.pop_first() {
-            let large = |call: &OpenCall| call.size.bytes > CALL_BYTES_MAX;
-            if self.calls.get(key).is_some_and(large) {
-                self.finish(key, EndReason::TooLarge);
-            }
-        }
-        let most = self.settings.open_bytes_max();
-        while self.calls.bytes > most
-            && let Some(key) = self.calls.largest()
-        {
-            self.finish(key, EndReason::TooLarge);
-        }
-    }
-
     /// The call settles if it is over, and does not if it is not.
     pub(super) fn settle_or_not(&mut self, key: u64) {
         let endpoints = &self.settings.endpoints;
@@ -197,7 +194,8 @@ impl Assembler {
     /// Something of the call changed, and so may its deadlines have: if it settles, and if it is in
     /// doubt.
     pub(super) fn keep_deadlines(&mut self, key: u64) {
-        if let Some(call) = self.calls.get(key).filter(|_| self.settling.has(key)) {
+        let settles = self.settling.deadlines.contains_key(&key);
+        if let Some(call) = self.calls.get(key).filter(|_| settles) {
             self.settling.put(key, Deadline::of(call, &self.settings));
         }
         self.doubt_or_not(key);
@@ -210,19 +208,19 @@ impl Assembler {
             call.is_some_and(|call| Deadline::of(call, &self.settings) == *kept)
         };
         debug_assert!(
-            self.settling.iter().all(is_so),
+            self.settling.deadlines.iter().all(is_so),
             "a call settles under a deadline that it no longer has"
         );
     }
 
     /// Each call in doubt is kept under the moment that it has.
     fn check_overdue(&self) {
-        let is_so = |(key, call): (u64, &OpenCall)| {
+        let is_so = |key: &u64, call: &OpenCall| {
             let due = call.overdue_at(&self.settings, self.reception.since());
-            due == self.overdue.get(key)
+            due.as_ref() == self.overdue.at.get(key)
         };
         debug_assert!(
-            self.calls.iter().all(is_so),
+            self.calls.calls.iter().all(|(key, call)| is_so(key, call)),
             "a call in doubt is kept under a moment that it no longer has"
         );
     }

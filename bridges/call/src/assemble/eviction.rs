@@ -101,7 +101,7 @@ impl OpenCall {
         // Nobody waits for the end of what is past.
         let is_past = |id: &str| UniqueId::new(id).is_some_and(|id| past.contains(&id));
         let left = self.legs.values_mut();
-        left.for_each(|leg| leg.linkedids.retain(|id| !is_past(id)));
+        left.for_each(|leg| leg.linkedids.0.retain(|it| !is_past(&it.text)));
         gone.legs
             .retain(|id, leg| past.contains(id) || (leg.is_up() && leg.first < before));
         let latest = gone.times.latest;

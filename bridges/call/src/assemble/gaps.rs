@@ -21,13 +21,6 @@ const SHORT_WAITS: u32 = 10;
 /// A call that all customers have left may go on in a menu: it is waited for so much longer.
 const STRANDED_WAITS: u32 = 5;
 
-/// Our own clock is plainly wrong, as on a board without a battery at its boot: what is told is
-/// kept, and nothing is finished until the clock is right.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct WrongClock {
-    pub(super) stream_ended: bool,
-}
-
 /// State of the reception that stands beside the open calls.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
@@ -306,7 +299,7 @@ impl Assembler {
 
     /// Finishes nothing from here on, whatever is told, until [`Assembler::release`].
     pub fn hold(&mut self) {
-        self.wrong_clock.get_or_insert_default();
+        self.wrong_clock.get_or_insert(false);
     }
 
     /// Our clock is right, and shows `now`. What arrived before `right_from` by it arrived while it
@@ -322,7 +315,7 @@ impl Assembler {
         self.stream.at = self.stream.at.filter(|at| !wrong(at));
         let arrived = self.stream.arrived.filter(|at| !wrong(at));
         self.stream.arrived = arrived.or(Some(now));
-        if self.wrong_clock.take().is_some_and(|it| it.stream_ended) {
+        if self.wrong_clock.take() == Some(true) {
             self.finish_all(now);
         }
     }

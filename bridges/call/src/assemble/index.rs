@@ -97,15 +97,11 @@ impl<V> FinishedIds<V> {
 /// One moment a call, by call and in order.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule<T> {
-    at: BTreeMap<u64, T>,
+    pub(super) at: BTreeMap<u64, T>,
     order: BTreeSet<(T, u64)>,
 }
 
 impl<T: Copy + Ord> Schedule<T> {
-    pub(super) fn get(&self, key: u64) -> Option<T> {
-        self.at.get(&key).copied()
-    }
-
     /// The earliest moment, and its call.
     pub(crate) fn first(&self) -> Option<(T, u64)> {
         self.order.first().copied()

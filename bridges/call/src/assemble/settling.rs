@@ -78,7 +78,7 @@ fn wait(call: &OpenCall, settings: &Settings) -> Duration {
 /// The calls by number, and in the order of what their ends wait for.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    deadlines: BTreeMap<u64, Deadline>,
+    pub(super) deadlines: BTreeMap<u64, Deadline>,
     /// By our own clock; calls that wait for the same quiet of the stream are one order.
     by_clock: BTreeMap<Option<Duration>, Schedule<EventTime>>,
     /// Calls of a backlog by the stream's time.
@@ -90,19 +90,6 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    pub(super) fn has(&self, key: u64) -> bool {
-        self.deadlines.contains_key(&key)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&u64, &Deadline)> {
-        self.deadlines.iter()
-    }
-
-    /// The call that came first.
-    pub(super) fn first(&self) -> Option<u64> {
-        self.deadlines.first_key_value().map(|(&key, _)| key)
-    }
-
     /// The call has hung up, and is finished then.
     pub(super) fn put(&mut self, key: u64, deadline: Deadline) {
         if self.deadlines.get(&key) == Some(&deadline) {
@@ -245,7 +232,7 @@ mod tests {
                 prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
                 let next = plain.values().filter_map(|it| ends(*it, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
-                prop_assert_eq!(settling.first(), plain.keys().next().copied());
+                prop_assert_eq!(&settling.deadlines, &plain);
                 let scraps = plain.values().filter(|it| it.is_scraps()).count();
                 prop_assert_eq!(settling.scraps, scraps);
             }

@@ -25,7 +25,7 @@ pub(crate) struct Stamped {
 /// place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct TextHistory(SmallVec<[Stamped; 1]>);
+pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
 
 impl TextHistory {
     /// Remembers a text; `true` if that changed anything.
@@ -44,11 +44,6 @@ impl TextHistory {
             self.0.push(Stamped { at, text });
         }
         room
-    }
-
-    /// Forgets the texts of which this is not true.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.0.retain(|stamped| keep(&stamped.text));
     }
 
     /// Returns `true` when this text was noted.
@@ -318,7 +313,11 @@ impl Leg {
         }
         if let Some(reported) = &channel.traits {
             let traits = &mut self.traits;
-            let known = traits.get_or_insert_with(|| Box::new(LegTraits::new(at)));
+            let new = || LegTraits {
+                at,
+                ..LegTraits::default()
+            };
+            let known = traits.get_or_insert_with(|| Box::new(new()));
             changed |= known.note(at, reported, &channel.context);
             self.first = self.first.min(known.created.unwrap_or(self.first));
         }
@@ -424,13 +423,6 @@ pub(crate) struct LegTraits {
 }
 
 impl LegTraits {
-    pub(super) fn new(at: EventTime) -> Self {
-        Self {
-            at,
-            ..Self::default()
-        }
-    }
-
     /// Takes in what an event of that time told; `true` if that changed anything.
     fn note(&mut self, at: EventTime, reported: &ChannelTraits<'_>, context: &str) -> bool {
         let before = self.clone();

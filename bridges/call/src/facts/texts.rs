@@ -7,7 +7,6 @@ use smol_str::SmolStr;
 /// Different texts, sorted. The first two stand in place: few calls have more ids, bridges or
 /// Local channels, and each event looks at them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<SmolStr>")]
 pub(crate) struct Texts(SmallVec<[SmolStr; 2]>);
 
 impl Texts {
@@ -45,14 +44,6 @@ impl Texts {
     }
 }
 
-impl From<Vec<SmolStr>> for Texts {
-    fn from(texts: Vec<SmolStr>) -> Self {
-        let mut all = Self::default();
-        texts.into_iter().for_each(|text| all.insert(text));
-        all
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,8 +59,9 @@ mod tests {
             more in vec("[a-e]{1,2}", 0..6),
         ) {
             let texts = |told: &[String]| -> Texts {
-                let told: Vec<SmolStr> = told.iter().map(SmolStr::from).collect();
-                told.into()
+                let mut all = Texts::default();
+                told.iter().for_each(|text| all.insert(text.into()));
+                all
             };
             let mut plain: BTreeSet<String> = told.iter().cloned().collect();
             let mut all = texts(&told);

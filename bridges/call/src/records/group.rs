@@ -156,8 +156,8 @@ pub(super) fn is_unique(name: &str) -> bool {
 /// The groups by number, with an index of ids and names.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: BTreeMap<u64, Group>,
-    ids: Keys,
+    pub(super) by_key: BTreeMap<u64, Group>,
+    pub(super) ids: Keys,
     names: Keys,
     /// By when a record came last, as a count.
     touched: Schedule<u64>,
@@ -166,22 +166,6 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn len(&self) -> usize {
-        self.groups.len()
-    }
-
-    pub(super) fn get(&self, key: u64) -> Option<&Group> {
-        self.groups.get(&key)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Group)> {
-        self.groups.iter().map(|(&key, group)| (key, group))
-    }
-
-    pub(super) fn knows(&self, id: &str) -> bool {
-        self.ids.get(id).next().is_some()
-    }
-
     /// The group that no record came of for the longest time.
     pub(super) fn longest_silent(&self) -> Option<u64> {
         self.touched.first().map(|(_, key)| key)
@@ -208,7 +192,7 @@ impl Groups {
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
         let near = |same: fn(&Record, &Record) -> bool| {
             move |key: &u64| {
-                let mut known = self.groups[key].records.iter();
+                let mut known = self.by_key[key].records.iter();
                 known.any(|known| same(known, record))
             }
         };
@@ -227,12 +211,12 @@ impl Groups {
         self.index(&group, |keys, text| keys.insert(text, key));
         self.count += 1;
         self.touched.put(key, self.count);
-        self.groups.insert(key, group);
+        self.by_key.insert(key, group);
     }
 
     /// Takes a group out, with everything that leads to it.
     pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
-        let group = self.groups.remove(&key)?;
+        let group = self.by_key.remove(&key)?;
         self.touched.remove(key);
         self.index(&group, |keys, text| keys.remove(text, key));
         Some(group)

@@ -19,13 +19,6 @@ use crate::trunk;
 use crate::{EventTime, Origin, UNNAMED, UniqueId, WHO_ANSWERED};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The channels of a call, by telephone.
-pub(super) struct Occupancies {
-    pub(super) legs: Vec<Leg>,
-    /// Pairs of [`OpenCall::joined`], with those that changed places.
-    pub(super) joined: BTreeSet<(UniqueId, UniqueId)>,
-}
-
 /// One unique id, and who had it from when on.
 struct ChannelOccupancy<'a> {
     leg: &'a Leg,
@@ -34,8 +27,9 @@ struct ChannelOccupancy<'a> {
     ended: Option<EventTime>,
 }
 
-/// The call's channels by telephone; `None` where they are that already.
-pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
+/// The call's channels by telephone, and the pairs of [`OpenCall::joined`] with those that changed
+/// places; `None` where they are by telephone already.
+pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, BTreeSet<(UniqueId, UniqueId)>)> {
     let facts = call.legs().flat_map(|leg| &leg.facts);
     let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
     let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
@@ -67,7 +61,7 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
             bridge(&occupancies, (a, b), &reports, origin, &mut legs);
         }
     }
-    Some(Occupancies { legs, joined })
+    Some((legs, joined))
 }
 
 /// Returns `true` for a fact that says who sits where, or with whom: no later release has those.

@@ -36,44 +36,37 @@ const LED_AWAY: &str = "AsyncGoto/";
 /// The next bridge begins so soon after the last, where a transfer put it in its place.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Ability of the source to report bridges.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SourceTraits {
-    /// CEL has told of a bridge so far, in whatever call.
-    pub(super) cel_bridges: bool,
-    /// Set for Asterisk 11 or older: telephones change their unique ids.
-    pub(super) old: bool,
-    /// Result of [`is_moved`] for the open call.
-    pub(super) moved: bool,
-}
-
 /// CEL before Asterisk 12 tells of bridges and of neither side, and a channel went on under another
 /// name: it was a masquerade that put somebody else into a bridge, and nothing tells into which.
-pub(super) fn is_moved(call: &OpenCall) -> bool {
+fn is_moved(call: &OpenCall) -> bool {
     let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
     let mut facts = call.legs().flat_map(|leg| &leg.facts);
     facts.any(|fact| fact.what.passage().is_some_and(|it| it.bridge == of_both))
         && call.legs().any(|leg| leg.names.iter().count() > 1)
 }
 
-/// Returns the reason why nobody can say how this call went.
+/// Returns the reason why nobody can say how this call went. `cel_bridges`: CEL has told of a
+/// bridge so far, in whatever call. `old`: Asterisk 11 or older, where telephones change their
+/// unique ids.
 pub(super) fn unobservable(
+    call: &OpenCall,
     legs: &[&View<'_>],
     plan: &Plan,
-    source: SourceTraits,
+    cel_bridges: bool,
+    old: bool,
 ) -> Option<String> {
     if plan.direction == Direction::Internal {
         return None;
     }
-    let why = if !source.cel_bridges && bridges(legs, plan) {
+    let why = if !cel_bridges && bridges(legs, plan) {
         NO_BRIDGES
     } else if room(legs, plan) {
         ROOM
-    } else if source.old && conference(legs, plan) {
+    } else if old && conference(legs, plan) {
         CONFERENCE
-    } else if source.old && transfer(legs, plan) {
+    } else if old && transfer(legs, plan) {
         TRANSFER
-    } else if source.moved {
+    } else if old && is_moved(call) {
         MOVED
     } else {
         return None;
