@@ -118,7 +118,7 @@ impl Folder {
     /// A record of a folded call: by its ids, or because its channel was that of a folded call.
     fn is_late(&self, record: &Record) -> bool {
         let near = |text: &String, apart: Duration| {
-            let end = self.done.get(text);
+            let end = self.done.known.get(text);
             end.is_some_and(|&end| record.start <= end.plus(apart))
         };
         near(&record.uniqueid, group::FAR_APART)

@@ -34,7 +34,7 @@ use crate::{FinishedCall, Settings, UniqueId};
 use view::View;
 
 pub(crate) use number::{in_dial_data, is_number};
-pub(crate) use plan::{apart, by_customer};
+pub(crate) use plan::{Plan, apart, by_customer};
 pub(crate) use split::Sets;
 
 /// Times of arrival say nothing of when events happened that lay in a file.

@@ -5,6 +5,7 @@
 
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Channels that a timeline holds at most; customers and telephones go before plumbing.
 pub const CHANNELS_MAX: usize = 64;
@@ -13,18 +14,20 @@ pub const ENTRIES_MAX: usize = 1024;
 /// Bytes of a name or dial string in a timeline at most.
 pub const TEXT_BYTES_MAX: usize = 120;
 
-/// Returns the channels for which there is room, and how many are left out: the customer's first,
+/// Returns the channels for which there is room, each with its number in the timeline, and how many
+/// are left out: the customer's first,
 /// then other real parties', then plumbing. `is` says of a channel whether it is the customer's,
 /// and whether it is a real party's.
 pub(crate) fn kept(
     mut channels: Vec<usize>,
     is: impl Fn(usize) -> (bool, bool),
-) -> (Vec<usize>, u32) {
+) -> (BTreeMap<usize, u16>, u32) {
     let left_out = channels.len().saturating_sub(CHANNELS_MAX);
     channels.sort_by_key(|&i| (std::cmp::Reverse(is(i)), i));
     channels.truncate(CHANNELS_MAX);
     channels.sort_unstable();
-    (channels, u32::try_from(left_out).unwrap_or(u32::MAX))
+    let numbers = channels.into_iter().zip(0..).collect();
+    (numbers, u32::try_from(left_out).unwrap_or(u32::MAX))
 }
 
 /// The channels of one call and what became of them.

@@ -174,7 +174,7 @@ impl OpenCalls {
 
     /// Returns `true` when a call with this id was finished, as long as that is remembered here.
     pub(super) fn has_finished(&self, id: &str) -> bool {
-        self.finished.get(id).is_some()
+        self.finished.known.get(id).is_some()
     }
 
     /// Puts a call back under the number it had.
@@ -235,7 +235,7 @@ impl OpenCalls {
         }
         let call = self.calls.get_mut(key)?;
         let (index, texts, text) = match tie {
-            LinkKey::Id(text) if self.finished.get(text).is_some() => return None,
+            LinkKey::Id(text) if self.finished.known.get(text).is_some() => return None,
             LinkKey::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
             LinkKey::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
             LinkKey::Local(text) => (&mut self.locals, &mut call.ties.locals, text),

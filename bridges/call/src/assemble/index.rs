@@ -71,15 +71,11 @@ impl Keys {
 /// Values by the ids of the calls that were finished last.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedIds<V> {
-    known: Index<V>,
+    pub(crate) known: Index<V>,
     order: VecDeque<SmolStr>,
 }
 
 impl<V> FinishedIds<V> {
-    pub(crate) fn get(&self, id: &str) -> Option<&V> {
-        self.known.get(id)
-    }
-
     /// Remembers an id, unless it is empty; the one remembered for the longest time makes room.
     pub(crate) fn insert(&mut self, id: &str, value: V) {
         if id.is_empty() || self.known.insert(id, value).is_some() {

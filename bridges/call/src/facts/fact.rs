@@ -94,9 +94,9 @@ pub(crate) struct Passage<'a> {
 }
 
 impl FactKind {
-    /// The channel comes into a bridge (`enters`) or leaves it, and hears who is there.
-    pub(crate) fn passes(bridge: String, enters: bool) -> Self {
-        let holding = false;
+    /// The channel comes into a bridge (`enters`) or leaves it; nobody hears anybody in one that is
+    /// `holding`.
+    pub(crate) fn passes(bridge: String, enters: bool, holding: bool) -> Self {
         match enters {
             true => Self::Enter { bridge, holding },
             false => Self::Leave { bridge, holding },
@@ -171,14 +171,10 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         },
         Kind::DialEnd { .. } => FactKind::DialEnded,
         Kind::App { .. } => FactKind::App,
-        Kind::BridgeEnter { bridge, technology } => FactKind::Enter {
-            bridge: clip(bridge, TEXT_BYTES_MAX),
-            holding: is_holding(technology),
-        },
-        Kind::BridgeLeave { bridge, technology } => FactKind::Leave {
-            bridge: clip(bridge, TEXT_BYTES_MAX),
-            holding: is_holding(technology),
-        },
+        Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
+            let enters = matches!(kind, Kind::BridgeEnter { .. });
+            FactKind::passes(clip(bridge, TEXT_BYTES_MAX), enters, is_holding(technology))
+        }
         Kind::Linked { with } => FactKind::Linked {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },

@@ -193,7 +193,7 @@ impl Leg {
         let mut latest = self.facts.iter().rev();
         let last = latest.find_map(|fact| fact.what.passage());
         if last.is_none_or(|last| !last.enters || last.bridge != bridge) {
-            let what = FactKind::passes(clip(bridge, TEXT_BYTES_MAX), true);
+            let what = FactKind::passes(clip(bridge, TEXT_BYTES_MAX), true, false);
             self.facts.push(Fact::new(at, Origin::Channel, what));
         }
     }

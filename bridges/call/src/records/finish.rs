@@ -1,11 +1,11 @@
 //! Puts the values of a folded call together, each with the record that decided it.
 
 use super::group::Group;
-use super::plan::{self, CallPlan, Channel};
+use super::plan::{self, Channel};
 use super::record::{Record, birth};
 use super::timeline;
 use crate::call::{aliases, direction_words, distinct};
-use crate::resolve::is_number;
+use crate::resolve::{Plan, is_number};
 use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
 use crate::{
@@ -38,7 +38,7 @@ struct CallBuilder<'a, 'g> {
     group: &'a Group,
     records: &'a [&'g Record],
     channels: &'a [Channel<'g>],
-    plan: &'a CallPlan<'g>,
+    plan: &'a Plan<&'g Record>,
 }
 
 impl CallBuilder<'_, '_> {

@@ -7,25 +7,14 @@
 
 use super::group::Group;
 use super::record::Record;
-use crate::resolve::{Sets, apart, by_customer, in_dial_data, is_number};
+use crate::resolve::{Plan, Sets, apart, by_customer, in_dial_data, is_number};
 use crate::talk::{Talk, local_pairs};
 use crate::trunk;
 use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, UniqueId, is_one_of};
 use std::collections::BTreeSet;
 
-/// One call among the records.
-#[derive(Clone, Debug)]
-pub(super) struct CallPlan<'a> {
-    pub(super) linkedid: UniqueId,
-    pub(super) direction: Direction,
-    pub(super) customers: Vec<usize>,
-    /// The records of this call rather than of another customer's.
-    pub(super) own: Vec<&'a Record>,
-    pub(super) talk: Talk,
-}
-
 /// The calls that these records were; none when nobody took part.
-pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<CallPlan<'a>> {
+pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<&'a Record>> {
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
     };
@@ -48,7 +37,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     });
     let plans = plans.into_iter().zip(owns).enumerate();
     let made = plans.filter_map(|(i, ((direction, customers), own))| {
-        Some(CallPlan {
+        Some(Plan {
             linkedid: match i {
                 0 => oldest(records)?,
                 _ => own_id(&channels[customers[0]])?,
@@ -57,6 +46,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
             talk: talk(records, channels, &customers),
             customers,
             own: own.into_iter().map(|at| records[at]).collect(),
+            begins_with: Vec::new(),
         })
     });
     made.collect()

@@ -1,6 +1,8 @@
 //! The timeline of a folded call: what its records tell, so no bridges and no ringing.
 
-use super::plan::{CallPlan, Channel as Known};
+use super::plan::Channel as Known;
+use super::record::Record;
+use crate::resolve::Plan;
 use crate::timeline::{
     Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, kept,
 };
@@ -8,16 +10,15 @@ use crate::{EventTime, UniqueId, Way, clip};
 use std::collections::BTreeMap;
 
 /// The timeline of one plan.
-pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline {
+pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline {
     let is = |i: usize| (plan.customers.contains(&i), channels[i].party.is_real());
-    let (kept, left_out) = kept(shown(channels, plan), is);
-    let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
+    let (number, left_out) = kept(shown(channels, plan), is);
     let by_name = number.iter().map(|(&i, &it)| (channels[i].name, it));
     let by_name: BTreeMap<&str, u16> = by_name.collect();
     let mut talk = plan.talk.drawn(&number);
     talk.truncate(ENTRIES_MAX / 2);
-    let room = ENTRIES_MAX / 2 / kept.len().max(1);
-    let drawn = kept.iter().filter_map(|&i| {
+    let room = ENTRIES_MAX / 2 / number.len().max(1);
+    let drawn = number.keys().filter_map(|&i| {
         let role = channels[i].party.role(plan.customers.contains(&i));
         channel(&channels[i], role, &by_name, room)
     });
@@ -30,7 +31,7 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline 
 }
 
 /// The customer's channels, whoever talked with the customer, and those of the call's own records.
-fn shown(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Vec<usize> {
+fn shown(channels: &[Known<'_>], plan: &Plan<&Record>) -> Vec<usize> {
     let own = |name: &str| {
         let mut own = plan.own.iter();
         own.any(|record| record.channel == name || record.dest == name)

@@ -54,7 +54,7 @@ pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
         for (from, to) in without(answered_span(legs, link), away) {
             for leg in link.sides {
                 for (at, enters) in [(from, true), (to, false)] {
-                    let what = FactKind::passes(bridge.clone(), enters);
+                    let what = FactKind::passes(bridge.clone(), enters, false);
                     own[leg].facts.push(Fact::new(at, Origin::Channel, what));
                 }
             }

@@ -264,8 +264,10 @@ fn bridge(
                     continue;
                 }
                 for (at, enters) in [(Some(enter), true), (leave, false)] {
-                    let fact = |at| Fact::new(at, origin, FactKind::passes(name.clone(), enters));
-                    legs[who].facts.extend(at.map(fact));
+                    let what = FactKind::passes(name.clone(), enters, false);
+                    legs[who]
+                        .facts
+                        .extend(at.map(|at| Fact::new(at, origin, what)));
                 }
             }
         }

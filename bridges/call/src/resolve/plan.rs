@@ -11,18 +11,18 @@ use crate::talk::{Talk, local_pairs};
 use crate::{Direction, EventTime, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One call among the channels.
+/// One call among the channels, which are told as indices.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan<T = usize> {
     /// The id it is known by.
-    pub(super) linkedid: UniqueId,
-    pub(super) direction: Direction,
-    pub(super) customers: Vec<usize>,
-    /// The channels that belong to this call rather than to another customer's.
-    pub(super) own: Vec<usize>,
-    /// The call begins with the first of these.
-    pub(super) begins_with: Vec<usize>,
-    pub(super) talk: Talk,
+    pub(crate) linkedid: UniqueId,
+    pub(crate) direction: Direction,
+    pub(crate) customers: Vec<usize>,
+    /// The channels, or the records, that belong to this call rather than to another customer's.
+    pub(crate) own: Vec<T>,
+    /// The call begins with the first of these channels; empty where records tell of it.
+    pub(crate) begins_with: Vec<usize>,
+    pub(crate) talk: Talk,
 }
 
 /// The calls that these channels, sorted by age, were; none when nobody took part. Where parts of

@@ -12,18 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The timeline of one plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     let is = |i: usize| (plan.customers.contains(&i), legs[i].party.is_real());
-    let (kept, left_out) = kept(shown(legs, plan), is);
-    let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
+    let (number, left_out) = kept(shown(legs, plan), is);
     let by_id = number.iter().map(|(&i, &it)| (legs[i].leg.id.as_str(), it));
     let by_id: BTreeMap<&str, u16> = by_id.collect();
     let mut drawing = Drawing {
-        bridges: bridges(legs, &kept),
+        bridges: bridges(legs, &number),
         room: ENTRIES_MAX,
         left_out,
     };
     let talk = drawing.fitting(plan.talk.drawn(&number));
     let drawn = |&leg: &usize| drawing.channel(legs[leg], plan.customers.contains(&leg), &by_id);
-    let channels = kept.iter().map(drawn).collect();
+    let channels = number.keys().map(drawn).collect();
     let bridges = std::mem::take(&mut drawing.bridges);
     Timeline {
         channels,
@@ -50,9 +49,9 @@ fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
 }
 
 /// The bridges of these channels, in the order they were entered.
-fn bridges<'a>(legs: &[&View<'a>], kept: &[usize]) -> Vec<&'a str> {
+fn bridges<'a>(legs: &[&View<'a>], number: &BTreeMap<usize, u16>) -> Vec<&'a str> {
     let all = |&i: &usize| legs[i].stays.iter().chain(&legs[i].waits);
-    let stays = kept.iter().flat_map(all);
+    let stays = number.keys().flat_map(all);
     let mut entered: Vec<_> = stays.map(|stay| (stay.from, stay.bridge)).collect();
     entered.sort_unstable();
     let mut known = BTreeSet::new();

@@ -175,7 +175,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
         let left = self.leave(&its);
         let group = into.map(|group| self.enter(&its, Some(group))).or(left);
         let Some(group) = group else { return };
-        let what = FactKind::passes(format!("{UNNAMED}{group}"), step.enters);
+        let what = FactKind::passes(format!("{UNNAMED}{group}"), step.enters, false);
         self.partners
             .push((leg, Fact::new(step.at, Origin::Cel, what)));
     }
