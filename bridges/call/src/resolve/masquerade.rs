@@ -27,9 +27,12 @@ struct ChannelOccupancy<'a> {
     ended: Option<EventTime>,
 }
 
-/// The call's channels by telephone, and the pairs of [`OpenCall::joined`] with those that changed
-/// places; `None` where they are by telephone already.
-pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, BTreeSet<(UniqueId, UniqueId)>)> {
+/// Pairs of channels as in [`OpenCall::joined`].
+type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
+
+/// The call's channels by telephone, and the joined pairs with those that changed places; `None`
+/// where they are by telephone already.
+pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     let facts = call.legs().flat_map(|leg| &leg.facts);
     let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
     let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
