@@ -99,11 +99,9 @@ impl Store {
             Op::Finish(finished) => return finish::finish(self, finished),
             Op::Forget { pbx, ids } => audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
-                resume::set_open(self, pbx, *key, snapshot.as_deref())?;
+                resume::set_open(self, pbx, *key, snapshot.as_deref())?
             }
-            Op::Position { source, position } => {
-                resume::set_position(self, source, position)?;
-            }
+            Op::Position { source, position } => resume::set_position(self, source, position)?,
             Op::Unreadable {
                 source,
                 pbx,
@@ -131,9 +129,7 @@ impl Store {
             Op::MetaGone(key) => meta::drop_meta(self, key)?,
             Op::Count { counter, by } => self.tally.count(counter, *by),
             Op::NoticeSent(notice) => outbox::drop_notice(self, *notice)?,
-            Op::BindAddress { address, rebind } => {
-                meta::bind_address(self, address, *rebind)?;
-            }
+            Op::BindAddress { address, rebind } => meta::bind_address(self, address, *rebind)?,
             Op::BindCompany {
                 company,
                 application,
@@ -147,9 +143,7 @@ impl Store {
             Op::Delivery(delivery) => {
                 return deliveries::deliver(self, delivery).map(Done::Delivered);
             }
-            Op::Foreign { company, call, at } => {
-                echoes::foreign(self, company, call, *at)?;
-            }
+            Op::Foreign { company, call, at } => echoes::foreign(self, company, call, *at)?,
             Op::Lead(LeadChange::Request { outcome, at }) => {
                 return lead_requests::apply(self, outcome, *at);
             }

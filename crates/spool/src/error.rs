@@ -87,10 +87,7 @@ pub enum Error {
 }
 
 fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(
-        || "another process".to_owned(),
-        |pid| format!("process {pid}"),
-    )
+    pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 impl ExitCode for Error {

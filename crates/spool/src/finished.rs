@@ -80,12 +80,10 @@ impl Finished {
     /// The trunk's name; empty of a call between extensions.
     pub(crate) fn trunk(&self) -> &str {
         let record = &self.judged.record;
-        let external = record.direction != Direction::Internal;
-        record
-            .trunk
-            .as_deref()
-            .filter(|_| external)
-            .unwrap_or_default()
+        match &record.trunk {
+            Some(trunk) if record.direction != Direction::Internal => trunk,
+            Some(_) | None => "",
+        }
     }
 
     /// Returns the state in which its row begins.

@@ -374,6 +374,7 @@ pub struct Refused {
 /// [`Refused`], and the call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
     use State::{Dead, Discarded, Forwarded, Journaled, Parked, Ready, Sending, Submitted};
+    let letter = |reason: Reason| if reason.is_parked() { Parked } else { Dead };
     let to = match step {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
@@ -391,20 +392,14 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::NotYet { .. } => (state == Submitted).then_some(Submitted),
         Step::Unresolved { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
         Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
-        Step::Died { reason, .. } => match state {
-            Ready | Sending | Submitted if reason.is_parked() => Some(Parked),
-            Ready | Sending | Submitted => Some(Dead),
-            Journaled | Dead | Parked | Discarded | Forwarded => None,
-        },
+        Step::Died { reason, .. } => {
+            matches!(state, Ready | Sending | Submitted).then(|| letter(*reason))
+        }
         Step::Retry { by_itself, .. } => {
             (state == Parked || state == Dead && !by_itself).then_some(Ready)
         }
         Step::Recheck { .. } => (state == Dead).then_some(Submitted),
-        Step::Rejudged { reason, .. } => match state {
-            Dead | Parked if reason.is_parked() => Some(Parked),
-            Dead | Parked => Some(Dead),
-            Ready | Sending | Submitted | Journaled | Discarded | Forwarded => None,
-        },
+        Step::Rejudged { reason, .. } => state.is_letter().then(|| letter(*reason)),
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard { by_peer } => match state {

@@ -238,9 +238,8 @@ fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
 }
 
 fn is_held(db: &Db, digits: i64) -> Result<bool, Error> {
-    let text =
-        "SELECT EXISTS (SELECT 1 FROM directory_phones WHERE phone = ?1 AND held IS NOT NULL)";
-    db.query_one(text, [digits])
+    let text = "SELECT 1 FROM directory_phones WHERE phone = ?1 AND held IS NOT NULL";
+    db.exists(text, [digits])
 }
 
 fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {

@@ -44,18 +44,15 @@ pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall
     let mut calls: Vec<CustomerCall> = calls.collect();
     let text = "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
          ORDER BY started";
-    let kept_out: Vec<(_, _, String)> = db.query_all(text, [from, until])?;
-    calls.extend(
-        kept_out
-            .into_iter()
-            .map(|(started, phone, rang)| CustomerCall {
-                started,
-                inbound: true,
-                phone,
-                rang: rang.split_whitespace().map(str::to_owned).collect(),
-                ..CustomerCall::default()
-            }),
-    );
+    for (started, phone, rang) in db.query_all::<(_, _, String)>(text, [from, until])? {
+        calls.push(CustomerCall {
+            started,
+            inbound: true,
+            phone,
+            rang: rang.split_whitespace().map(str::to_owned).collect(),
+            ..CustomerCall::default()
+        });
+    }
     calls.sort_by_key(|call| call.started);
     Ok(calls)
 }

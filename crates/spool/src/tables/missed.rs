@@ -185,21 +185,19 @@ pub fn missed_waiting(
          WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
          ORDER BY first_at, phone LIMIT ?4";
     let values = (at, phone, since.unwrap_or(i64::MIN), count(limit));
-    let rows: Vec<(String, _, _, Option<_>, _, _, _)> = db.query_all(text, values)?;
-    let known = rows
-        .into_iter()
-        .filter_map(|(phone, pbx, trunk, lead, first, last, tries)| {
+    let known =
+        |(phone, pbx, trunk, lead, first_at, last_at, tries): (String, _, _, _, _, _, _)| {
             Some(MissedCustomer {
                 phone: Phone::from_e164(&phone)?,
                 pbx,
                 trunk,
-                lead: lead.and_then(LeadId::new),
-                first_at: first,
-                last_at: last,
+                lead: Option::and_then(lead, LeadId::new),
+                first_at,
+                last_at,
                 tries,
             })
-        });
-    Ok(known.collect())
+        };
+    db.query_known(text, values, known)
 }
 
 /// Counts the customers who wait, by the trunk of their last try.
