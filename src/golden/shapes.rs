@@ -29,7 +29,7 @@ fn what_the_sender_remembers() {
     holds("sender-memory", |text| {
         let read = Memory::read(Some(text));
         match read.doubts[..] {
-            [] => Ok(read.memory.text()),
+            [] => Ok(read.text()),
             _ => Err(read.doubts.join("; ")),
         }
     });
@@ -51,7 +51,7 @@ fn what_other_parts_keep_in_a_released_state_is_understood() {
         .read(|store| {
             let memory = Memory::read(tables::meta::meta(store, "sender.memory")?.as_deref());
             assert_eq!(memory.doubts, [] as [String; 0]);
-            assert_ne!(memory.memory, Memory::default());
+            assert_ne!(memory, Memory::default());
             let gaps = GapLog::stored(tables::meta::meta(store, "gaps")?.as_deref());
             assert_eq!(gaps.expect("readable").listed().len(), 2);
             Ok(())
