@@ -37,6 +37,17 @@ impl TokenRequest {
         }
     }
 
+    /// Sends it to the endpoints below `--auth-url`. Every way in which that can end is a
+    /// [`TokenReply`].
+    pub async fn send(&self, host: &crm::Client, client: &Client) -> TokenReply {
+        let path = ["v1", "open-api", "oauth", self.endpoint()];
+        match host.post_form(&path, self.form(client)).await {
+            Ok((status, body)) => read(self, status, &body),
+            Err(Unanswered::NotSent(why)) => TokenReply::NotSent(own(&why)),
+            Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(own(&why)),
+        }
+    }
+
     fn form(&self, client: &Client) -> String {
         let mut form = Serializer::new(String::new());
         match self {
@@ -102,29 +113,8 @@ impl TokenReply {
     }
 }
 
-/// The way to the OAuth endpoints.
-#[derive(Debug)]
-pub struct Exchange(crm::Client);
-
-impl Exchange {
-    /// The endpoints below `--auth-url`; nothing is opened yet.
-    pub fn new(setup: crm::Setup) -> Self {
-        Self(crm::Client::new(setup))
-    }
-
-    /// One exchange. Every way in which it can end is a [`TokenReply`].
-    pub async fn ask(&self, ask: &TokenRequest, client: &Client) -> TokenReply {
-        let path = ["v1", "open-api", "oauth", ask.endpoint()];
-        match self.0.post_form(&path, ask.form(client)).await {
-            Ok((status, body)) => read(ask, status, &body),
-            Err(Unanswered::NotSent(why)) => TokenReply::NotSent(own(&why)),
-            Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(own(&why)),
-        }
-    }
-}
-
 /// The words of the way there name the flag of another address.
-fn own(why: &str) -> String {
+pub(crate) fn own(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
 

@@ -5,11 +5,11 @@
 //! moment its answer is read, and nothing is told to the sender before it is durable.
 
 use super::connection::Connection;
-use super::exchange::{Exchange, Pair, TokenReply, TokenRequest};
+use super::exchange::{Pair, TokenReply, TokenRequest, own};
 use super::refresh::{Facts, RefreshOutcome, Refresher};
 use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{Address, Setup};
+use callbridge_crm::{Address, Client, Setup};
 use callbridge_model::status::Requests;
 use callbridge_model::{FileVersion, Now, clock};
 use callbridge_sender::status::SenderStatus;
@@ -218,11 +218,12 @@ impl Work {
         self.publish(now);
     }
 
-    /// `Err` says why nothing was sent.
+    /// Sends one refresh, stores what the answer says, and says what it means; `Err` says why
+    /// nothing was sent.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
         let said = |error: store::Error| error.to_string();
-        let exchange = self.exchange(&connection)?;
+        let host = self.host(&connection)?;
         let lock = Lock::take(&self.keeper.dir).await.map_err(said)?;
         let stored = store::read(&self.keeper.dir).map_err(said)?;
         let Some(mut stored) = stored.filter(|it| it.is_same_pair(&connection)) else {
@@ -238,52 +239,28 @@ impl Work {
         // a disk that cannot take this cannot take the new pair either
         self.store(&lock, &stored).await.map_err(said)?;
         let ask = TokenRequest::Refresh(stored.refresh.clone());
-        let came = exchange.ask(&ask, &stored.client).await;
-        self.count(&ask, &came);
+        let came = ask.send(&host, &stored.client).await;
+        let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
+        (self.keeper.requests).send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
         if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::WrongAddress(_) = came {
             // as it was: an earlier one may still have happened
             stored.refresh_began = before;
         }
-        let lost = before.is_some();
-        Ok(self.came(&lock, stored, came, (sent, lost)).await)
-    }
-
-    fn exchange(&self, connection: &Connection) -> Result<Exchange, String> {
-        let address = match &self.keeper.auth {
-            Some(address) => address.clone(),
-            None => Address::parse(&connection.client.auth_url)
-                .map_err(|error| error.to_string().replace("--crm-url", "--auth-url"))?,
-        };
-        Ok(Exchange::new(Setup {
-            address,
-            ..self.keeper.setup.clone()
-        }))
-    }
-
-    /// Stores what the answer says, and says what it means; `lost`: that to an earlier refresh of
-    /// this pair is not known.
-    async fn came(
-        &mut self,
-        lock: &Lock,
-        mut stored: Connection,
-        came: TokenReply,
-        (sent, lost): (EventTime, bool),
-    ) -> RefreshOutcome {
         let not_done = |words: &str| (RefreshOutcome::NotDone, words.to_owned());
         let (ended, words) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
-                self.insist(lock, &next).await;
+                self.insist(&lock, &next).await;
                 let expires_at = next.expires_at.get();
                 info!(expires_at, "the token was refreshed");
-                return RefreshOutcome::Rotated(facts(self.connection.insert(next)));
+                return Ok(RefreshOutcome::Rotated(facts(self.connection.insert(next))));
             }
             TokenReply::Refused(why) => {
                 let mut words = format!(
                     "the refresh token is refused ({why}): the company has disconnected the \
                      application, or it lay unused for 30 days"
                 );
-                if lost {
+                if before.is_some() {
                     words += ", or the answer to an earlier refresh was lost";
                 }
                 stored.over = Some(words.clone());
@@ -305,7 +282,7 @@ impl Work {
             TokenReply::Unsure(why) => {
                 // may have happened: what is stored says so
                 self.failure = Some(format!("a refresh of the token was not answered ({why})"));
-                return RefreshOutcome::Unsure;
+                return Ok(RefreshOutcome::Unsure);
             }
             TokenReply::NotSent(why) => (
                 RefreshOutcome::NotSent,
@@ -317,14 +294,26 @@ impl Work {
             )),
             TokenReply::Revoked => not_done("an answer to something else"),
         };
-        if let Err(error) = self.store(lock, &stored).await {
+        if let Err(error) = self.store(&lock, &stored).await {
             warn!(%error, "the connection's state is not stored");
         }
         if stored.over.is_some() {
             self.connection = Some(stored);
         }
         self.failure = Some(words);
-        ended
+        Ok(ended)
+    }
+
+    fn host(&self, connection: &Connection) -> Result<Client, String> {
+        let address = match &self.keeper.auth {
+            Some(address) => address.clone(),
+            None => Address::parse(&connection.client.auth_url)
+                .map_err(|error| own(&error.to_string()))?,
+        };
+        Ok(Client::new(Setup {
+            address,
+            ..self.keeper.setup.clone()
+        }))
     }
 
     async fn store(&mut self, lock: &Lock, connection: &Connection) -> Result<(), store::Error> {
@@ -344,11 +333,6 @@ impl Work {
             self.publish(clock::now());
             tokio::time::sleep(STORE_AGAIN).await;
         }
-    }
-
-    fn count(&self, ask: &TokenRequest, came: &TokenReply) {
-        let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
-        (self.keeper.requests).send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
     }
 }
 

@@ -3,8 +3,8 @@
 //! none of this one's.
 
 use super::connection::Connection;
-use super::exchange::{Exchange, TokenReply, TokenRequest};
-use callbridge_crm::{Address, AddressError, Setup};
+use super::exchange::{TokenReply, TokenRequest, own};
+use callbridge_crm::{Address, Client, Setup};
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
@@ -26,12 +26,12 @@ pub struct Unrevoked {
 /// The way to the OAuth endpoints of a stored connection.
 ///
 /// # Errors
-/// When its address is none.
-pub fn way(connection: &Connection) -> Result<Exchange, AddressError> {
+/// In words, when its address is none.
+pub fn way(connection: &Connection) -> Result<Client, String> {
     let client = &connection.client;
-    let address = Address::parse(&client.auth_url)?;
+    let address = Address::parse(&client.auth_url).map_err(|error| own(&error.to_string()))?;
     let proxy = client.proxy.as_ref();
-    Ok(Exchange::new(Setup {
+    Ok(Client::new(Setup {
         ca_file: client.ca_file.as_ref().map(PathBuf::from),
         proxy: proxy.and_then(|it| Url::parse(it).ok()),
         ..Setup::new(address)
@@ -39,7 +39,7 @@ pub fn way(connection: &Connection) -> Result<Exchange, AddressError> {
 }
 
 /// Revokes all that is known; what could not be.
-pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked> {
+pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     use TokenReply::{NotSent, TooMany, Unsure};
     let tokens = [
         ("refresh token", Some(&connection.refresh)),
@@ -53,7 +53,7 @@ pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked>
         // where one was tried in vain so often, once is enough for the others
         let mut tries = if left.is_empty() { TRIES_MAX } else { 1 };
         let came = loop {
-            let came = exchange.ask(&ask, &connection.client).await;
+            let came = ask.send(host, &connection.client).await;
             tries -= 1;
             if tries == 0 || !matches!(came, Unsure(_) | NotSent(_) | TooMany) {
                 break came;

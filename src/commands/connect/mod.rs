@@ -25,11 +25,11 @@ use crate::terminal::StdinLines;
 use crate::{Failure, Result, print};
 use callbridge_admin::state_access::{close, status};
 use callbridge_call::EventTime;
-use callbridge_crm::Setup;
+use callbridge_crm::{self as crm, Setup};
 use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe, status::Books};
 use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{ConsentReply, address, pasted};
-use callbridge_oauth::exchange::{Exchange, Pair, TokenReply, TokenRequest};
+use callbridge_oauth::exchange::{Pair, TokenReply, TokenRequest};
 use callbridge_oauth::store::{self, Lock};
 use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once, shown_once::ShownOnce};
 use callbridge_ops::log::say;
@@ -78,7 +78,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     let Some(refresh) = pair.refresh.clone() else {
         // nothing can be kept of it, so nothing of it is to live on
         let ask = TokenRequest::Revoke(pair.access);
-        connect.auth().ask(&ask, &client).await;
+        ask.send(&connect.auth(), &client).await;
         let words = "the OAuth host gave no refresh token: the connection would end with its first";
         return Err(Failure::new(Code::Configuration, words));
     };
@@ -116,9 +116,9 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
 }
 
 impl Connect {
-    /// Returns the exchange with the OAuth host, through the CRM's proxy and roots.
-    fn auth(&self) -> Exchange {
-        Exchange::new(Setup {
+    /// Returns the client of the OAuth host, through the CRM's proxy and roots.
+    fn auth(&self) -> crm::Client {
+        crm::Client::new(Setup {
             address: self.auth.clone(),
             ..self.setup.clone()
         })
@@ -248,11 +248,11 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
 /// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where none is
 /// known to have, it is tried a few times.
 async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
-    let (exchange, ask) = (connect.auth(), TokenRequest::Code(code));
+    let (host, ask) = (connect.auth(), TokenRequest::Code(code));
     let mut jitter = Jitter::new(u64::from(std::process::id()));
     let mut tries = TRIES.iter();
     loop {
-        let words = match exchange.ask(&ask, client).await {
+        let words = match ask.send(&host, client).await {
             TokenReply::Pair(pair) => return Ok(*pair),
             TokenReply::Refused(why) => {
                 return Err(refused(format!(
@@ -340,9 +340,8 @@ async fn taken_back(
 /// The tokens of the connection before are nobody's any more.
 async fn revoke_before(before: &Connection) {
     let left = match revoke::way(before) {
-        Ok(exchange) => revoke::all(&exchange, before).await,
-        Err(error) => {
-            let why = error.to_string().replace("--crm-url", "--auth-url");
+        Ok(host) => revoke::all(&host, before).await,
+        Err(why) => {
             let (token, came) = ("refresh token", TokenReply::WrongAddress(why));
             vec![revoke::Unrevoked { token, came }]
         }
@@ -375,11 +374,9 @@ pub(crate) async fn disconnect(dir: &Path) -> Result<()> {
     // a refresh that is under way is waited for: its new pair is what has to be revoked
     let lock = Lock::take(dir).await?;
     let stored = store::read(dir)?.ok_or_else(nothing)?;
-    let exchange = revoke::way(&stored).map_err(|error| {
-        let words = error.to_string().replace("--crm-url", "--auth-url");
-        Failure::new(Code::Configuration, words)
-    })?;
-    let left = revoke::all(&exchange, &stored).await;
+    let wrong = |words| Failure::new(Code::Configuration, words);
+    let host = revoke::way(&stored).map_err(wrong)?;
+    let left = revoke::all(&host, &stored).await;
     if let Some(first) = left.first() {
         let words = format!(
             "its {}; the connection stays: try again, or disconnect the application in the CRM \
