@@ -74,44 +74,37 @@ pub enum EndpointKind {
 
 /// Returns the kind that the strongest fact proves, and the reason in a line.
 pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
-    use EndpointKind::{Telephone, Trunk};
+    use EndpointFact::{CalledAs, Dynamic, Fixed, Hint, Identified, LogsInHere, LogsInThere};
+    use EndpointFact::{Mailbox, NoLogin, Outside, Registers};
     let Some(strongest) = facts.first() else {
         let words = "only its name is known, which does not show what it is";
         return (EndpointKind::Unknown, words.to_owned());
     };
-    match strongest {
-        EndpointFact::Registers(host) => (Trunk, format!("the PBX registers with it at {host}")),
-        EndpointFact::Hint(exten) => {
-            let words = format!("extension {exten} of the dialplan shows its state (a hint)");
-            (Telephone, words)
+    let kind = match strongest {
+        Registers(_) | Identified(_) | LogsInThere | Fixed(_) | NoLogin | Outside(_) => {
+            EndpointKind::Trunk
         }
-        EndpointFact::Mailbox(mailbox) => (Telephone, format!("it has the mailbox {mailbox}")),
-        EndpointFact::Identified(by) => (Trunk, format!("it is known by its address {by}")),
-        EndpointFact::LogsInThere => {
-            let words = "the PBX logs in there, and nothing logs in here";
-            (Trunk, words.to_owned())
-        }
-        EndpointFact::Dynamic => {
-            let words = "it registers here from wherever it stands";
-            (Telephone, words.to_owned())
-        }
-        EndpointFact::LogsInHere => (Telephone, "callers from it log in here".to_owned()),
-        EndpointFact::CalledAs(extension) => {
-            let words = format!("calls to it are sent to extension {extension} at its address");
-            (Telephone, words)
-        }
-        EndpointFact::Fixed(host) if host.is_empty() => {
-            (Trunk, "it stands at a fixed address".to_owned())
-        }
-        EndpointFact::Fixed(host) => (Trunk, format!("it stands at the fixed address {host}")),
-        EndpointFact::NoLogin => (Trunk, "neither side logs in".to_owned()),
-        EndpointFact::Outside(number) => {
+        Hint(_) | Mailbox(_) | Dynamic | LogsInHere | CalledAs(_) => EndpointKind::Telephone,
+    };
+    let reason = match strongest {
+        Registers(host) => format!("the PBX registers with it at {host}"),
+        Hint(exten) => format!("extension {exten} of the dialplan shows its state (a hint)"),
+        Mailbox(mailbox) => format!("it has the mailbox {mailbox}"),
+        Identified(by) => format!("it is known by its address {by}"),
+        LogsInThere => "the PBX logs in there, and nothing logs in here".to_owned(),
+        Dynamic => "it registers here from wherever it stands".to_owned(),
+        LogsInHere => "callers from it log in here".to_owned(),
+        CalledAs(exten) => format!("calls to it are sent to extension {exten} at its address"),
+        Fixed(host) if host.is_empty() => "it stands at a fixed address".to_owned(),
+        Fixed(host) => format!("it stands at the fixed address {host}"),
+        NoLogin => "neither side logs in".to_owned(),
+        Outside(number) => {
             let shown = number.len().saturating_sub(4);
             let tail = number.get(shown..).unwrap_or_default();
-            let words = format!("a call with an outside number (…{tail}) is on it now");
-            (Trunk, words)
+            format!("a call with an outside number (…{tail}) is on it now")
         }
-    }
+    };
+    (kind, reason)
 }
 
 /// Trunks first, then telephones. A gateway in whose name a `--trunk` would break off is left out.
