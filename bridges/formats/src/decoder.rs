@@ -20,17 +20,12 @@ enum Reader {
 impl Decoder {
     /// A decoder at the beginning of a source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
-        if let Some(format) = format.of_asterisk() {
-            let decoder = AsteriskDecoder::new(format, settings);
-            return Self(Reader::Asterisk(Box::new(decoder)));
-        }
-        if format.carries_whole_calls() {
-            return Self(Reader::Calls);
-        }
-        let decoder = callbridge_freeswitch::Decoder::new(settings.variables);
-        Self(match format.only_cdrs() {
-            true => Reader::FreeswitchCdr(Box::new(decoder)),
-            false => Reader::Freeswitch(Box::new(decoder)),
+        let freeswitch = |variables| Box::new(callbridge_freeswitch::Decoder::new(variables));
+        Self(match format.of_asterisk() {
+            Some(format) => Reader::Asterisk(Box::new(AsteriskDecoder::new(format, settings))),
+            None if format.carries_whole_calls() => Reader::Calls,
+            None if format.only_cdrs() => Reader::FreeswitchCdr(freeswitch(settings.variables)),
+            None => Reader::Freeswitch(freeswitch(settings.variables)),
         })
     }
 
