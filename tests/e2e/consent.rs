@@ -66,9 +66,9 @@ impl Stage {
         // Tokens are given out and revoked at a host of their own (§5.6.9): what is asked at the
         // other one is missing there, and a breach.
         config.auth_listen = Some(config.listen);
-        config.settings.oauth.access_life = life;
+        config.settings.access_life = life;
         let grants = ALLOWED.map(|grant| Grant::parse(grant).expect("a grant"));
-        config.settings.oauth.application = Some(Application {
+        config.settings.application = Some(Application {
             id: APPLICATION,
             secret: TokenKey::of(SECRET),
             redirect_uris: vec![redirect.to_owned()],

@@ -455,7 +455,7 @@ async fn approved(server: &Server) -> String {
 async fn consent_code_token_and_revocation_work_over_their_own_addresses() {
     let server = server(|config| {
         config.auth_listen = Some(config.listen);
-        config.settings.oauth.application = Some(public_application());
+        config.settings.application = Some(public_application());
     })
     .await;
     let code = approved(&server).await;

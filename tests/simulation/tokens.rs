@@ -58,7 +58,7 @@ impl Kept {
             seed,
             ..sandbox::Settings::default()
         };
-        settings.oauth.access_life = LIFE;
+        settings.access_life = LIFE;
         let company = settings.company.id;
         let mut crm = Sandbox::new(settings);
         let save = Grant::parse("PERMISSION_OPEN_API_CALL:SAVE").expect("a grant");

@@ -53,11 +53,8 @@ impl RequestKey {
     pub fn of(endpoint: Endpoint, request: &Request) -> Self {
         let (method, path) = (&request.method, &request.path);
         let place = Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
-        Self(
-            endpoint,
-            method == "POST",
-            Uuid::new_v5(&place, &request.body),
-        )
+        let hash = Uuid::new_v5(&place, &request.body);
+        Self(endpoint, method == "POST", hash)
     }
 }
 

@@ -84,7 +84,7 @@ impl Sandbox {
         if !self.tokens.contains_key(&TokenKey::of(token)) {
             self.issue_pat(now, token, expires_at);
         }
-        if let Some(application) = self.settings.oauth.application.clone()
+        if let Some(application) = self.settings.application.clone()
             && self.oauth.flags.as_ref() != Some(&application)
         {
             self.oauth.flags = Some(application.clone());

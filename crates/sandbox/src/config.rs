@@ -29,18 +29,7 @@ pub struct Settings {
     pub company: Company,
     /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
     pub private_targets: bool,
-    /// Lifetimes of tokens and codes, and the first application.
-    pub oauth: OauthSettings,
-    /// The CRM fields of every company.
-    pub catalogue: Catalogue,
-    /// Leads of the first company that are there from the first start, with what is known of them.
-    pub lead_list: Vec<Lead>,
-}
-
-/// Settings of OAuth: lifetimes, salt and the first application.
-#[derive(Clone, Debug)]
-pub struct OauthSettings {
-    /// `expires_in`; an hour, or less for trials.
+    /// Lifetime of an access token (`expires_in`); an hour, or less for trials.
     pub access_life: Duration,
     /// Lifetime of a refresh token.
     pub refresh_life: Duration,
@@ -48,17 +37,10 @@ pub struct OauthSettings {
     pub salt: u128,
     /// The application that exists from the first start.
     pub application: Option<Application>,
-}
-
-impl Default for OauthSettings {
-    fn default() -> Self {
-        Self {
-            access_life: Duration::from_secs(ACCESS_SECONDS.unsigned_abs()),
-            refresh_life: REFRESH_LIFE,
-            salt: 0,
-            application: None,
-        }
-    }
+    /// The CRM fields of every company.
+    pub catalogue: Catalogue,
+    /// Leads of the first company that are there from the first start, with what is known of them.
+    pub lead_list: Vec<Lead>,
 }
 
 impl Default for Settings {
@@ -84,7 +66,10 @@ impl Default for Settings {
                 disconnected: false,
             },
             private_targets: false,
-            oauth: OauthSettings::default(),
+            access_life: Duration::from_secs(ACCESS_SECONDS.unsigned_abs()),
+            refresh_life: REFRESH_LIFE,
+            salt: 0,
+            application: None,
             catalogue: Catalogue::default(),
             lead_list: Vec::new(),
         }

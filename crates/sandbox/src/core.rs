@@ -127,8 +127,8 @@ impl Sandbox {
     pub(super) fn mint(&mut self, begins: &str) -> String {
         // The number survives a restart with the state file, and never repeats.
         self.minted += 1;
-        let Settings { seed, oauth, .. } = &self.settings;
-        let name = format!("{seed}\n{}\n{}\n{begins}", oauth.salt, self.minted);
+        let Settings { seed, salt, .. } = &self.settings;
+        let name = format!("{seed}\n{salt}\n{}\n{begins}", self.minted);
         let digits = uuid::Uuid::new_v5(&NAMESPACE, name.as_bytes());
         format!("{begins}{}", digits.simple())
     }

@@ -151,7 +151,7 @@ fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
     let Some(earlier) = earlier.filter(|earlier| earlier.status != Status::Failed) else {
         return;
     };
-    if earlier.call() != Some(call) {
+    if earlier.content != Content::Call(call.clone()) {
         let words = format!("{uuid} is another call's: this one makes no record");
         core.violation(ViolationKind::UuidReused, "§4.5.4", words);
     } else if earlier.answered {

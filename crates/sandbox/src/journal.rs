@@ -88,16 +88,6 @@ pub struct Write {
     pub why: Option<String>,
 }
 
-impl Write {
-    /// The call that the write submits; `None` for field values.
-    pub const fn call(&self) -> Option<&Submission> {
-        match &self.content {
-            Content::Call(call) => Some(call),
-            Content::Fields(_) => None,
-        }
-    }
-}
-
 /// A record of the journal, with what the service derives (§2.6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -156,7 +146,7 @@ impl Journal {
     /// Takes in an accepted write, which becomes due at its `due`.
     pub fn accept(&mut self, write: Write) {
         let id = write.request_id.clone();
-        if let Some(call) = write.call() {
+        if let Content::Call(call) = &write.content {
             let key = (write.company, call.uuid.clone());
             self.last.insert(key, id.clone());
         }

@@ -184,7 +184,12 @@ impl Options {
         let listen = listen.map_err(|_| format!("`{}` {words}", self.listen));
         config.listen = checked(&mut wrong, "listen", listen).unwrap_or(config.listen);
         config.settings = self.settings(&mut wrong);
-        self.check_oauth(&mut config, &mut wrong);
+        if let Some(addr) = &self.auth_listen {
+            let addr = addr.parse::<SocketAddr>();
+            let addr = addr.map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
+            config.auth_listen = checked(&mut wrong, "auth-listen", addr.map(Some));
+        }
+        config.settings.application = self.application(&mut wrong);
         let now = callbridge_model::clock::now().wall;
         let life = checked(&mut wrong, "expires-in", expiry(&self.expires_in));
         config.expires_at = life.map(|time| now.plus(time).floor_seconds());
@@ -198,7 +203,7 @@ impl Options {
         if !wrong.is_empty() {
             return Err(Error::new(Code::Usage, wrong.join("\n")));
         }
-        let application = config.settings.oauth.application.as_mut();
+        let application = config.settings.application.as_mut();
         if let (Some(application), Some(path)) = (application, &self.client_secret_file) {
             let names = ["client secret file", "client-secret-file"];
             let secret = kept_secret(path, "svc_sec_", names)?;
@@ -239,27 +244,16 @@ impl Options {
         settings.persist_after =
             checked(wrong, "persist-after", parse_duration(&self.persist_after));
         settings.persist_jitter = settings.persist_after / 4;
-        settings.oauth.salt = uuid::Uuid::new_v4().as_u128();
+        settings.salt = uuid::Uuid::new_v4().as_u128();
         settings.seed = checked(wrong, "seed", faults::number(&self.seed));
         settings.company.id = checked(wrong, "company", faults::number(&self.company));
         settings.private_targets = self.webhook_private_targets;
         settings.names = checked(wrong, "field", names(&self.field));
-        settings
-    }
-
-    /// Puts the checked flags into a configuration; faults go to `wrong`.
-    fn check_oauth(&self, config: &mut Config, wrong: &mut Vec<String>) {
-        let oauth = &mut config.settings.oauth;
         let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
-        oauth.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
+        settings.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
         let refresh_life = life(&self.refresh_life, REFRESH_LIFE);
-        oauth.refresh_life = checked(wrong, "refresh-life", refresh_life);
-        if let Some(addr) = &self.auth_listen {
-            let addr = addr.parse::<SocketAddr>();
-            let addr = addr.map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
-            config.auth_listen = checked(wrong, "auth-listen", addr.map(Some));
-        }
-        oauth.application = self.application(wrong);
+        settings.refresh_life = checked(wrong, "refresh-life", refresh_life);
+        settings
     }
 
     /// The application without its secret, which stands in a file.

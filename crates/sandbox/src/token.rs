@@ -2,7 +2,6 @@
 
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Permission and scope of conversation submission (§4.5.6).
 pub const CALL_SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
@@ -61,12 +60,6 @@ impl Grant {
     /// Splits the right into permission and scope.
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once(':').unwrap_or((&self.0, ""))
-    }
-}
-
-impl fmt::Display for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -48,7 +48,7 @@ impl Stage {
                 redirect_uris: vec!["http://127.0.0.1:8700/".to_owned()],
                 ..Application::new(CLIENT.to_owned())
             };
-            config.settings.oauth.application = Some(application);
+            config.settings.application = Some(application);
         });
         let stage = Self {
             crm: crm.await,

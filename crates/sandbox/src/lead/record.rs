@@ -115,18 +115,13 @@ impl Lead {
     /// The record of `GET lead/{id}`: the snapshot, contacts and fields.
     pub fn record(&self) -> Value {
         let mut record = self.snapshot();
-        record["contacts"] = self.contacts.iter().map(Contact::record).collect();
+        let contacts = self.contacts.iter().map(|own| {
+            let fields = fields_record(&own.fields);
+            json!({ "id": own.id, "name": own.name, "phones": own.phones, "fields": fields })
+        });
+        record["contacts"] = contacts.collect();
         record["fields"] = fields_record(&self.fields);
         record
-    }
-}
-
-impl Contact {
-    fn record(&self) -> Value {
-        json!({
-            "id": self.id, "name": self.name, "phones": self.phones,
-            "fields": fields_record(&self.fields),
-        })
     }
 }
 

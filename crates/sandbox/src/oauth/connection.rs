@@ -142,7 +142,7 @@ pub(super) fn pair(
     parent: Option<TokenKey>,
 ) -> TokenPair {
     let minted = (core.mint("svc_at_"), core.mint("svcrt_"));
-    let (now, lives) = (core.now, &core.settings.oauth);
+    let (now, lives) = (core.now, &core.settings);
     let refresh = TokenKey::of(&minted.1);
     let (application, company) = (connection.application, connection.company);
     let access = Token {

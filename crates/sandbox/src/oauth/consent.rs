@@ -115,7 +115,7 @@ pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Gran
         let grant = Grant::parse(word)
             .ok_or_else(|| wrong("scope is not PERMISSION:SCOPE with single spaces".to_owned()))?;
         if !application.allowed.contains(&grant) {
-            return Err(wrong(format!("{grant} is outside the allowed grants")));
+            return Err(wrong(format!("{word} is outside the allowed grants")));
         }
         if !scope.contains(&grant) {
             scope.push(grant);

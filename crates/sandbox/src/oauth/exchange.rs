@@ -214,7 +214,7 @@ fn tokens(core: &mut Sandbox, connection: &CompanyConnection, parent: Option<Tok
     json!({
         "access_token": access,
         "token_type": "Bearer",
-        "expires_in": core.settings.oauth.access_life.as_secs(),
+        "expires_in": core.settings.access_life.as_secs(),
         "refresh_token": refresh,
         "scope": scope(&connection.grants),
     })

@@ -62,7 +62,7 @@ fn a_life() -> Sandbox {
     let settings = &mut core.settings;
     "Another name".clone_into(&mut settings.company.name);
     settings.company.grants = grants;
-    settings.oauth.application = Some(super::oauth::application());
+    settings.application = Some(super::oauth::application());
     settings.lead_list =
         crate::lead::record::parse_list("leadId,phone,name\n6001,,Vali\n").expect("a list");
     core.begin(NOW, "svc_pat_second", None);

@@ -39,7 +39,7 @@ fn a_grant_is_one_of_the_permissions_with_one_of_the_scopes() {
         for scope in ["READ", "SAVE", "DELETE"] {
             let text = format!("PERMISSION_OPEN_API_{permission}:{scope}");
             let grant = Grant::parse(&text).expect("a grant of §2.3");
-            assert_eq!(grant.to_string(), text);
+            assert_eq!(grant.as_str(), text);
         }
     }
     for text in [

@@ -45,7 +45,7 @@ fn the_flags_register_an_application_and_keep_its_secret_in_a_file() {
         "--application-embedded",
     ];
     let config = checked(&flags).expect("fine");
-    let oauth = &config.settings.oauth;
+    let oauth = &config.settings;
     assert_eq!(oauth.access_life, Duration::from_secs(20));
     assert_eq!(oauth.refresh_life, Duration::from_secs(172_800));
     assert!(
@@ -62,13 +62,13 @@ fn the_flags_register_an_application_and_keep_its_secret_in_a_file() {
         (2, 2)
     );
     assert!(application.published && application.embedded && !application.suspended);
-    let again = checked(&flags).expect("fine").settings.oauth;
+    let again = checked(&flags).expect("fine").settings;
     assert_eq!(again.application.as_ref(), Some(application));
     assert_ne!(
         again.salt, oauth.salt,
         "values of a start are nobody else's"
     );
-    let defaults = checked(&[]).expect("fine").settings.oauth;
+    let defaults = checked(&[]).expect("fine").settings;
     assert!(defaults.application.is_none());
     assert_eq!(defaults.access_life, Duration::from_secs(3_600));
 }

@@ -62,7 +62,7 @@ fn the_used_refresh_token_is_over_at_once_and_earlier_access_tokens_live_on() {
 #[test]
 fn an_access_token_lives_an_hour_or_as_long_as_it_is_told_to() {
     let mut core = with_application();
-    core.settings.oauth.access_life = std::time::Duration::from_secs(20);
+    core.settings.access_life = std::time::Duration::from_secs(20);
     let code = approved(&mut core, NOW);
     let answer = core.handle(NOW, &exchange(&code));
     assert_eq!(answer.value()["expires_in"], 20);

@@ -59,7 +59,7 @@ fn a_restart_keeps_codes_tokens_grants_and_ends() {
 #[test]
 fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
     let mut core = sandbox();
-    core.settings.oauth.application = Some(application());
+    core.settings.application = Some(application());
     core.begin(NOW, super::super::TOKEN, None);
     let mut suspended = application();
     suspended.suspended = true;
@@ -68,7 +68,7 @@ fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
     assert!(core.oauth.client(CLIENT).expect("known").suspended);
     let mut other = application();
     other.name = "renamed".to_owned();
-    core.settings.oauth.application = Some(other);
+    core.settings.application = Some(other);
     core.begin(after(2), super::super::TOKEN, None);
     assert!(!core.oauth.client(CLIENT).expect("known").suspended);
 }
