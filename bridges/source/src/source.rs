@@ -145,8 +145,11 @@ async fn work(
     };
     let mut queue = match transport {
         Transport::File { path, format, from } => {
-            let tail = file::Tail::new(path.clone(), *format, from.clone(), in_file, verdicts);
-            return tail.run(context, stop).await;
+            let mut tail = file::Tail::new(path.clone(), *format, from.clone(), in_file, verdicts);
+            return tokio::select! {
+                gone = tail.follow(context) => gone,
+                () = stop.requested() => Ok(()),
+            };
         }
         Transport::Amqp(queue) => Some(amqp::Consumer::new(queue, in_stream, verdicts)),
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => None,

@@ -123,11 +123,6 @@ impl PbxOwners {
             FleetRole::Sender => 1,
         }
     }
-
-    fn most(&self) -> usize {
-        let owners = self.0.as_ref();
-        owners.map_or(OF_LOGIN_MAX, |_| UNKNOWN_OF_LOGIN_MAX)
-    }
 }
 
 /// Members of a fleet, kept up to date by their status reports.
@@ -203,7 +198,9 @@ impl Roster {
         let all_bytes = self.bytes - old.1 + bytes;
         let login = self.logins.entry(key.user.clone()).or_default();
         let filled = (login.weight - old.0 + weight, login.bytes - old.1 + bytes);
-        if filled.0 > self.owners.most() || filled.1 > BYTES_OF_LOGIN_MAX {
+        let owners = self.owners.0.as_ref();
+        let most = owners.map_or(OF_LOGIN_MAX, |_| UNKNOWN_OF_LOGIN_MAX);
+        if filled.0 > most || filled.1 > BYTES_OF_LOGIN_MAX {
             return login.skip(now);
         }
         if is_full || all_bytes > ROSTER_BYTES_MAX {

@@ -205,10 +205,9 @@ fn is_possible(word: &StatusReport) -> bool {
     ];
     let books = word.books.named().map(|(_, count)| count);
     let last_events = word.sources.iter().filter_map(|it| it.last_event_at);
-    let times = [word.at, word.started_at].into_iter();
     let unable_since = word.lease.as_ref().and_then(|it| it.unable_since);
-    let times = times.chain(word.gaps.newest).chain(last_events);
-    let times = times.chain(unable_since);
+    let times = [word.at, word.started_at].into_iter().chain(last_events);
+    let times = times.chain(word.gaps.newest).chain(unable_since);
     let is_count = |count: u64| count <= COUNT_MAX;
     let is_short = |it: &FleetSource| it.name.chars().count() <= NAME_CHARACTERS_MAX;
     let named = match word.role {

@@ -320,7 +320,7 @@ impl Session<'_, '_> {
         loop {
             tokio::select! {
                 seq = &mut giving => {
-                    self.tags.given(seq?, delivery.delivery_tag);
+                    self.tags.outstanding.insert(seq?, delivery.delivery_tag);
                     if place.is_some() {
                         self.consumer.place = place;
                     }
@@ -336,7 +336,7 @@ impl Session<'_, '_> {
     async fn drain(&mut self, context: &Context) -> Result<(), Error> {
         self.cancel().await?;
         let answered = async {
-            while !self.tags.is_empty() {
+            while !self.tags.outstanding.is_empty() {
                 let judged = self.consumer.verdicts.next().await;
                 self.answer(&judged).await?;
             }

@@ -8,18 +8,10 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     /// Frame's number → delivery tag.
-    outstanding: BTreeMap<u64, u64>,
+    pub(super) outstanding: BTreeMap<u64, u64>,
 }
 
 impl Tags {
-    pub(super) fn given(&mut self, seq: u64, tag: u64) {
-        self.outstanding.insert(seq, tag);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.outstanding.is_empty()
-    }
-
     /// The tags of deliveries that are to be rejected, and of the last of those that are committed.
     /// Rejections go first: an acknowledgement of all up to a tag would take them along.
     pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
@@ -48,7 +40,7 @@ mod tests {
     fn tags(from_seq: u64, many: u64) -> Tags {
         let mut tags = Tags::default();
         for tag in 1..=many {
-            tags.given(from_seq + tag - 1, tag);
+            tags.outstanding.insert(from_seq + tag - 1, tag);
         }
         tags
     }
@@ -59,7 +51,7 @@ mod tests {
         assert_eq!(tags.judged(&judged(7, &[])), (vec![], Some(7)));
         assert_eq!(tags.judged(&judged(7, &[])), (vec![], None));
         assert_eq!(tags.judged(&judged(10, &[])), (vec![], Some(10)));
-        assert!(tags.is_empty());
+        assert!(tags.outstanding.is_empty());
     }
 
     #[test]

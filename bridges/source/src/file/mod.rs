@@ -11,7 +11,7 @@ mod tests;
 pub use opening::sample;
 
 use crate::url::{Format, From};
-use crate::{Context, Error, FilePosition, Fix, Gone, Item, Position, Stop, VerdictReader};
+use crate::{Context, Error, FilePosition, Fix, Gone, Item, Position, VerdictReader};
 use folder::RecordFolder;
 use follow::{Follower, Sight};
 use std::path::{Path, PathBuf};
@@ -84,15 +84,8 @@ impl Tail {
         }
     }
 
-    /// Follows until told to stop.
-    pub(crate) async fn run(mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
-        tokio::select! {
-            gone = self.follow(context) => gone,
-            () = stop.requested() => Ok(()),
-        }
-    }
-
-    async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
+    /// Follows the file for as long as it is awaited.
+    pub(crate) async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
         loop {
             self.verdicts.paused(false).await;
             // The disk may hang; a live line's thread must not hang with it.

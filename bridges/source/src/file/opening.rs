@@ -33,12 +33,8 @@ pub(super) fn open_entry(path: &Path) -> io::Result<(File, Metadata)> {
 /// Opens the path without waiting for anybody, and checks the opened file again: the path may name
 /// another thing by then.
 fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
-    let file = rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | flags,
-        Mode::empty(),
-    )?;
-    let file = File::from(file);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let metadata = file.metadata()?;
     only_files(&metadata)?;
     Ok((file, metadata))
