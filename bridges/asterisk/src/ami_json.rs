@@ -30,7 +30,8 @@ pub(crate) fn decode<'a>(
     memory: &mut FrameContext,
     clock: &mut CelClock,
 ) -> Decoded<'a> {
-    let (collected, repaired) = match std::str::from_utf8(frame).ok().and_then(Collected::read) {
+    let (collected, mut repaired) = match std::str::from_utf8(frame).ok().and_then(Collected::read)
+    {
         Some(whole) => (whole, false),
         None => match Collected::read(scratch.repair(frame)) {
             Some(repaired) => (repaired, true),
@@ -40,15 +41,6 @@ pub(crate) fn decode<'a>(
     if of_bus && !collected.is_of_bus() {
         return Decoded::Unreadable(Unreadable::NoEvent);
     }
-    decode_collected(collected, repaired, memory, clock)
-}
-
-fn decode_collected<'a>(
-    collected: Collected<'a>,
-    mut repaired: bool,
-    memory: &mut FrameContext,
-    clock: &mut CelClock,
-) -> Decoded<'a> {
     let Collected {
         server,
         pairs,

@@ -96,20 +96,13 @@ const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastd
 const COLUMNS_MIN: usize = 16;
 
 /// Reads rows, and keeps the columns of a header.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CdrRows {
     header: Option<Vec<String>>,
     record: CsvRecord,
 }
 
 impl CdrRows {
-    pub(crate) fn new() -> Self {
-        Self {
-            header: None,
-            record: CsvRecord::new(),
-        }
-    }
-
     /// Decodes one row; a header sets the columns of those that follow.
     pub(crate) fn decode<'a>(&'a mut self, row: &[u8]) -> Decoded<'a> {
         self.record.read(row, COLUMNS_MIN / 2);

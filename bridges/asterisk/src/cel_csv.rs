@@ -27,7 +27,7 @@ impl CsvRows {
         Self {
             named: named.is_some(),
             columns: named.unwrap_or_default(),
-            record: CsvRecord::new(),
+            record: CsvRecord::default(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Columns {
 
     /// The fields of a record, for whoever is to name its columns.
     pub fn seen(record: &[u8]) -> Vec<String> {
-        let mut fields = CsvRecord::new();
+        let mut fields = CsvRecord::default();
         fields.read(record, COLUMNS_MIN);
         let text = |at| String::from_utf8_lossy(fields.field(at)).into_owned();
         (0..fields.len()).map(text).collect()

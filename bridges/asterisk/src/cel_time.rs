@@ -44,15 +44,6 @@ struct WallClock {
     latest: Option<i64>,
 }
 
-/// Facts of a row's channel that the row's time can depend on.
-#[derive(Clone, Copy, Debug)]
-struct RowIdentity {
-    /// The epoch in the channel's unique id.
-    born: Option<i64>,
-    /// Set for the row of the channel's birth.
-    starts: bool,
-}
-
 impl CelClock {
     pub(crate) fn new(zone: Option<TimeZone>, guess: bool) -> Self {
         Self {
@@ -78,13 +69,12 @@ impl CelClock {
             Written::Local(local, other) => (local, other),
         };
         let born = UniqueId::epoch_in(uniqueid);
-        let row = RowIdentity { born, starts };
         let local = nearest(local, other, born);
         self.walls.turn_to(&self.server, uniqueid);
         let wall = self.walls.at_hand()?;
         let at = match &self.zone {
-            Some(zone) => in_zone(zone, local, row, wall.latest),
-            None => wall.by_unique_id(local, row, self.guess),
+            Some(zone) => in_zone(zone, local, born, starts, wall.latest),
+            None => wall.by_unique_id(local, born, starts, self.guess),
         }?;
         wall.latest = wall.latest.max(Some(at.floor_seconds().get()));
         Some(at)
@@ -95,13 +85,14 @@ impl WallClock {
     fn by_unique_id(
         &mut self,
         local: DateTime,
-        row: RowIdentity,
+        born: Option<i64>,
+        starts: bool,
         guess: bool,
     ) -> Option<EventTime> {
         let as_utc = TimeZone::UTC.to_timestamp(local).ok()?;
-        let ahead = row.born.map(|born| as_utc.as_second() - born);
+        let ahead = born.map(|born| as_utc.as_second() - born);
         let ahead = ahead.filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC);
-        if let (true, Some(ahead)) = (row.starts, ahead) {
+        if let (true, Some(ahead)) = (starts, ahead) {
             let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC);
             let nearest = nearest * QUARTER_HOUR_SEC;
             if (ahead - nearest).abs() <= BIRTH_SEC {
@@ -146,7 +137,8 @@ fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateT
 fn in_zone(
     zone: &TimeZone,
     local: DateTime,
-    row: RowIdentity,
+    born: Option<i64>,
+    starts: bool,
     latest: Option<i64>,
 ) -> Option<EventTime> {
     let ambiguous = zone.to_ambiguous_timestamp(local);
@@ -154,8 +146,8 @@ fn in_zone(
         AmbiguousOffset::Fold { .. } => {
             let (earlier, later) = (ambiguous.earlier().ok()?, ambiguous.later().ok()?);
             let from_birth = |at: &jiff::Timestamp, born: i64| (at.as_second() - born).abs();
-            let is_later = match row.born {
-                Some(born) if row.starts => from_birth(&later, born) < from_birth(&earlier, born),
+            let is_later = match born {
+                Some(born) if starts => from_birth(&later, born) < from_birth(&earlier, born),
                 Some(born) if earlier.as_second() + SLACK_SEC < born => true,
                 Some(_) | None => latest.is_some_and(|latest| {
                     let horizon = latest - SHUFFLED_SEC;

@@ -10,8 +10,8 @@ pub(crate) struct CsvRecord {
     ends: Vec<usize>,
 }
 
-impl CsvRecord {
-    pub(crate) fn new() -> Self {
+impl Default for CsvRecord {
+    fn default() -> Self {
         // The comma first: another delimiter is tried only where it gives too few fields.
         let reader = |delimiter| (delimiter, ReaderBuilder::new().delimiter(delimiter).build());
         Self {
@@ -20,7 +20,9 @@ impl CsvRecord {
             ends: Vec::new(),
         }
     }
+}
 
+impl CsvRecord {
     /// Splits a record at commas, or where that gives fewer than `least` fields, at semicolons or
     /// tabs.
     pub(crate) fn read(&mut self, record: &[u8], least: usize) {
@@ -164,7 +166,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
         fn a_record_has_the_fields_that_csv_core_reads(bytes in record(), reader in 0..3_usize) {
-            let (mut ours, mut plain) = (CsvRecord::new(), CsvRecord::new());
+            let (mut ours, mut plain) = (CsvRecord::default(), CsvRecord::default());
             if !ours.split_plain(&bytes, ours.readers[reader].0) {
                 ours.split_any(&bytes, reader);
             }

@@ -65,7 +65,7 @@ impl AsteriskDecoder {
         Self {
             format,
             cdr_clock: CdrClock::new(settings.zone.clone()),
-            cdr_rows: CdrRows::new(),
+            cdr_rows: CdrRows::default(),
             clock: CelClock::new(settings.zone, format == AsteriskFormat::CelCsv),
             rows: CsvRows::new(settings.cel_columns),
             variables: settings.variables,

@@ -89,7 +89,7 @@ impl Account {
 }
 
 /// Questions and answers on one line, up to the findings.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Survey {
     account: Account,
     /// Under which id each is asked, until it has answered.
@@ -113,17 +113,10 @@ enum Question {
 impl Survey {
     /// On a line that has just been let in.
     pub fn new(banner: &str) -> Self {
-        let version = banner.rsplit('/').next().unwrap_or_default().trim();
-        let version = version.to_owned();
-        Self {
-            account: Account {
-                version,
-                ..Account::default()
-            },
-            waiting: Vec::new(),
-            first: None,
-            listing: BTreeSet::new(),
-        }
+        let version = banner.rsplit('/').next().unwrap_or_default();
+        let mut survey = Self::default();
+        version.trim().clone_into(&mut survey.account.version);
+        survey
     }
 
     /// Asks the first question: the actions that the account may do.
