@@ -90,11 +90,11 @@ pub(crate) fn resolve(
     cel_bridges: bool,
 ) -> Vec<FinishedCall> {
     // Who tells what each channel is beside its name tells of links.
-    let links = call.legs().any(|leg| leg.traits.is_some());
+    let links = call.legs.values().any(|leg| leg.traits.is_some());
     let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
     let (legs, joined): (Vec<&Leg>, _) = match &by_occupant {
         Some((legs, joined)) => (legs.iter().collect(), joined),
-        None => (call.legs().collect(), &call.joined),
+        None => (call.legs.values().collect(), &call.joined),
     };
     let named = match links {
         true => linked::linked(&legs),

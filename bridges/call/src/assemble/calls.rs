@@ -286,7 +286,7 @@ impl OpenCalls {
                 }
             }
         }
-        let born = call.legs().map(|leg| leg.name());
+        let born = call.legs.values().map(|leg| leg.name());
         for name in born.chain(call.names.renamed_to.iter().map(SmolStr::as_str)) {
             if (self.names.get(name)).is_some_and(|id| call.legs.contains_key(id)) {
                 self.names.remove(name);
@@ -306,7 +306,7 @@ impl OpenCalls {
         };
         call.ties.ids.retain(|id| !past.ties.ids.contains(id));
         let over = |leg: &&Leg| past.ties.ids.contains(leg.id.as_str());
-        for leg in past.legs().filter(over) {
+        for leg in past.legs.values().filter(over) {
             if self.names.get(leg.name()) == Some(&leg.id) {
                 self.names.remove(leg.name());
             }
@@ -315,7 +315,7 @@ impl OpenCalls {
                 call.ties.locals.remove(local);
             }
         }
-        let still = |bridge: &str| call.legs().any(|leg| leg.was_in(bridge));
+        let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
         let empty = call.ties.bridges.iter().filter(|bridge| !still(bridge));
         for bridge in empty.cloned().collect::<Vec<SmolStr>>() {
             self.bridges.remove(&bridge);
@@ -337,7 +337,7 @@ impl OpenCalls {
 
     /// Late events with one of the call's ids raise no ghost.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
-        let names = call.legs().map(|leg| leg.name());
+        let names = call.legs.values().map(|leg| leg.name());
         let ids = call.ties.ids.iter().map(SmolStr::as_str);
         ids.chain(names).for_each(|id| self.finished.insert(id, ()));
     }

@@ -298,7 +298,7 @@ impl Assembler {
         let Some(call) = self.calls.get(key) else {
             return false;
         };
-        let legs = call.legs();
+        let legs = call.legs.values();
         let outside = legs.filter(|leg| leg.endpoint(endpoints).is_some());
         let empty = call.parts.relieved.then_some(call.times.latest);
         let oldest = outside.map(|leg| leg.first).min().or(empty);

@@ -36,7 +36,7 @@ impl OpenCall {
             let last = latest.find_map(|fact| fact.what.passage());
             last.is_some_and(|last| last.enters && !last.holding)
         };
-        let up = self.legs().filter(|leg| leg.is_up());
+        let up = self.legs.values().filter(|leg| leg.is_up());
         up.into_iter().any(|leg| leg.is_telephone() && waits(leg))
     }
 
@@ -44,12 +44,12 @@ impl OpenCall {
     /// born in a call of her own, or was dialled by somebody who was. Only where each channel tells
     /// at its birth whose call it belongs to, and keeps its place to its end.
     pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
-        let has_traits = self.legs().any(|leg| leg.traits.is_some());
-        let mut up = self.legs().filter(|leg| leg.is_up()).peekable();
+        let has_traits = self.legs.values().any(|leg| leg.traits.is_some());
+        let mut up = self.legs.values().filter(|leg| leg.is_up()).peekable();
         if !has_traits || up.peek().is_none() || !self.has_past_customer(endpoints) {
             return false;
         }
-        let outside = self.legs();
+        let outside = self.legs.values();
         let outside = outside.filter(|leg| leg.endpoint(endpoints).is_some());
         let origins: Option<BTreeSet<&UniqueId>> = outside.map(|leg| self.origin(leg)).collect();
         let Some(origins) = origins else {
@@ -78,7 +78,7 @@ impl OpenCall {
     /// Somebody outside was in it, and has gone.
     fn has_past_customer(&self, endpoints: &Endpoints) -> bool {
         let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
-        self.legs().any(|leg| leg.is_over() && outside(leg))
+        self.legs.values().any(|leg| leg.is_over() && outside(leg))
     }
 
     /// Takes out the channels that are over for good: gone before anybody outside who is still in
@@ -86,11 +86,11 @@ impl OpenCall {
     /// those that may have heard them and are still up.
     pub(super) fn take_past(&mut self, endpoints: &Endpoints, settled: EventTime) -> Option<Self> {
         let outside = |leg: &&Leg| leg.endpoint(endpoints).is_some();
-        let up = self.legs().filter(|leg| leg.is_up());
+        let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
         let before = came.unwrap_or(settled).min(settled);
         let is_over = |leg: &&Leg| leg.is_over() && leg.last < before;
-        let past = self.legs().filter(is_over);
+        let past = self.legs.values().filter(is_over);
         let past: BTreeSet<UniqueId> = past.map(|leg| leg.id.clone()).collect();
         self.parts.checked_facts = self.size.facts;
         if past.is_empty() || !self.has_past_customer(endpoints) {
@@ -111,7 +111,7 @@ impl OpenCall {
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         self.size.facts = self.joined.len() + self.legs.len();
-        self.size.facts += self.legs().map(|leg| leg.facts.len()).sum::<usize>();
+        self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
         self.parts.checked_facts = self.size.facts;
         self.userfields.clear();
         self.parts.relieved = true;

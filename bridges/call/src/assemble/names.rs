@@ -66,7 +66,7 @@ impl OpenCalls {
             let (at, call) = (at?, self.get(self.knows(now.as_str())?)?);
             let changes = call.names.named.get(name)?;
             let then = changes.iter().rev().find(|(from, _)| *from <= at);
-            let first = || call.legs().find(|leg| leg.name() == name);
+            let first = || call.legs.values().find(|leg| leg.name() == name);
             then.map(|(_, id)| id).or_else(|| Some(&first()?.id))
         };
         then().or(Some(now))
@@ -161,7 +161,7 @@ impl OpenCalls {
         let Some(call) = self.calls.get(&key) else {
             return;
         };
-        let renamed = call.legs().flat_map(|leg| {
+        let renamed = call.legs.values().flat_map(|leg| {
             let renamings = leg.renamings();
             renamings.map(|(at, to)| (at, leg.id.clone(), SmolStr::from(to)))
         });

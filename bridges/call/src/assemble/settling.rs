@@ -71,7 +71,8 @@ fn wait(call: &OpenCall, settings: &Settings) -> Duration {
     let settle = settings.settle.max(beginning.unwrap_or_default());
     let endpoints = &settings.endpoints;
     let awaits = |leg: &Leg| leg.endpoint(endpoints).is_some_and(|it| it.awaits_cdr);
-    let awaits_cdr = settings.awaits_cdr() && call.legs().any(awaits) && !call.has_userfield();
+    let awaits_cdr =
+        settings.awaits_cdr() && call.legs.values().any(awaits) && !call.has_userfield();
     settle.max(settings.cdr_wait.filter(|_| awaits_cdr).unwrap_or_default())
 }
 

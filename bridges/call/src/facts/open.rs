@@ -4,7 +4,8 @@ use super::times::{CallProcess, Gaps, Times};
 use super::{Effect, Leg, Texts, is_stand_in};
 use crate::trunk::unmarked;
 use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, UniqueId, local_pair};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,9 +20,7 @@ pub(crate) const FACTS_MAX: usize = 4096;
 /// Channels that belong together. Serialized to survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
-    /// The channels by unique id. Each stands in memory of its own: a call has two or three of
-    /// them, and a tree's node keeps room for a dozen.
-    pub(crate) legs: BTreeMap<UniqueId, Box<Leg>>,
+    pub(crate) legs: Legs,
     /// Channels that a transfer, a pickup or a Local channel tied together.
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
     #[serde(flatten)]
@@ -115,11 +114,6 @@ impl OpenCall {
         }
     }
 
-    /// The channels in the order of their unique ids.
-    pub(crate) fn legs(&self) -> impl Iterator<Item = &Leg> {
-        self.legs.values().map(Box::as_ref)
-    }
-
     /// Takes in an event of the channel `id`, which belongs to this call.
     pub(crate) fn on_event(
         &mut self,
@@ -152,8 +146,12 @@ impl OpenCall {
             self.size.dropped += 1;
             return outcome;
         }
-        let new = || Box::new(Leg::new(id.clone(), at));
-        let leg = self.legs.entry(id.clone()).or_insert_with(new);
+        if !known {
+            self.legs.met(id.clone(), at);
+        }
+        let Some(leg) = self.legs.get_mut(id) else {
+            return outcome;
+        };
         let before = leg.facts.len();
         outcome.effect = leg.on_event(at, event, room);
         outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
@@ -185,8 +183,7 @@ impl OpenCall {
             return;
         }
         self.size.facts += usize::from(!known);
-        let new = || Box::new(Leg::new(id.clone(), at));
-        let leg = self.legs.entry(id.clone()).or_insert_with(new);
+        let leg = self.legs.met(id, at);
         outcome.changed |= leg.describe(at, channel);
         outcome.changed |= self.ties.note_linkedid(leg, at, channel);
         outcome.new_leg |= !known;
@@ -198,7 +195,7 @@ impl OpenCall {
             && let Some(other) = self.legs.remove(stand_in)
             && let Some(leg) = self.legs.get_mut(id)
         {
-            leg.absorb(*other);
+            leg.absorb(other);
         }
     }
 
@@ -209,7 +206,7 @@ impl OpenCall {
             let before = self.gaps.late.is_some_and(|late| !leg.born_after(late));
             before && leg.is_over() && leg.is_telephone()
         };
-        !self.legs().any(|leg| leg.is_real() || missed(leg))
+        !self.legs.values().any(|leg| leg.is_real() || missed(leg))
     }
 
     /// Nothing but ends was told of it, and that of somebody outside: its beginning was missed.
@@ -218,7 +215,7 @@ impl OpenCall {
     pub(crate) fn is_headless(&self, endpoints: &Endpoints) -> bool {
         let outside =
             |leg: &Leg| leg.traits.is_some() && leg.is_over() && leg.endpoint(endpoints).is_some();
-        self.unheard_root().is_none() && self.legs().any(outside)
+        self.unheard_root().is_none() && self.legs.values().any(outside)
     }
 
     /// Returns `true` when this channel was seen to do something, and has not hung up: so the call
@@ -230,13 +227,13 @@ impl OpenCall {
 
     /// All channels heard of have hung up.
     pub(crate) fn has_hung_up(&self) -> bool {
-        self.is_ghost() || !self.legs().any(Leg::is_up)
+        self.is_ghost() || !self.legs.values().any(Leg::is_up)
     }
 
     /// AMI 1.x: whoever is still up was dialled by, or talked with, a channel that has hung up, and
     /// with none that is up. Nobody is left, though a hang-up was not heard.
     pub(crate) fn is_deserted(&self) -> bool {
-        let pairs = self.legs().flat_map(|leg| {
+        let pairs = self.legs.values().flat_map(|leg| {
             let partners = leg.facts.iter().filter_map(|fact| fact.what.partner());
             partners.map(|partner| (&leg.id, partner))
         });
@@ -246,11 +243,11 @@ impl OpenCall {
                 true => Some(b),
                 false => (*b == leg.id).then_some(a),
             });
-            let partners = partners.filter_map(|id| self.legs.get(id).map(Box::as_ref));
+            let partners = partners.filter_map(|id| self.legs.get(id));
             partners.clone().next().is_some() && !partners.into_iter().any(Leg::is_up)
         };
         let old = self.linkedids().next().is_none();
-        let mut up = self.legs().filter(|leg| leg.is_up());
+        let mut up = self.legs.values().filter(|leg| leg.is_up());
         old && !self.is_ghost() && up.all(is_left)
     }
 
@@ -259,8 +256,8 @@ impl OpenCall {
     pub(crate) fn is_reported_over(&self) -> bool {
         let ended = self.times.linkedid_ended;
         let last = ended.is_some_and(|at| at >= self.times.latest);
-        let first = self.legs().min_by_key(|leg| leg.first);
-        let mut up = self.legs().filter(|leg| leg.is_up());
+        let first = self.legs.values().min_by_key(|leg| leg.first);
+        let mut up = self.legs.values().filter(|leg| leg.is_up());
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
     }
 
@@ -268,10 +265,10 @@ impl OpenCall {
     /// hang-up was probably missed.
     pub(crate) fn is_stranded(&self, endpoints: &Endpoints) -> bool {
         let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
-        let mut legs = self.legs();
+        let mut legs = self.legs.values();
         legs.all(|leg| leg.is_over() || (leg.is_away() && !outside(leg)))
-            && self.legs().any(Leg::is_up)
-            && self.legs().any(outside)
+            && self.legs.values().any(Leg::is_up)
+            && self.legs.values().any(outside)
     }
 
     /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
@@ -285,13 +282,16 @@ impl OpenCall {
     /// of a call which was listed as going on.
     pub(crate) fn awaits_beginning(&self) -> bool {
         let listed = |leg: &Leg| leg.traits.as_ref().is_some_and(|it| it.listed);
-        self.times.backwards && !self.is_ghost() && !self.is_begun() && !self.legs().any(listed)
+        self.times.backwards
+            && !self.is_ghost()
+            && !self.is_begun()
+            && !self.legs.values().any(listed)
     }
 
     /// The birth of each channel that a linkedid names was heard.
     fn is_begun(&self) -> bool {
         let born = |id: &str| {
-            let mut legs = self.legs();
+            let mut legs = self.legs.values();
             legs.any(|leg| leg.id.as_str() == id && leg.is_born())
         };
         self.linkedids().all(born)
@@ -299,7 +299,7 @@ impl OpenCall {
 
     /// The linkedids that its channels were told to have.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
-        let linkedids = self.legs().flat_map(|leg| leg.linkedids.iter());
+        let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
         linkedids.map(|linkedid| linkedid.text.as_str())
     }
 
@@ -312,7 +312,7 @@ impl OpenCall {
     /// Returns `true` when the call has a user field in which a lead can stand: a lead is a number,
     /// and the record of a consultation may come first with `lead=` and nothing after it.
     pub(crate) fn has_userfield(&self) -> bool {
-        let of_legs = self.legs().flat_map(|leg| leg.userfields.iter());
+        let of_legs = self.legs.values().flat_map(|leg| leg.userfields.iter());
         let of_legs = of_legs.map(|field| field.text.as_str());
         let mut texts = self.userfields.iter().map(String::as_str).chain(of_legs);
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
@@ -331,7 +331,7 @@ impl OpenCall {
     }
 
     fn halves(&self, pair: &str) -> impl Iterator<Item = &Leg> {
-        let legs = self.legs();
+        let legs = self.legs.values();
         legs.filter(move |leg| local_pair(leg.name()) == Some(pair))
     }
 
@@ -352,10 +352,7 @@ impl OpenCall {
 
     /// Takes over all that another call holds.
     pub(crate) fn absorb(&mut self, other: Self) {
-        // One channel is in one call only; a merge that finds it in both keeps what is known.
-        for (id, leg) in other.legs {
-            self.legs.entry(id).or_insert(leg);
-        }
+        self.legs.absorb(other.legs);
         self.joined.extend(other.joined);
         self.names.absorb(other.names);
         self.userfields.extend(other.userfields);
@@ -407,10 +404,91 @@ mod stored {
         };
         let golden = include_str!("../../tests/golden/open-call.6.json");
         let call: OpenCall = serde_json::from_str(golden).expect("an open call");
-        let facts = call.legs().flat_map(|leg| &leg.facts);
+        let facts = call.legs.values().flat_map(|leg| &leg.facts);
         let mut seen = [false; KINDS];
         facts.for_each(|fact| seen[kind(&fact.what)] = true);
         assert_eq!(seen, [true; KINDS]);
+    }
+}
+
+/// The channels in the order of their unique ids. Each stands in memory of its own: a call has two
+/// or three of them, and room for a dozen whole ones would be kept free otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "BTreeMap<UniqueId, Box<Leg>>")]
+pub(crate) struct Legs(SmallVec<[(UniqueId, Box<Leg>); 2]>);
+
+impl Legs {
+    fn find(&self, id: &UniqueId) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(id))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, id: &UniqueId) -> Option<&Leg> {
+        self.find(id).ok().map(|place| self.0[place].1.as_ref())
+    }
+
+    pub(crate) fn get_mut(&mut self, id: &UniqueId) -> Option<&mut Leg> {
+        self.find(id).ok().map(|place| self.0[place].1.as_mut())
+    }
+
+    pub(crate) fn contains_key(&self, id: &UniqueId) -> bool {
+        self.find(id).is_ok()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &UniqueId> {
+        self.0.iter().map(|(id, _)| id)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Leg> {
+        self.0.iter().map(|(_, leg)| leg.as_ref())
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Leg> {
+        self.0.iter_mut().map(|(_, leg)| leg.as_mut())
+    }
+
+    /// The channel, first heard of at `at` if it was not yet.
+    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime) -> &mut Leg {
+        let place = self.find(&id).unwrap_or_else(|place| {
+            let leg = Box::new(Leg::new(id.clone(), at));
+            self.0.insert(place, (id, leg));
+            place
+        });
+        &mut self.0[place].1
+    }
+
+    pub(crate) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {
+        let place = self.find(id).ok()?;
+        Some(*self.0.remove(place).1)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&UniqueId, &Leg) -> bool) {
+        self.0.retain(|(id, leg)| keep(id, leg));
+    }
+
+    /// Takes over the channels of another call. One channel is in one call only; a merge that
+    /// finds it in both keeps what is known.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        for (id, leg) in other.0 {
+            if let Err(place) = self.find(&id) {
+                self.0.insert(place, (id, leg));
+            }
+        }
+    }
+}
+
+impl From<BTreeMap<UniqueId, Box<Leg>>> for Legs {
+    fn from(legs: BTreeMap<UniqueId, Box<Leg>>) -> Self {
+        Self(legs.into_iter().collect())
+    }
+}
+
+impl Serialize for Legs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, leg)| (id, leg)))
     }
 }
 

@@ -18,10 +18,10 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     if let Some(blind) = long.filter(|_| caught_up) {
         return Some(words(call, blind));
     }
-    let mut legs = call.legs();
+    let mut legs = call.legs.values();
     // Who joins a conference may have come by a call of his own.
     let sure = |bridge: &str| long.is_none() || is_first(call, bridge);
-    let waited = call.legs().any(rang_on);
+    let waited = call.legs.values().any(rang_on);
     let begun = |leg: &Leg, seen| is_begun(split(leg, seen).0);
     let unbridged = |leg: &Leg| waited && leg.blinds.iter().all(|&seen| begun(leg, seen));
     let well_told = |leg: &Leg| match leg.traits {
@@ -35,7 +35,7 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     }
     let late = call.gaps.late?;
     let begun = |leg: &Leg| leg.is_born() || leg.born_after(late);
-    (!call.legs().all(begun))
+    (!call.legs.values().all(begun))
         .then(|| "it began while callbridge was not connected to the PBX".to_owned())
 }
 
@@ -85,7 +85,7 @@ fn is_first(call: &OpenCall, bridge: &str) -> bool {
             && passages(before).iter().all(Option::is_none)
             && entered.is_some_and(|it| it.enters && it.bridge == bridge)
     };
-    call.legs().filter(rang).count() > 1
+    call.legs.values().filter(rang).count() > 1
 }
 
 /// Returns `true` when, at each gap, the channel was over; or in a bridge that it left after the
@@ -152,7 +152,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
             near && fact.what.link() == Some((other, true))
         })
     };
-    call.legs().any(|by| {
+    call.legs.values().any(|by| {
         let of_both =
             by.id == leg.id && reports(by, with) || by.id == *with && reports(by, &leg.id);
         of_both && by.blinds.len() == leg.blinds.len()

@@ -33,12 +33,12 @@ type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
 /// The call's channels by telephone, and the joined pairs with those that changed places; `None`
 /// where they are by telephone already.
 pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
-    let facts = call.legs().flat_map(|leg| &leg.facts);
+    let facts = call.legs.values().flat_map(|leg| &leg.facts);
     let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
     let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
     let mut kinds = facts.map(|fact| &fact.what);
     kinds.find(|what| is_of_occupants(what) || of_both(what))?;
-    let legs = call.legs().enumerate();
+    let legs = call.legs.values().enumerate();
     let occupancies = legs.map(|(index, leg)| ChannelOccupancy {
         leg,
         sits: vec![(leg.first, index)],

@@ -40,9 +40,9 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// name: it was a masquerade that put somebody else into a bridge, and nothing tells into which.
 fn is_moved(call: &OpenCall) -> bool {
     let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
-    let mut facts = call.legs().flat_map(|leg| &leg.facts);
+    let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
     facts.any(|fact| fact.what.passage().is_some_and(|it| it.bridge == of_both))
-        && call.legs().any(|leg| leg.names.iter().count() > 1)
+        && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
 /// Returns the reason why nobody can say how this call went. `cel_bridges`: CEL has told of a

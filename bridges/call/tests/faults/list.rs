@@ -69,8 +69,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a call is over when its first channel hangs up",
         file: "facts/open.rs",
-        old: "self.is_ghost() || !self.legs().any(Leg::is_up)",
-        new: "self.is_ghost() || !self.legs().all(Leg::is_up)",
+        old: "self.is_ghost() || !self.legs.values().any(Leg::is_up)",
+        new: "self.is_ghost() || !self.legs.values().all(Leg::is_up)",
     },
     Fault {
         name: "chan_sip's first state is not asked whether the call came in",
