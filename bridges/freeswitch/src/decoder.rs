@@ -32,7 +32,8 @@ impl Decoder {
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
             Ok(message) => message,
-            Err(reply) => return reply,
+            Err(Some(mark)) => return Decoded::of(Ok(PbxEvent::Mark(mark)), false),
+            Err(None) => return Decoded::Skipped,
         };
         if is_needless_execute(message) {
             return Decoded::Skipped;
@@ -85,8 +86,8 @@ fn good(decoded: Decoded<'_>) -> Decoded<'_> {
 }
 
 /// A message without the outer headers of the event socket; `Err` for a reply, which says nothing
-/// of a call.
-fn without_frame(message: &[u8]) -> Result<&[u8], Decoded<'_>> {
+/// of a call, with the mark that it sets.
+fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     if !message.starts_with(b"Content-") {
         return Ok(message);
     }
@@ -98,9 +99,9 @@ fn without_frame(message: &[u8]) -> Result<&[u8], Decoded<'_>> {
     }
     let reply = value_of(message, b"Reply-Text").unwrap_or_default();
     if kind == b"command/reply" && reply.starts_with(b"+OK accepted") {
-        return Err(Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false));
+        return Err(Some(Mark::LoggedIn));
     }
-    Err(Decoded::Skipped)
+    Err(None)
 }
 
 /// Most executed applications say nothing: the one that does is named in the message.
