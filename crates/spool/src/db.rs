@@ -1,15 +1,12 @@
 //! An open database: its statements, and what SQLite answers in our errors.
 
-use crate::{Error, RowId};
+use crate::{Error, RowId, columns};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-mod columns;
 #[cfg(test)]
 mod statements;
-
-pub(crate) use columns::{Json, json_column};
 
 /// The connection, with the name of its file for errors.
 #[derive(Debug)]

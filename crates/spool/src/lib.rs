@@ -50,6 +50,7 @@ pub mod advice;
 pub mod archive;
 pub mod binding;
 mod check;
+mod columns;
 mod db;
 pub mod delivery;
 mod dispatch;
@@ -100,7 +101,8 @@ pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health};
 
-pub(crate) use db::{Json, count, json, json_column};
+pub(crate) use columns::{Json, json_column};
+pub(crate) use db::{count, json};
 pub(crate) use finished::rang;
 pub(crate) use state_dir::{Lock, StateDir, check_siblings, not_writable};
 pub(crate) use tally::{Book, DROPPED, GIVEN_UP, LeadWarning, TO_SURVIVOR};

@@ -11,7 +11,7 @@ use serde::de::{IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 /// Reads a row; what does not fit is reported with its id, where the row has one.
-pub(super) fn read<T: DeserializeOwned>(row: &Row<'_>) -> rusqlite::Result<T> {
+pub(crate) fn read<T: DeserializeOwned>(row: &Row<'_>) -> rusqlite::Result<T> {
     T::deserialize(Column { row, at: 0 }).map_err(|error| {
         let id = row.get::<_, i64>("id");
         let words = id.map_or(error.to_string(), |id| format!("{id}: {error}"));
