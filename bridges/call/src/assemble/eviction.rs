@@ -32,8 +32,7 @@ impl OpenCall {
     /// A telephone waits in a bridge of it.
     pub(super) fn is_room(&self) -> bool {
         let waits = |leg: &Leg| {
-            let mut latest = leg.facts.iter().rev();
-            let last = latest.find_map(|fact| fact.what.passage());
+            let last = leg.last_passage();
             last.is_some_and(|last| last.enters && !last.holding)
         };
         let up = self.legs.values().filter(|leg| leg.is_up());

@@ -1,7 +1,7 @@
 //! One channel of an open call: the facts that a finished call can depend on, and no more; with
 //! what a PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
 
-use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
+use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
 use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
     ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, Origin, Party,
@@ -188,11 +188,20 @@ impl Leg {
         }
     }
 
+    /// Returns the bridge that the channel came into or left last, by the times of the events: they
+    /// may arrive in another order.
+    pub(crate) fn last_passage(&self) -> Option<Passage<'_>> {
+        let facts = self.facts.iter();
+        let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
+        passages.max_by_key(|(at, _)| *at).map(|(_, last)| last)
+    }
+
     /// The PBX lists it in this bridge.
     pub(crate) fn is_in(&mut self, at: EventTime, bridge: &str) {
-        let mut latest = self.facts.iter().rev();
-        let last = latest.find_map(|fact| fact.what.passage());
-        if last.is_none_or(|last| !last.enters || last.bridge != bridge) {
+        if self
+            .last_passage()
+            .is_none_or(|last| !last.enters || last.bridge != bridge)
+        {
             let what = FactKind::passes(clip(bridge, TEXT_BYTES_MAX), true, false);
             self.facts.push(Fact::new(at, Origin::Channel, what));
         }

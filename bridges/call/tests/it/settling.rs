@@ -4,7 +4,7 @@ use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
 };
 use callbridge_call::ChannelState::{Down, Ring};
-use callbridge_call::{Assembler, Endpoints, Settings, TrunkEndpoint};
+use callbridge_call::{Assembler, Endpoints, PbxEvent, Settings, TrunkEndpoint};
 use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
@@ -224,6 +224,28 @@ fn a_call_without_a_hangup_ends_incomplete_after_the_longest_time() {
     // It ends at its last sign of life, not at the end of the wait.
     assert_eq!(calls[0].ended, moment(1.0));
     assert_eq!((assembler.open_calls(), assembler.counts.forced), (0, 1));
+}
+
+/// A room goes on beyond the longest time, and whoever waits in a bridge is one: who has left it
+/// waits no more, in whichever order that is told.
+#[test]
+fn whoever_left_a_bridge_makes_no_room_of_it_though_the_entry_is_told_last() {
+    let (mut in_order, city, phone) = answered_by_101();
+    in_order.at(4.0).leave(&phone, "b1").hangup(&city);
+    let mut entry_last = in_order.clone();
+    let (_, entry) = entry_last.events.remove(4);
+    let entered = matches!(&entry, PbxEvent::Channel(it) if it.channel == phone.0);
+    assert!(entered, "{entry:?}");
+    entry_last.events.push((moment(4.1), entry));
+    let [in_order, entry_last] = [in_order, entry_last].map(|story| {
+        let mut assembler = assembler();
+        tell(&mut assembler, &story);
+        assembler.tick(moment(13.0 * 3600.0));
+        assembler.take_finished()
+    });
+    let incomplete = Some("no hang-up was received within --max-call");
+    assert_eq!(in_order[0].incomplete.as_deref(), incomplete);
+    assert_eq!(entry_last, in_order);
 }
 
 #[test]
