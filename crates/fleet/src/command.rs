@@ -1,6 +1,6 @@
 //! `fleet`: reads the status reports, shows the table, and exits with 0 where all report.
 
-use crate::words::{keep_reading, table};
+use crate::reports::{keep_reading, table};
 use crate::{Error, ReportStream, metrics, roster::Roster, text};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;

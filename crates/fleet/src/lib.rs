@@ -9,29 +9,29 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`word`] | one report, made and read; pure |
+//! | [`report`] | one report, made and read; pure |
 //! | [`schedule`] | when one is due; pure |
 //! | [`roster`] | reports to the table; pure |
 //! | [`text`] | the table for people; pure |
 //! | [`metrics`] | the table as metrics; pure |
-//! | [`line`](mod@line) | the stream of reports at a broker: published to, read from |
-//! | [`words`] | the loops of a daemon: publishes its own, reads those of others |
+//! | [`stream`] | the stream of reports at a broker: published to, read from |
+//! | [`reports`] | the loops of a daemon: publishes its own, reads those of others |
 //! | [`command`] | `callbridge fleet` |
 //! | [`lease`] | which of several machines sends (`--standby`) |
 
 pub mod command;
 pub mod error;
 pub mod lease;
-pub mod line;
 pub mod metrics;
+pub mod report;
+pub mod reports;
 pub mod roster;
 pub mod schedule;
+pub mod stream;
 pub mod text;
-pub mod word;
-pub mod words;
 
 pub use command::{FleetOptions, run};
 pub use error::Error;
-pub use line::ReportStream;
+pub use reports::FleetReports;
 pub use roster::PbxOwners;
-pub use words::FleetReports;
+pub use stream::ReportStream;

@@ -1,7 +1,7 @@
 //! Status reports to the table of who reports. Pure: messages and `now` come in, the table goes
 //! out.
 
-use crate::word::{Wrong, read};
+use crate::report::{Wrong, read};
 use callbridge_model::status::fleet::{
     FleetMember, FleetRole, FleetSource, FleetTable, FleetToken, FleetTotals, FleetTrouble,
     Liveness, StatusReport, TokenName,

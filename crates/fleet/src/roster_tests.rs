@@ -1,5 +1,5 @@
 use super::*;
-use crate::word::CONTENT_TYPE;
+use crate::report::CONTENT_TYPE;
 use callbridge_model::status::Books;
 use callbridge_model::status::fleet::{FleetGaps, FleetLease, FleetRate, FleetSource};
 use std::sync::Mutex;

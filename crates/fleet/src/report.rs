@@ -163,14 +163,14 @@ pub fn read(body: &[u8], publisher: &Publisher, now: i64) -> Result<(String, Sta
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Wrong::Shape);
     }
-    let word: StatusReport = serde_json::from_slice(body).map_err(|_| Wrong::Shape)?;
-    if !is_possible(&word) {
+    let report: StatusReport = serde_json::from_slice(body).map_err(|_| Wrong::Shape)?;
+    if !is_possible(&report) {
         return Err(Wrong::Value);
     }
-    if word.at > now + AHEAD_SEC {
+    if report.at > now + AHEAD_SEC {
         return Err(Wrong::Future);
     }
-    Ok((user.to_owned(), word))
+    Ok((user.to_owned(), report))
 }
 
 fn is_text(text: &str) -> bool {
@@ -183,45 +183,45 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
 }
 
-fn is_possible(word: &StatusReport) -> bool {
-    let token = word.token.as_ref();
+fn is_possible(report: &StatusReport) -> bool {
+    let (token, lease) = (report.token.as_ref(), report.lease.as_ref());
     let company = token.and_then(|it| it.company.as_deref());
     let texts = [
-        word.instance.as_str(),
-        word.hostname.as_str(),
-        word.state.as_str(),
-        word.version.as_str(),
-        word.commit.as_str(),
-        word.pause.as_deref().unwrap_or_default(),
-        word.lease.as_ref().map_or("", |lease| lease.name.as_str()),
+        report.instance.as_str(),
+        report.hostname.as_str(),
+        report.state.as_str(),
+        report.version.as_str(),
+        report.commit.as_str(),
+        report.pause.as_deref().unwrap_or_default(),
+        lease.map_or("", |lease| lease.name.as_str()),
         company.unwrap_or_default(),
     ];
     let counts = [
-        word.gaps.count,
-        word.backlog.calls,
-        word.backlog.drain_sec,
-        word.letters,
-        word.rate.map_or(0, |rate| rate.window_sec),
+        report.gaps.count,
+        report.backlog.calls,
+        report.backlog.drain_sec,
+        report.letters,
+        report.rate.map_or(0, |rate| rate.window_sec),
     ];
-    let books = word.books.named().map(|(_, count)| count);
-    let last_events = word.sources.iter().filter_map(|it| it.last_event_at);
-    let unable_since = word.lease.as_ref().and_then(|it| it.unable_since);
-    let times = [word.at, word.started_at].into_iter().chain(last_events);
-    let times = times.chain(word.gaps.newest).chain(unable_since);
+    let books = report.books.named().map(|(_, count)| count);
+    let last_events = report.sources.iter().filter_map(|it| it.last_event_at);
+    let unable_since = lease.and_then(|it| it.unable_since);
+    let others = last_events.chain(report.gaps.newest).chain(unable_since);
+    let times = [report.at, report.started_at].into_iter().chain(others);
     let is_count = |count: u64| count <= COUNT_MAX;
     let is_short = |it: &FleetSource| it.name.chars().count() <= NAME_CHARACTERS_MAX;
-    let named = match word.role {
-        FleetRole::Collector => !word.pbx.is_empty(),
-        FleetRole::Sender => word.pbx.is_empty(),
+    let named = match report.role {
+        FleetRole::Collector => !report.pbx.is_empty(),
+        FleetRole::Sender => report.pbx.is_empty(),
     };
     named
-        && !word.instance.is_empty()
-        && !word.version.is_empty()
+        && !report.instance.is_empty()
+        && !report.version.is_empty()
         && texts.into_iter().all(is_text)
-        && word.pbx.len() <= LIST_MAX
-        && word.pbx.iter().all(|pbx| is_name(pbx))
-        && word.sources.len() <= LIST_MAX
-        && word.sources.iter().all(is_short)
+        && report.pbx.len() <= LIST_MAX
+        && report.pbx.iter().all(|pbx| is_name(pbx))
+        && report.sources.len() <= LIST_MAX
+        && report.sources.iter().all(is_short)
         && token.is_none_or(|it| is_print(&it.print))
         && counts.into_iter().chain(books).all(is_count)
         && times.into_iter().all(|at| (0..=TIME_MAX).contains(&at))
@@ -233,5 +233,5 @@ fn is_print(text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "word_tests.rs"]
+#[path = "report_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 //! Neither touches a call: what fails is logged once, and tried again.
 
 use crate::{
-    Error, PbxOwners, ReportStream, roster::Roster, schedule::Schedule, word, word::Identity,
+    Error, PbxOwners, ReportStream, report, report::Identity, roster::Roster, schedule::Schedule,
 };
 use callbridge_model::status::fleet::{
     FleetMember, FleetRole, FleetStatus, Liveness, StatusReport,
@@ -82,7 +82,7 @@ impl FleetReports {
         };
         let table = table(stream, SINCE).await?;
         let (at, hostname) = (table.at, self.identity.hostname);
-        let is_us = |word: &StatusReport| word.hostname == hostname && state == Some(&word.state);
+        let is_us = |it: &StatusReport| it.hostname == hostname && state == Some(&it.state);
         let may_have_sent = |it: &FleetMember| match it.speech {
             Liveness::Speaking => true,
             Liveness::Stopped => at - it.heard_at <= SENT_LATELY_SEC,
@@ -111,8 +111,8 @@ impl FleetReports {
         let Some(stream) = &self.stream else {
             return;
         };
-        let mut speaker = ReportPublisher {
-            words: &self,
+        let mut publisher = ReportPublisher {
+            reports: &self,
             stream,
             line: None,
             schedule: Schedule::new(clock::now().boot),
@@ -127,11 +127,11 @@ impl FleetReports {
             }
         };
         tokio::select! {
-            () = speaker.keep_speaking(&status) => {}
+            () = publisher.publish_each_minute(&status) => {}
             () = reading => {}
             () = shutdown => {}
         }
-        let _ = timeout(END_WITHIN, speaker.end(&status)).await;
+        let _ = timeout(END_WITHIN, publisher.end(&status)).await;
     }
 }
 
@@ -200,14 +200,14 @@ async fn read(
 }
 
 struct ReportPublisher<'a> {
-    words: &'a FleetReports,
+    reports: &'a FleetReports,
     stream: &'a ReportStream,
     line: Option<ConfirmedLine>,
     schedule: Schedule,
 }
 
 impl ReportPublisher<'_> {
-    async fn keep_speaking<F: Future<Output = Option<Status>> + Send>(
+    async fn publish_each_minute<F: Future<Output = Option<Status>> + Send>(
         &mut self,
         status: &(impl Fn() -> F + Sync),
     ) {
@@ -217,12 +217,12 @@ impl ReportPublisher<'_> {
                 self.failed("the books cannot be read");
                 continue;
             };
-            match self.say(&status, false).await {
+            match self.publish(&status, false).await {
                 Ok(()) => {
                     if self.schedule.said(clock::now().boot) {
                         tracing::info!("status reports reach the broker again");
                     }
-                    show(&self.words.shown, |it| {
+                    show(&self.reports.shown, |it| {
                         it.last_word_at = Some(now());
                         it.why = None;
                     });
@@ -241,16 +241,16 @@ impl ReportPublisher<'_> {
                  calls are not affected"
             );
         }
-        show(&self.words.shown, |it| it.why = Some(why.to_owned()));
+        show(&self.reports.shown, |it| it.why = Some(why.to_owned()));
     }
 
-    async fn say(&mut self, status: &Status, ends: bool) -> Result<(), Error> {
+    async fn publish(&mut self, status: &Status, ends: bool) -> Result<(), Error> {
         let line = match self.line.take() {
             Some(line) => line,
             None => self.stream.open().await?,
         };
-        let word = word::of(&self.words.identity, status, now(), ends);
-        self.stream.say(&line, &word).await?;
+        let report = report::of(&self.reports.identity, status, now(), ends);
+        self.stream.publish(&line, &report).await?;
         self.line = Some(line);
         Ok(())
     }
@@ -263,7 +263,7 @@ impl ReportPublisher<'_> {
     ) {
         if self.schedule.why.is_none()
             && let Some(status) = status().await
-            && self.say(&status, true).await.is_ok()
+            && self.publish(&status, true).await.is_ok()
             && let Some(line) = self.line.take()
         {
             line.close().await;

@@ -1,6 +1,6 @@
 //! The stream of status reports at its broker: one line that publishes, another that reads.
 
-use crate::{Error, roster::FleetMessage, word::CONTENT_TYPE};
+use crate::{Error, report::CONTENT_TYPE, roster::FleetMessage};
 use callbridge_model::status::StatusReport;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
@@ -89,12 +89,12 @@ impl ReportStream {
     ///
     /// # Errors
     /// What is wrong and what to do; the line is of no more use then.
-    pub async fn say(&self, line: &ConfirmedLine, word: &StatusReport) -> Result<(), Error> {
-        let body = serde_json::to_vec(word).map_err(|error| Error::Lost(error.to_string()))?;
-        self.publish(line, &self.name(), &body, word.at).await
+    pub async fn publish(&self, line: &ConfirmedLine, report: &StatusReport) -> Result<(), Error> {
+        let body = serde_json::to_vec(report).map_err(|error| Error::Lost(error.to_string()))?;
+        self.send(line, &self.name(), &body, report.at).await
     }
 
-    async fn publish(
+    async fn send(
         &self,
         line: &ConfirmedLine,
         stream: &str,
@@ -132,10 +132,10 @@ impl ReportStream {
             let found = line.finds(&self.name()).await;
             found.map_err(|error| self.refused(&error))?;
             if self.exchange.is_some() {
-                return self.publish(line, &self.name(), b"", 0).await;
+                return self.send(line, &self.name(), b"", 0).await;
             }
             let nowhere = format!("{}.callbridge-check", self.name());
-            match self.publish(line, &nowhere, b"", 0).await {
+            match self.send(line, &nowhere, b"", 0).await {
                 Ok(()) => Ok(()),
                 Err(Error::Stream { is_barred, .. }) if !is_barred => Ok(()),
                 Err(error) => Err(error),
@@ -153,7 +153,7 @@ impl ReportStream {
         let opened = timeout(self.login.within + QUIET, self.consume(&connection, since)).await;
         let (channel, consumer, last) = opened.map_err(|_| no_answer())??;
         Ok(ReportReading {
-            words: self.clone(),
+            stream: self.clone(),
             _connection: connection,
             channel,
             consumer,
@@ -266,7 +266,7 @@ fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {
 
 /// An open reader of the stream.
 pub struct ReportReading {
-    words: ReportStream,
+    stream: ReportStream,
     /// A line ends when nobody holds it.
     _connection: Connection,
     channel: Channel,
@@ -318,16 +318,16 @@ impl ReportReading {
         };
         let gone = || Error::Lost("the stream was deleted, or its node went".to_owned());
         let delivery = next.ok_or_else(gone)?;
-        let delivery = delivery.map_err(|error| self.words.refused(&error))?;
+        let delivery = delivery.map_err(|error| self.stream.refused(&error))?;
         self.unacknowledged += 1;
         self.newest = delivery.delivery_tag;
         if let Progress::Old(last) = self.progress
-            && offset(&self.words.name(), &delivery) >= Some(last)
+            && offset(&self.stream.name(), &delivery) >= Some(last)
         {
             self.progress = Progress::LastPiece(Instant::now() + LAST_PIECE);
         }
         Ok(Some(FleetMessage {
-            publisher: stream_publisher(&delivery.properties, &self.words.login.broker.user),
+            publisher: stream_publisher(&delivery.properties, &self.stream.login.broker.user),
             body: delivery.data,
             live: matches!(self.progress, Progress::Live),
         }))
