@@ -35,13 +35,11 @@ pub enum Error {
         cure: String,
     },
     /// The user may not write there.
-    #[error("{words}; {cure}")]
-    NoRight {
-        /// Reason as the broker gives it.
-        words: String,
-        /// Advice to the operator: the right that is missing, and the command that grants it.
-        cure: String,
-    },
+    ///
+    /// The reason as the broker gives it, then advice to the operator: the right that is missing,
+    /// and the command that grants it.
+    #[error("{0}")]
+    NoRight(String),
     /// The outbox in the spool cannot be read or written.
     #[error(transparent)]
     Spool(#[from] callbridge_spool::Error),
@@ -52,7 +50,7 @@ impl Error {
     pub const fn fix(&self) -> Option<Fix> {
         match self {
             Self::Broker(error) => Some(error.fix()),
-            Self::NoRight { .. } => Some(Fix::Secret),
+            Self::NoRight(_) => Some(Fix::Secret),
             Self::Lost(_) | Self::NotTaken { .. } | Self::Spool(_) => None,
         }
     }

@@ -317,7 +317,7 @@ impl Outbox for ReadyCalls {
         let is_gone = match error {
             Error::Broker(_) => true,
             Error::Lost(_) => lost,
-            Error::NotTaken { .. } | Error::NoRight { .. } | Error::Spool(_) => false,
+            Error::NotTaken { .. } | Error::NoRight(_) | Error::Spool(_) => false,
         };
         if is_gone && !self.noted {
             let noted = ForwardAgain::lost(clock::now().wall).add(spool).await;

@@ -52,12 +52,12 @@ impl Queue {
         let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let Broker { user, vhost, .. } = &self.to.login.broker;
-        let no_right = |error: lapin::Error| Error::NoRight {
-            words: error.to_string(),
-            cure: format!(
-                "let {user} write to amq.default: rabbitmqctl list_user_permissions {user} shows \
-                 its rights, set_permissions -p {vhost} {user} CONFIGURE WRITE READ replaces them"
-            ),
+        let no_right = |error: lapin::Error| {
+            Error::NoRight(format!(
+                "{error}; let {user} write to amq.default: rabbitmqctl list_user_permissions \
+                 {user} shows its rights, set_permissions -p {vhost} {user} CONFIGURE WRITE READ \
+                 replaces them"
+            ))
         };
         let asked = line.last(async |line| {
             let found = line.finds(&self.to.queue).await;
