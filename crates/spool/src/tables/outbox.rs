@@ -21,8 +21,8 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
-    let message_id = format!("{}:{}", letter.id, letter.deaths);
-    add_notice(store, &message_id, &letter.to_json(), letter.since)
+    let call = (letter.id, letter.deaths);
+    add_notice(store, call, letter.to_json(), None, letter.since)
 }
 
 /// Reads the letter as it is before a step that may end it; `None` where no notices are sent.
@@ -45,7 +45,7 @@ pub(crate) fn queue_leave(
     if let Some(row) = calls::row(db, letter.id)? {
         body["call"] = serde_json::json!(row.record);
     }
-    queue_left(db, letter.id, letter.deaths, body, left, at)
+    add_notice(db, (letter.id, letter.deaths), body, Some(left), at)
 }
 
 /// Queues the notice of a call that left some time ago, and has now reached the journal.
@@ -62,30 +62,24 @@ pub(crate) fn queue_journaled(
         "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
         "message": "", "errors": null, "attempts": [], "acts": [], "call": row.record, "hint": null,
     });
-    queue_left(store, id, deaths, body, Left::Journaled, at)
+    add_notice(store, (id, deaths), body, Some(Left::Journaled), at)
 }
 
-fn queue_left(
-    db: &Db,
-    id: RowId,
-    deaths: u32,
-    mut body: serde_json::Value,
-    left: Left,
-    at: EventTime,
-) -> Result<(), Error> {
-    body["state"] = left.word().into();
-    body["since"] = at.floor_seconds().get().into();
-    let message_id = format!("{id}:{deaths}:{}", left.word());
-    add_notice(db, &message_id, &body, at)
-}
-
-/// Queues a notice; its headers (reason, state, trunk) are taken from the body.
+/// Queues a notice; its headers (reason, state, trunk) are taken from the body. `left` is how the
+/// letter left, `None` while it waits.
 fn add_notice(
     db: &Db,
-    message_id: &str,
-    body: &serde_json::Value,
+    (id, deaths): (RowId, u32),
+    mut body: serde_json::Value,
+    left: Option<Left>,
     at: EventTime,
 ) -> Result<(), Error> {
+    let mut message_id = format!("{id}:{deaths}");
+    if let Some(left) = left {
+        message_id = format!("{message_id}:{}", left.word());
+        body["state"] = left.word().into();
+        body["since"] = at.floor_seconds().get().into();
+    }
     let text = |name: &str| body[name].as_str();
     let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(text).ok());
     let insert = "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
