@@ -141,14 +141,8 @@ pub fn export(
     }
     let mut parts = Vec::new();
     for (name, path) in &files {
-        let (bytes, sha256) = copy(&mut open(path)?, &mut io::sink(), u64::MAX)
-            .map_err(|error| ArchiveError::NotRead(path.clone(), error))?;
-        let name = name.clone();
-        parts.push(ArchivePart {
-            name,
-            bytes,
-            sha256,
-        });
+        let part = copy(name, open(path)?, &mut io::sink());
+        parts.push(part.map_err(|error| ArchiveError::NotRead(path.clone(), error))?);
     }
     let archive = StateArchive {
         program: program.to_owned(),
@@ -160,8 +154,7 @@ pub fn export(
     let header = serde_json::to_string(&archive).map_err(|error| wrong(error.into()))?;
     writeln!(to, "{MAGIC}{VERSION}\n{header}").map_err(wrong)?;
     for ((_, from), part) in files.iter().zip(&archive.parts) {
-        let (bytes, sha256) = copy(&mut open(from)?, to, u64::MAX).map_err(wrong)?;
-        if (bytes, &sha256) != (part.bytes, &part.sha256) {
+        if copy(&part.name, open(from)?, to).map_err(wrong)? != *part {
             let words = format!("{} was changed at the same time; try again", part.name);
             return Err(wrong(io::Error::other(words)));
         }
@@ -185,10 +178,9 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
     opened.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))
 }
 
-/// Copies at most so many bytes; how many there were, and their digest.
-fn copy(from: &mut impl Read, to: &mut impl Write, bytes_max: u64) -> io::Result<(u64, String)> {
+/// Copies the part of this name; how many bytes there were, and their digest.
+fn copy(name: &str, mut from: impl Read, to: &mut impl Write) -> io::Result<ArchivePart> {
     let (mut digest, mut bytes) = (Context::new(&SHA256), 0_u64);
-    let mut from = from.take(bytes_max);
     let mut buffer = Vec::new();
     while from.by_ref().take(BUFFER_BYTES).read_to_end(&mut buffer)? > 0 {
         digest.update(&buffer);
@@ -198,7 +190,11 @@ fn copy(from: &mut impl Read, to: &mut impl Write, bytes_max: u64) -> io::Result
     }
     let digest = digest.finish();
     let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    Ok((bytes, hex.collect()))
+    Ok(ArchivePart {
+        name: name.to_owned(),
+        bytes,
+        sha256: hex.collect(),
+    })
 }
 
 /// Puts the state of `from`, which is called `path`, into the empty folder `dir`; of the files
@@ -225,10 +221,9 @@ pub fn import(
     let mut waiting = Vec::new();
     for part in &archive.parts {
         let (temporary, mut file) = Temporary::make(dir, &part.name)?;
-        let copied = copy(&mut from, &mut file, part.bytes);
+        let copied = copy(&part.name, from.by_ref().take(part.bytes), &mut file);
         let synced = copied.and_then(|copied| file.sync_all().map(|()| copied));
-        let (bytes, sha256) = synced.map_err(|error| not_writable(&temporary.0, &error))?;
-        if (bytes, &sha256) != (part.bytes, &part.sha256) {
+        if synced.map_err(|error| not_writable(&temporary.0, &error))? != *part {
             let words = format!("{} is not whole in it", part.name);
             return Err(ArchiveError::NoArchive(path.to_path_buf(), words));
         }
