@@ -193,19 +193,13 @@ fn page(
     bound: i64,
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let rows: Vec<ListedColumns> = match &filter.phone {
-        None => {
-            let text = format!("SELECT {COLUMNS} FROM calls WHERE {order} LIMIT {WALKED}");
-            db.query_all(&text, (started, id, bound))?
-        }
-        Some(typed) => {
-            let text = format!(
-                "SELECT {COLUMNS} FROM calls
-                 WHERE substr(phone, -4) = ?4 AND phone IS NOT NULL AND {order} LIMIT {WALKED}"
-            );
-            db.query_all(&text, (started, id, bound, typed.last_four()))?
-        }
+    let last_four = filter.phone.as_ref().map(TypedNumber::last_four);
+    let number = match last_four {
+        None => "?4 IS NULL",
+        Some(_) => "substr(phone, -4) = ?4 AND phone IS NOT NULL",
     };
+    let text = format!("SELECT {COLUMNS} FROM calls WHERE {number} AND {order} LIMIT {WALKED}");
+    let rows: Vec<ListedColumns> = db.query_all(&text, (started, id, bound, last_four))?;
     let next = next_page(&rows);
     let mut calls = Vec::new();
     for raw in rows {

@@ -82,7 +82,6 @@ fn next_ready(
     ask: &QueueQuery,
 ) -> Result<Option<ReadyCall>, Error> {
     const PBX: &str = "json_extract(record, '$.pbx')";
-    let now = ask.now;
     let ready = format!(
         "SELECT true AS due, id AS row, uuid, since, {PBX} AS pbx FROM calls WHERE state = 'ready'"
     );
@@ -97,19 +96,15 @@ fn next_ready(
     if ask.untried_first && turn.is_some() {
         return Ok(turn);
     }
-    let held = format!(
-        "{ready} AND not_before > 0 AND live = ?1 AND not_before <= ?2
-         ORDER BY not_before LIMIT 1"
-    );
-    let held = db.query_first(&held, (live, now.micros()))?;
-    let beyond = format!(
-        "{ready} AND not_before > ?2 AND not_before > 0 AND live = ?1 ORDER BY not_before LIMIT 1"
-    );
-    let beyond = db.query_first(&beyond, (live, latest(now)))?;
-    Ok([turn, held, beyond]
-        .into_iter()
-        .flatten()
-        .min_by_key(|it| it.due.row))
+    let mut found = Vec::from_iter(turn);
+    for (range, moment) in [("<=", ask.now.micros()), (">", latest(ask.now))] {
+        let held = format!(
+            "{ready} AND not_before {range} ?2 AND not_before > 0 AND live = ?1
+             ORDER BY not_before LIMIT 1"
+        );
+        found.extend(db.query_first(&held, (live, moment))?);
+    }
+    Ok(found.into_iter().min_by_key(|it| it.due.row))
 }
 
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
