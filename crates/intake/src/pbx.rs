@@ -195,7 +195,7 @@ impl Pbx {
     /// nothing more will be told by either.
     pub(super) fn reconcile(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) {
         self.collect(now);
-        let Some(mut second) = self.second.take() else {
+        let Some(second) = &mut self.second else {
             return;
         };
         let since = second.since;
@@ -206,27 +206,18 @@ impl Pbx {
         }
         // An ended call is held first, and decided with its second account in another round.
         for _ in 0..ROUNDS_MAX {
-            let ended = self.decide(&mut second, now, over, known);
-            if !ended {
+            if !self.decide(now, over, known) {
                 break;
             }
-            for call in self.assembler.take_finished() {
-                if let Some(call) = second.reconciler.on_primary(call, now) {
-                    self.finish(call);
-                }
-            }
+            self.collect(now);
         }
-        self.second = Some(second);
     }
 
     /// `true` if a call of the primary was ended.
-    fn decide(
-        &mut self,
-        second: &mut Second,
-        now: EventTime,
-        over: bool,
-        known: FindKnown<'_>,
-    ) -> bool {
+    fn decide(&mut self, now: EventTime, over: bool, known: FindKnown<'_>) -> bool {
+        let Some(second) = &mut self.second else {
+            return false;
+        };
         let mut knows = |id: &UniqueId| {
             let id = id.as_str();
             if let Some(doubt) = self.assembler.in_doubt(id) {
