@@ -11,7 +11,7 @@
 //! one that callbridge makes: whoever kept the file may have changed it, and a trigger in it would
 //! run with every commit of the daemon that takes it over.
 
-use crate::state_dir::{FILE, LOCK, check_siblings, make_folder, not_writable};
+use crate::state_dir::{FILE, LOCK, check_siblings, make_folder, not_writable, sync_folder};
 use crate::tables::schema::{Found, MIGRATIONS, inspect};
 use crate::{Error, Lock, refuse_shared};
 use callbridge_model::{Code, ExitCode, plain_file};
@@ -237,8 +237,7 @@ pub fn import(
         let put = std::fs::rename(&temporary.0, place);
         put.map_err(|error| not_writable(place, &error))?;
     }
-    let folder = plain_file::folder(dir).and_then(|folder| folder.sync_all());
-    folder.map_err(|error| not_writable(dir, &error))?;
+    sync_folder(&dir.join(FILE))?;
     drop(lock);
     Ok(archive)
 }

@@ -14,46 +14,33 @@ pub(crate) fn compare(
     names: &FieldNames,
     shown: &CallEcho,
 ) -> Vec<(SentField, String, Echo)> {
-    let mut all = Vec::new();
-    let mut add = |field, name: &str, echo: Option<Echo>| {
-        all.extend(echo.map(|echo| (field, name.to_owned(), echo)));
-    };
     // A journal that loses the talk of a call without any shows the same.
     let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
     let talk = talks.then_some(i64::from(sent.talk_time_sec));
-    add(
-        SentField::Talk,
-        &names.talk,
-        echo(talk, shown.talk_time_sec),
-    );
-    if let Some(name) = &names.phone {
-        // Which number is shown is the contact's matter.
-        let phone = sent.client_phone.as_ref().map(|_| true);
-        add(
-            SentField::Phone,
-            name,
-            echo(phone, shown.has_phone.then_some(true)),
-        );
-    }
-    if let Some(name) = &names.extension {
-        let extension = echo(sent.employee.as_ref(), shown.extension.as_ref());
-        add(SentField::Extension, name, extension);
-    }
+    let talk = echo(talk, shown.talk_time_sec);
+    // Which number is shown is the contact's matter.
+    let phone = sent.client_phone.as_ref().map(|_| true);
+    let phone = echo(phone, shown.has_phone.then_some(true));
+    let extension = echo(sent.employee.as_ref(), shown.extension.as_ref());
     let employee = echo(sent.employee_id.map(EmployeeId::get), shown.employee_id);
-    add(SentField::Employee, "employeeId", employee);
     let direction = (sent.direction != Direction::Internal).then_some(sent.direction.word());
     let direction = echo(direction, shown.direction.as_deref());
-    add(SentField::Direction, "direction", direction);
-    add(
-        SentField::Answered,
-        "answered",
-        echo(Some(sent.answered), shown.answered),
-    );
+    let answered = echo(Some(sent.answered), shown.answered);
     let started = echo(Some(sent.started_at.get()), shown.started_at);
-    add(SentField::Start, "startedAt", started);
     let duration = echo(Some(i64::from(sent.duration_sec)), shown.duration_sec);
-    add(SentField::Duration, "durationSec", duration);
-    all
+    let echoes = [
+        (SentField::Talk, Some(names.talk.as_str()), talk),
+        (SentField::Phone, names.phone.as_deref(), phone),
+        (SentField::Extension, names.extension.as_deref(), extension),
+        (SentField::Employee, Some("employeeId"), employee),
+        (SentField::Direction, Some("direction"), direction),
+        (SentField::Answered, Some("answered"), answered),
+        (SentField::Start, Some("startedAt"), started),
+        (SentField::Duration, Some("durationSec"), duration),
+    ];
+    let echoes = echoes.into_iter();
+    let sent = echoes.filter_map(|(field, name, echo)| Some((field, name?.to_owned(), echo?)));
+    sent.collect()
 }
 
 /// Compares a value that was sent with the one shown; `None` of what was not sent.

@@ -230,35 +230,26 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
     let count: i64 = store.query_one("SELECT count(*) FROM lead_shows", [])?;
     let kept = now.minus(KEPT).floor_seconds().get();
     let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
-    let mut gone = purge_shows_of(store, None, kept, too_many)?;
-    for asks in [NextAction::Write, NextAction::Poll] {
+    let mut gone: Vec<i64> = Vec::new();
+    for asks in [None, Some(NextAction::Write), Some(NextAction::Poll)] {
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
-        let old = purge_shows_of(store, Some(asks), kept, left.max(0))?;
-        store.tally.count(GIVEN_UP, old.len() as u64);
-        gone.extend(old);
+        // The oldest: those from before `kept`, and as many more as are too many.
+        for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
+            let text = "DELETE FROM lead_shows WHERE lead IN (
+                 SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
+                 ORDER BY newest LIMIT ?3)
+             RETURNING newest";
+            let values = (asks.map(NextAction::word), before, limit);
+            let old: Vec<i64> = store.query_all(text, values)?;
+            if asks.is_some() {
+                store.tally.count(GIVEN_UP, old.len() as u64);
+            }
+            gone.extend(old);
+        }
     }
     let (highest, floor) = (gone.into_iter().max(), floor(store)?);
     match highest.filter(|_| highest > floor) {
         Some(highest) => meta::set_meta(store, FLOOR, &highest.to_string()),
         None => Ok(()),
     }
-}
-
-/// The oldest with this state: those from before `kept`, and as many more as are too many.
-fn purge_shows_of(
-    db: &Db,
-    asks: Option<NextAction>,
-    kept: i64,
-    too_many: i64,
-) -> Result<Vec<i64>, Error> {
-    let mut all = Vec::new();
-    for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, too_many)] {
-        let text = "DELETE FROM lead_shows WHERE lead IN (
-             SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
-             ORDER BY newest LIMIT ?3)
-         RETURNING newest";
-        let old: Vec<i64> = db.query_all(text, (asks.map(NextAction::word), before, limit))?;
-        all.extend(old);
-    }
-    Ok(all)
 }
