@@ -75,7 +75,7 @@ pub enum RefreshOutcome {
 }
 
 /// A moment on both clocks: it is reached when one of them says so.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     wall: EventTime,
     boot: Duration,
@@ -92,8 +92,9 @@ impl Moment {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Waiting,
     /// With `by_401` as it was before this refresh: restored where nothing was done.
     UnderWay(Option<Duration>),
@@ -102,9 +103,11 @@ enum Phase {
     Over,
 }
 
-#[derive(Clone, Debug)]
-struct Held {
-    access: TokenFingerprint,
+/// Decides when the held pair is refreshed; holds nothing without a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Refresher {
+    /// `None` without a connection.
+    access: Option<TokenFingerprint>,
     issued: EventTime,
     due: Moment,
     end: Moment,
@@ -125,48 +128,53 @@ struct Held {
     not_before: Duration,
 }
 
-/// Decides when the held pair is refreshed; holds nothing without a connection.
-#[derive(Clone, Debug, Default)]
-pub struct Refresher {
-    held: Option<Held>,
-}
-
 impl Refresher {
     /// A connection that was stored by somebody else, or was there at the start.
     pub fn adopt(&mut self, now: Now, facts: &Facts) {
-        let mut held = held(now, facts);
-        held.by_401 = facts.refused_at.map(|at| {
+        *self = Self::holding(now, facts);
+        self.by_401 = facts.refused_at.map(|at| {
             let since = now.wall.since(EventTime::from_seconds(at.get()));
             now.boot.saturating_sub(since)
         });
-        held.futile = u32::from(held.by_401.is_some());
-        held.unsure = facts.began;
-        if facts.over {
-            held.phase = Phase::Over;
-        }
-        self.held = Some(held);
+        self.futile = u32::from(self.by_401.is_some());
+    }
+
+    fn holding(now: Now, facts: &Facts) -> Self {
+        let mut held = Self {
+            access: Some(facts.access.clone()),
+            issued: EventTime::from_seconds(facts.issued_at.get()),
+            phase: if facts.over {
+                Phase::Over
+            } else {
+                Phase::Waiting
+            },
+            unsure: facts.began,
+            ..Self::default()
+        };
+        held.learn_end(now, &facts.access, facts.expires_at);
+        held
     }
 
     /// There is no connection (any more).
     pub fn gone(&mut self) {
-        self.held = None;
+        *self = Self::default();
     }
 
     /// The sender has found this token good, or refused. `true` when a client that was not known is
     /// taken for known again: the token was refused, too, and is good now, so the company was
     /// blocked (§3.1) and is no more.
     pub fn on_token_used(&mut self, access: &TokenFingerprint, good: bool) -> bool {
-        let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
+        if self.access.as_ref() != Some(access) {
             return false;
-        };
-        let before = std::mem::replace(&mut held.refused, !good);
+        }
+        let before = std::mem::replace(&mut self.refused, !good);
         if !good {
             return false;
         }
-        held.futile = 0;
-        let again = before && matches!(held.phase, Phase::ClientRefused(_));
+        self.futile = 0;
+        let again = before && self.is_client_refused();
         if again {
-            held.phase = Phase::Waiting;
+            self.phase = Phase::Waiting;
         }
         again
     }
@@ -174,11 +182,10 @@ impl Refresher {
     /// Moment since boot at which a refresh is due, unless the wall clock is set or an event comes;
     /// one that has passed means now. `None`: not before something else changes.
     pub fn next(&self, now: Now) -> Option<Duration> {
-        let held = self.held.as_ref()?;
-        match held.phase {
+        match self.phase {
             Phase::UnderWay(_) | Phase::Over => None,
             Phase::ClientRefused(again) => Some(again),
-            Phase::Waiting => Some(held.next(now)),
+            Phase::Waiting => self.access.as_ref().map(|_| self.next_try(now)),
         }
     }
 
@@ -194,49 +201,47 @@ impl Refresher {
 
     /// The refresh is under way. Whether it is a 401 that asked for it.
     pub fn begin(&mut self, now: Now) -> bool {
-        let Some(held) = &mut self.held else {
+        if self.access.is_none() {
             return false;
-        };
-        held.phase = Phase::UnderWay(held.by_401);
-        let asked = held.refused && !held.due.reached(now);
+        }
+        self.phase = Phase::UnderWay(self.by_401);
+        let asked = self.refused && !self.due.reached(now);
         if asked {
-            held.by_401 = Some(now.boot);
+            self.by_401 = Some(now.boot);
         }
         asked
     }
 
     /// Takes in the result of the refresh that was begun, and plans the next one.
     pub fn ended(&mut self, now: Now, ended: RefreshOutcome) {
-        let Some(held) = &mut self.held else { return };
-        let Phase::UnderWay(before) = held.phase else {
+        let Phase::UnderWay(before) = self.phase else {
             return;
         };
-        held.phase = Phase::Waiting;
+        self.phase = Phase::Waiting;
         match ended {
             RefreshOutcome::Rotated(facts) => {
-                let futile = held.futile + u32::from(held.by_401 != before);
-                *held = Held {
-                    by_401: held.by_401,
-                    futile,
-                    ..self::held(now, &facts)
+                *self = Self {
+                    by_401: self.by_401,
+                    futile: self.futile + u32::from(self.by_401 != before),
+                    ..Self::holding(now, &facts)
                 };
             }
-            RefreshOutcome::Refused => held.phase = Phase::Over,
+            RefreshOutcome::Refused => self.phase = Phase::Over,
             RefreshOutcome::WrongClient => {
-                held.phase = Phase::ClientRefused(now.boot + CLIENT_AGAIN);
+                self.phase = Phase::ClientRefused(now.boot + CLIENT_AGAIN);
             }
             RefreshOutcome::Unsure => {
-                held.unsure = true;
-                held.failed(now);
+                self.unsure = true;
+                self.failed(now);
             }
             RefreshOutcome::NotSent => {
-                held.by_401 = before;
-                held.misses = (held.misses + 1).min(6);
-                held.not_before = now.boot + Duration::from_secs(1 << held.misses).min(MISS_MAX);
+                self.by_401 = before;
+                self.misses = (self.misses + 1).min(6);
+                self.not_before = now.boot + Duration::from_secs(1 << self.misses).min(MISS_MAX);
             }
             RefreshOutcome::NotDone => {
-                held.by_401 = before;
-                held.failed(now);
+                self.by_401 = before;
+                self.failed(now);
             }
         }
     }
@@ -245,41 +250,38 @@ impl Refresher {
     /// refreshing. One that is refused together with its client may be a blocked company's: with it
     /// the sender finds out when that is over.
     pub fn is_usable(&self, now: Now) -> bool {
-        self.held.as_ref().is_some_and(|held| {
-            !held.end.reached(now) && (held.phase != Phase::Over || !held.refused)
-        })
+        let lives = self.access.is_some() && !self.end.reached(now);
+        lives && !(self.is_over() && self.refused)
     }
 
     /// The service told when the access token ends.
     pub fn learn_end(&mut self, now: Now, access: &TokenFingerprint, expires_at: EpochSeconds) {
-        let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
+        if self.access.as_ref() != Some(access) {
             return;
-        };
-        let end = Moment::of(EventTime::from_seconds(expires_at.get()), now);
-        let life = end.wall.since(held.issued);
-        held.due = Moment::of(end.wall.minus(EARLY.min(life / 2)), now);
-        held.end = end;
+        }
+        let end = EventTime::from_seconds(expires_at.get());
+        let early = EARLY.min(end.since(self.issued) / 2);
+        self.due = Moment::of(end.minus(early), now);
+        self.end = Moment::of(end, now);
     }
 
     /// The service refused the access token.
     pub fn is_refused(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| held.refused)
+        self.refused
     }
 
     /// Consent has to be given anew.
     pub fn is_over(&self) -> bool {
-        (self.held.as_ref()).is_some_and(|held| held.phase == Phase::Over)
+        self.phase == Phase::Over
     }
 
     /// The service does not take the client's word, and is asked once an hour.
     pub fn is_client_refused(&self) -> bool {
-        (self.held.as_ref()).is_some_and(|held| matches!(held.phase, Phase::ClientRefused(_)))
+        matches!(self.phase, Phase::ClientRefused(_))
     }
-}
 
-impl Held {
-    /// Moment of the next refresh as time since boot; one that has passed means now.
-    fn next(&self, now: Now) -> Duration {
+    /// Moment of the next try as time since boot; one that has passed means now.
+    fn next_try(&self, now: Now) -> Duration {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
         }
@@ -306,29 +308,10 @@ impl Held {
         self.failures = self.failures.saturating_add(1);
         self.misses = 0;
         // others that lost the same service do not come back in the same moment
-        let seed = u64::from_str_radix(self.access.as_str(), 16).unwrap_or_default();
+        let digits = self.access.as_ref().map_or("", TokenFingerprint::as_str);
+        let seed = u64::from_str_radix(digits, 16).unwrap_or_default();
         let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);
         self.not_before = now.boot + pause.min(RARELY) + jitter;
-    }
-}
-
-fn held(now: Now, facts: &Facts) -> Held {
-    let issued = EventTime::from_seconds(facts.issued_at.get());
-    let ends = EventTime::from_seconds(facts.expires_at.get());
-    let early = EARLY.min(ends.since(issued) / 2);
-    Held {
-        access: facts.access.clone(),
-        issued,
-        due: Moment::of(ends.minus(early), now),
-        end: Moment::of(ends, now),
-        phase: Phase::Waiting,
-        refused: false,
-        by_401: None,
-        futile: 0,
-        unsure: false,
-        failures: 0,
-        misses: 0,
-        not_before: Duration::ZERO,
     }
 }
 
