@@ -125,39 +125,28 @@ pub struct Settled {
     pub words: String,
 }
 
-/// Kind of an answer, whatever the request was.
-enum Sort<'a> {
-    /// 200 with what was asked for.
-    Content(&'a Value),
-    Accepted(&'a str),
-    Success,
-    Pending,
-    Failed,
+/// Kind of an error, whatever the request was.
+enum Sort {
     /// No grant, or nothing of the kind at this address.
     Barred,
-    /// 404 in the service's own envelope.
-    Gone,
-    /// Status 409: the lead does not exist (§7.4).
+    /// 404 in the service's own envelope, or 409: the lead does not exist (§7.4).
     Missing,
     /// Any other 4xx of the service's own.
     Refused,
-    /// 5xx, no answer, or an answer to another question.
+    /// 5xx, no answer, or one that cannot be read.
     Trouble,
     /// Token, limit, no connection: nothing to do with the lead request.
     Stopped,
 }
 
-/// The kind of an error, and its words.
-fn sort_error(error: &ApiError) -> (Sort<'_>, String) {
-    let sort = match error {
+const fn sort(error: &ApiError) -> Sort {
+    match error {
+        ApiError::NotFound { own: true, .. } | ApiError::Rejected { status: 409, .. } => {
+            Sort::Missing
+        }
         // what stands in between knows of no lead
-        ApiError::NotFound { own: true, .. } => Sort::Gone,
         ApiError::NotFound { .. } | ApiError::Forbidden(..) | ApiError::WrongAddress(..) => {
             Sort::Barred
-        }
-        ApiError::Rejected { status: 409, .. } => Sort::Missing,
-        ApiError::Rejected { errors, .. } if !errors.is_null() => {
-            return (Sort::Refused, format!("{error} {errors}"));
         }
         ApiError::Rejected { .. } => Sort::Refused,
         ApiError::Server { .. }
@@ -169,27 +158,27 @@ fn sort_error(error: &ApiError) -> (Sort<'_>, String) {
         | ApiError::NotPermitted
         | ApiError::NotConnected(..)
         | ApiError::TlsRefused(..) => Sort::Stopped,
-    };
-    (sort, error.to_string())
+    }
 }
 
-/// The kind of an answer, and its words for a lead request that did not ask for such a one.
-fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
-    let sort = match reply {
-        ApiReply::Data(envelope) => Sort::Content(envelope),
-        ApiReply::Accepted(request_id) => Sort::Accepted(request_id),
-        ApiReply::Status(WriteStatus::Success) => Sort::Success,
-        ApiReply::Status(WriteStatus::Pending(..)) => Sort::Pending,
-        ApiReply::Status(WriteStatus::Failed { words, errors }) => {
-            let errors = match errors {
-                Value::Null => String::new(),
-                errors => errors.to_string(),
-            };
-            return (Sort::Failed, failed(format!("{words} {errors}").trim()));
-        }
-        ApiReply::Page(_) | ApiReply::TokenInfo(_) => Sort::Trouble,
+/// The words of an answer for a lead request that did not ask for such a one, and the errors of a
+/// write that was not taken, or null: they may name an item (§7.5).
+fn explained(result: &ApiResult) -> (String, &Value) {
+    let with = |words: String, errors: &Value| match errors {
+        Value::Null => words,
+        errors => format!("{words} {errors}"),
     };
-    (sort, "an answer to another question".to_owned())
+    match result {
+        Ok(ApiReply::Status(WriteStatus::Failed { words, errors })) => {
+            (failed(with(words.clone(), errors).trim()), errors)
+        }
+        Ok(_) => ("an answer to another question".to_owned(), &Value::Null),
+        Err(error @ ApiError::Rejected { status, errors, .. }) => match status {
+            409 => (error.to_string(), errors),
+            _ => (with(error.to_string(), errors), errors),
+        },
+        Err(error) => (error.to_string(), &Value::Null),
+    }
 }
 
 fn failed(words: &str) -> String {
@@ -224,7 +213,9 @@ pub fn settle(
     result: &ApiResult,
     token: &TokenFingerprint,
 ) -> Settled {
-    let (sort, why) = result.as_ref().map_or_else(sort_error, sort_reply);
+    use ApiReply::{Accepted, Data, Page, Status, TokenInfo};
+    use WriteStatus::{Failed, Pending, Success};
+    let (why, errors) = explained(result);
     let settled = |outcome, done, words| Settled {
         changes: LeadChange::request(outcome, now),
         done,
@@ -235,13 +226,7 @@ pub fn settle(
     let open = |outcome| settled(outcome, false, why.clone());
     let again = || open(LeadOutcome::Again(lead_request.clone(), why.clone()));
     let rest = |kind| ended(LeadOutcome::Rest(kind, lead_request.clone(), why.clone()));
-    // The errors of a write that was not taken may name an item (§7.5).
     let refused = |lead: LeadId, else_blames| {
-        let errors = match result {
-            Ok(ApiReply::Status(WriteStatus::Failed { errors, .. }))
-            | Err(ApiError::Rejected { errors, .. }) => errors,
-            Ok(_) | Err(_) => &Value::Null,
-        };
         let refusal = Refusal::new(why.clone(), errors, else_blames);
         ended(LeadOutcome::Refused(lead, refusal))
     };
@@ -249,44 +234,46 @@ pub fn settle(
         let catalogue = Catalogue::unread(why.clone(), now);
         settled(LeadOutcome::Catalogue(catalogue), true, why)
     };
-    match (lead_request, sort) {
+    match (lead_request, result.as_ref().map_err(sort)) {
         (LeadRequest::Backfill(page), _) => {
             let (page, answer, at) = (*page, Box::new(result.clone()), now);
             unjudged(result, vec![LeadChange::Backfill { page, answer, at }])
         }
         // whoever asked hears the answer itself
         (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
-        (_, Sort::Stopped) => open(LeadOutcome::Back(lead_request.clone())),
+        (_, Err(Sort::Stopped)) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
-            Sort::Success => well(LeadOutcome::Written(poll.lead)),
-            Sort::Pending | Sort::Accepted(_) | Sort::Content(_) => {
-                well(LeadOutcome::NotYet(poll.lead))
-            }
-            Sort::Failed => refused(poll.lead, RefusedPart::ItemOrLead),
+            Ok(Status(Success)) => well(LeadOutcome::Written(poll.lead)),
+            Ok(Status(Failed { .. })) => refused(poll.lead, RefusedPart::ItemOrLead),
+            Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => well(LeadOutcome::NotYet(poll.lead)),
             // neither 5xx nor a missing right says anything of the write: it is asked for again
-            Sort::Trouble | Sort::Barred => open(LeadOutcome::NotYet(poll.lead)),
-            Sort::Gone | Sort::Missing | Sort::Refused | Sort::Stopped => again(),
+            Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
+                open(LeadOutcome::NotYet(poll.lead))
+            }
+            Err(Sort::Missing | Sort::Refused | Sort::Stopped) => again(),
         },
-        (_, Sort::Trouble) => again(),
-        (LeadRequest::LookUp(lead), Sort::Content(envelope)) => well(looked_up(*lead, envelope)),
-        (LeadRequest::LookUp(lead), Sort::Missing | Sort::Gone) => {
+        (_, Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble)) => again(),
+        (LeadRequest::LookUp(lead), Ok(Data(envelope))) => well(looked_up(*lead, envelope)),
+        (LeadRequest::LookUp(lead), Err(Sort::Missing)) => {
             well(LeadOutcome::LookedUp(*lead, Finding::LeadMissing))
         }
-        (LeadRequest::LookUp(_), Sort::Barred) => rest(RequestKind::LookUps),
+        (LeadRequest::LookUp(_), Err(Sort::Barred)) => rest(RequestKind::LookUps),
         (LeadRequest::LookUp(lead), _) => ended(LeadOutcome::LookedUp(*lead, Finding::Unclear)),
-        (LeadRequest::Catalogue, Sort::Content(envelope)) => match catalogue::rows(envelope) {
+        (LeadRequest::Catalogue, Ok(Data(envelope))) => match catalogue::rows(envelope) {
             Some((fields, whole)) => {
                 well(LeadOutcome::Catalogue(Catalogue::read(fields, whole, now)))
             }
             None => unread("no fields in the answer".to_owned()),
         },
         (LeadRequest::Catalogue, _) => unread(why.clone()),
-        (LeadRequest::FieldWrite(lead), Sort::Accepted(request_id)) => {
-            let request_id = request_id.to_owned();
+        (LeadRequest::FieldWrite(lead), Ok(Accepted(request_id))) => {
+            let request_id = request_id.clone();
             well(LeadOutcome::Accepted(*lead, request_id, token.clone()))
         }
-        (LeadRequest::FieldWrite(_), Sort::Barred) => rest(RequestKind::Fields),
-        (LeadRequest::FieldWrite(lead), Sort::Refused) => refused(*lead, RefusedPart::SomeItem),
+        (LeadRequest::FieldWrite(_), Err(Sort::Barred)) => rest(RequestKind::Fields),
+        (LeadRequest::FieldWrite(lead), Err(Sort::Refused)) => {
+            refused(*lead, RefusedPart::SomeItem)
+        }
         (LeadRequest::FieldWrite(lead), _) => refused(*lead, RefusedPart::ItemOrLead),
     }
 }
