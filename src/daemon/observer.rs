@@ -73,10 +73,8 @@ impl Observer {
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
         // Before all else the sender has to say: without the disk nothing is sent or taken in.
-        let pause = self.spool.health().trouble.map(|error| Pause {
-            reason: "disk".to_owned(),
-            cure: error.to_string(),
-        });
+        let trouble = self.spool.health().trouble;
+        let pause = trouble.map(|error| Pause::new("disk", error.to_string()));
         let directory = self.spool.read(tables::backfill::directory_status).await?;
         let waiting = books.ready + books.sending + books.submitted;
         let status = Status {

@@ -218,10 +218,7 @@ struct ReadyCalls {
 
 impl ReadyCalls {
     fn show(&self, why: Option<&str>) {
-        let pause = why.map(|cure| Pause {
-            reason: "outage".to_owned(),
-            cure: cure.to_owned(),
-        });
+        let pause = why.map(|cure| Pause::new("outage", cure));
         self.shown.send_if_modified(|shown| {
             let changed = shown.pause != pause;
             shown.pause = pause;

@@ -9,9 +9,10 @@ use super::refresh::{Facts, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{
     ExposeSecret, Now, Secret, SecretKind, TokenFingerprint, clock, is_token, safe, shell,
+    status::Pause,
 };
 use callbridge_sender::status::SenderStatus;
-use callbridge_sender::token_update::{TokenUpdate, Tokens, Trouble, print};
+use callbridge_sender::token_update::{TokenUpdate, Tokens, print};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -185,8 +186,7 @@ impl Work {
                 self.core.ended(now, RefreshOutcome::NotSent);
                 warn!(%error, "no token");
                 let cure = format!("{error}; it is run again by itself");
-                let reason = "token_missing";
-                Some(Trouble { reason, cure })
+                Some(Pause::new("token_missing", cure))
             }
         };
         self.keeper.updates.send_replace(TokenUpdate {

@@ -10,11 +10,11 @@ use super::refresh::{Facts, RefreshOutcome, Refresher};
 use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Client, Setup};
-use callbridge_model::status::Requests;
+use callbridge_model::status::{Pause, Requests};
 use callbridge_model::{FileVersion, Now, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token_update::{
-    CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, Trouble, print,
+    CLIENT_REFUSED, RECONNECT, TokenPrints, TokenUpdate, Tokens, print,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct Keeper {
 }
 
 /// Content of the last update, without secrets: an equal one is not sent.
-type Shown = (Option<TokenPrints>, Option<Trouble>);
+type Shown = (Option<TokenPrints>, Option<Pause>);
 
 struct Work {
     keeper: Keeper,
@@ -182,8 +182,8 @@ impl Work {
         });
     }
 
-    fn trouble(&self) -> Option<Trouble> {
-        let trouble = |reason, cure| Some(Trouble { reason, cure });
+    fn trouble(&self) -> Option<Pause> {
+        let trouble = |reason, cure| Some(Pause::new(reason, cure));
         let Some(connection) = &self.connection else {
             let dir = self.keeper.dir.display();
             let nothing = format!("there is no connection in {dir}: run `callbridge connect`");

@@ -120,8 +120,8 @@ fn unauthorized() -> Reply {
     Reply::Say(401, no.to_string())
 }
 
-fn reason(updates: &TokenUpdate) -> Option<&'static str> {
-    updates.trouble.as_ref().map(|it| it.reason)
+fn reason(updates: &TokenUpdate) -> Option<&str> {
+    updates.trouble.as_ref().map(|it| it.reason.as_str())
 }
 
 #[tokio::test]

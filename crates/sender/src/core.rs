@@ -7,7 +7,7 @@
 
 use crate::budget::Budget;
 use crate::lead_requests::LeadRequests;
-use crate::memory::{Memory, Remembered};
+use crate::memory::{KEY, Memory};
 use crate::{
     Before, Confirmation, Context, Extent, Gate, InFlight, InFlightRequests, Known, KnownTokens,
     Load, Part, PauseCause, Retry, Rights, SearchStep, SenderStatus, Settings, Task, status,
@@ -38,7 +38,11 @@ pub struct Core {
     pub(super) lead_requests: LeadRequests,
     pub(super) rights: Rights,
     pub(super) load: Load,
-    pub(super) memory: Remembered,
+    /// The memory's text as it is stored. That of the start is written anew before anything is
+    /// sent, where it has changed.
+    pub(super) memory: String,
+    /// Faults of the stored text, as found at the start.
+    pub(super) doubts: Vec<String>,
 }
 
 impl Core {
@@ -58,10 +62,8 @@ impl Core {
             lead_requests: LeadRequests::default(),
             rights: Rights::default(),
             load: Load::default(),
-            memory: Remembered {
-                stored: known.memory.unwrap_or_default(),
-                doubts: memory.doubts,
-            },
+            memory: known.memory.unwrap_or_default(),
+            doubts: memory.doubts,
         };
         core.gate.token(false, None);
         core.remember(now, &mut ops);
@@ -144,7 +146,11 @@ impl Core {
             refused: self.tokens.refused.as_ref().map(|(it, _)| it.clone()),
             doubts: Vec::new(),
         };
-        ops.extend(self.memory.update(&memory));
+        let text = memory.text();
+        if text != self.memory {
+            self.memory.clone_from(&text);
+            ops.push(Op::meta(KEY, text));
+        }
     }
 
     /// Counts requests of another as ours, where it has handed the lease to us: `ended` are the
@@ -173,14 +179,13 @@ impl Core {
     pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
         let cause = self.gate.pause_cause();
         let place = &self.settings.token_place;
-        let pause = |reason: &str, cure| {
-            let reason = reason.to_owned();
-            Some(Pause { reason, cure })
-        };
         let pause = match cause {
-            _ if self.clock_is_wrong(now) => pause("clock", CLOCK_CURE.to_owned()),
-            Some((cause, why)) => pause(status::word(cause), status::cure(cause, why, place)),
-            None if self.settings.dry_run => pause("dry_run", DRY_RUN_CURE.to_owned()),
+            _ if self.clock_is_wrong(now) => Some(Pause::new("clock", CLOCK_CURE)),
+            Some((cause, why)) => {
+                let cure = status::cure(cause, why, place);
+                Some(Pause::new(status::word(cause), cure))
+            }
+            None if self.settings.dry_run => Some(Pause::new("dry_run", DRY_RUN_CURE)),
             None => None,
         };
         let pacer = &self.budget.pacer;

@@ -2,7 +2,7 @@
 
 use callbridge_crm::ApiResult;
 use callbridge_leads::lead_request::due::CommandRequest;
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{TokenFingerprint, status::Pause};
 use tokio::sync::{mpsc, oneshot};
 
 /// Questions that wait to be seen by the sender.
@@ -13,13 +13,8 @@ const WAITING_MAX: usize = 16;
 pub enum ProxyReply {
     /// The CRM's answer, and the token that it was asked with.
     Answer(ApiResult, TokenFingerprint),
-    /// The question was not sent: the sender is paused.
-    Paused {
-        /// Reason of the pause as in `status`: `no_grant`.
-        reason: String,
-        /// Advice to the operator that ends the pause.
-        cure: String,
-    },
+    /// The question was not sent: the sender is paused, as `status` says.
+    Paused(Pause),
     /// The question was not sent: too many wait at once, or the program ends.
     Busy,
 }

@@ -21,7 +21,7 @@ fn a_memory_that_cannot_be_read_begins_with_a_window_of_silence_that_outlives_a_
             Decision::WaitUntil(until) => Some(until),
             _ => None,
         };
-        (until, stored(&ops), core.memory.doubts.clone())
+        (until, stored(&ops), core.doubts.clone())
     };
     let (_, ops) = Core::start(Settings::default(), Known::default(), at(0));
     let whole = stored(&ops).expect("remembered");

@@ -69,7 +69,7 @@ impl Core {
         }
         self.budget.pacer.never_sent(slot);
         // the next one is stored whatever it says
-        self.memory.stored.clear();
+        self.memory.clear();
     }
 
     /// The operations of a launch are committed, and leave to send had ended before the first byte

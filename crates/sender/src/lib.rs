@@ -73,7 +73,7 @@ pub use rate::{Rate, RateError};
 pub use run::Sender;
 pub use status::SenderStatus;
 pub use token::{TokenError, TokenSource};
-pub use token_update::{TokenUpdate, Tokens, Trouble};
+pub use token_update::{TokenUpdate, Tokens};
 pub use tokens::Before;
 
 pub(crate) use confirmation::Confirmation;

@@ -3,7 +3,6 @@
 use crate::{PageStrategy, Streak};
 use callbridge_call::EventTime;
 use callbridge_model::TokenFingerprint;
-use callbridge_spool::Op;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -108,27 +107,6 @@ impl Memory {
     pub fn text(&self) -> String {
         // numbers, words and options of them; and an empty text would be read as doubt
         serde_json::to_string(self).unwrap_or_default()
-    }
-}
-
-/// [`Memory`] as the spool holds it.
-#[derive(Debug)]
-pub(super) struct Remembered {
-    /// The text stored at the start is written anew before anything is sent, where it has changed.
-    pub(super) stored: String,
-    /// Faults of the stored text, as found at the start.
-    pub(super) doubts: Vec<String>,
-}
-
-impl Remembered {
-    /// Operation that stores this memory; `None` when it is stored already.
-    pub(super) fn update(&mut self, memory: &Memory) -> Option<Op> {
-        let value = memory.text();
-        if value == self.stored {
-            return None;
-        }
-        self.stored.clone_from(&value);
-        Some(Op::meta(KEY, value))
     }
 }
 

@@ -145,7 +145,7 @@ impl Sender {
         let (known, sending) = self.spool.read(read).await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings.clone(), known, now);
-        doubted(&core.memory.doubts);
+        doubted(&core.doubts);
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
             info!(
@@ -333,8 +333,8 @@ impl Loop {
                 continue; // under way
             }
             let reply = self.asking.remove(&ticket);
-            if let (Some(reply), Some(Pause { reason, cure })) = (reply, pause.cloned()) {
-                let _ = reply.send(ProxyReply::Paused { reason, cure });
+            if let (Some(reply), Some(pause)) = (reply, pause.cloned()) {
+                let _ = reply.send(ProxyReply::Paused(pause));
             }
         }
     }
@@ -423,8 +423,7 @@ impl Loop {
             kept.adorn(&mut status);
         }
         if let Some(trouble) = &self.trouble {
-            let (reason, cure) = ("disk".to_owned(), trouble.to_string());
-            status.pause = Some(Pause { reason, cure });
+            status.pause = Some(Pause::new("disk", trouble.to_string()));
         }
         let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();

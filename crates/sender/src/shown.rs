@@ -54,13 +54,11 @@ impl SenderView {
     pub(super) fn anothers_turn(&self, held: bool) -> Option<Pause> {
         let lease = self.lease.as_ref().filter(|_| !held)?;
         let name = lease.borrow().name.clone();
-        Some(Pause {
-            reason: "standby".to_owned(),
-            cure: format!(
-                "this process does not hold the lease {name}: ask the one that does, or wait \
-                 until it has come over"
-            ),
-        })
+        let cure = format!(
+            "this process does not hold the lease {name}: ask the one that does, or wait until it \
+             has come over"
+        );
+        Some(Pause::new("standby", cure))
     }
 
     /// Shows it; `asking` while it is not known whether anything may go out, `place` is where

@@ -85,7 +85,7 @@ impl<'a> TokenProbe<'a> {
             ..Settings::default()
         };
         let (mut core, ops) = Core::start(settings, known, clock::now());
-        super::shown::doubted(&core.memory.doubts);
+        super::shown::doubted(&core.doubts);
         core.token(Some(print(token)));
         Ok(Self {
             core,

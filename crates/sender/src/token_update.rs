@@ -47,20 +47,11 @@ impl Tokens {
 pub struct TokenUpdate {
     /// `None` while there is none that can be used.
     pub tokens: Option<Tokens>,
-    /// Fault for which no new token can be had, though one may still be in use.
-    pub trouble: Option<Trouble>,
+    /// Fault for which no new token can be had, though one may still be in use: the pause it makes
+    /// once there is none, `reconnect`, `client_refused`, `outage` or `token_missing`.
+    pub trouble: Option<Pause>,
     /// Cure for a token that the service refuses, in place of advice about `--token-file`; empty
     /// before the keeper has sent a message.
-    pub cure: String,
-}
-
-/// Reason for which no new token can be had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// The pause it makes once there is no token: `reconnect`, `client_refused`, `outage`,
-    /// `token_missing`.
-    pub reason: &'static str,
-    /// Fault in words, and the way to mend it.
     pub cure: String,
 }
 
@@ -70,11 +61,9 @@ pub const RECONNECT: &str = "reconnect";
 /// blocked.
 pub const CLIENT_REFUSED: &str = "client_refused";
 
-impl Trouble {
-    /// Nothing but a person mends it, so that it shows before the last token ends.
-    fn is_of_people(&self) -> bool {
-        matches!(self.reason, RECONNECT | CLIENT_REFUSED)
-    }
+/// Nothing but a person mends it, so that it shows before the last token ends.
+fn is_of_people(trouble: &Pause) -> bool {
+    matches!(trouble.reason.as_str(), RECONNECT | CLIENT_REFUSED)
 }
 
 impl TokenUpdate {
@@ -82,8 +71,8 @@ impl TokenUpdate {
     /// over shows as soon as that is known, though its last token may be good for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
-        if let Some(trouble) = trouble.filter(|it| it.is_of_people()) {
-            status.token.state = trouble.reason.to_owned();
+        if let Some(trouble) = trouble.filter(|it| is_of_people(it)) {
+            status.token.state.clone_from(&trouble.reason);
         }
         let Some(pause) = &mut status.pause else {
             return;
@@ -98,11 +87,8 @@ impl TokenUpdate {
         let refused =
             pause.reason == status::word(PauseCause::StopReason(StopReason::TokenRefused));
         match trouble {
-            Some(trouble) if missing || (refused && trouble.is_of_people()) => {
-                *pause = Pause {
-                    reason: trouble.reason.to_owned(),
-                    cure: trouble.cure.clone(),
-                };
+            Some(trouble) if missing || (refused && is_of_people(trouble)) => {
+                pause.clone_from(trouble);
             }
             _ if (missing || refused) && !self.cure.is_empty() => pause.cure.clone_from(&self.cure),
             _ => {}
@@ -135,10 +121,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_over_is_what_stops_a_sender_without_a_good_token() {
         let told = TokenUpdate {
-            trouble: Some(Trouble {
-                reason: RECONNECT,
-                cure: "callbridge connect".to_owned(),
-            }),
+            trouble: Some(Pause::new(RECONNECT, "callbridge connect")),
             ..TokenUpdate::default()
         };
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
@@ -177,10 +160,7 @@ mod tests {
     #[test]
     fn a_client_that_is_refused_is_named_before_the_last_token_ends() {
         let told = TokenUpdate {
-            trouble: Some(Trouble {
-                reason: CLIENT_REFUSED,
-                cure: "blocked, or the secret".to_owned(),
-            }),
+            trouble: Some(Pause::new(CLIENT_REFUSED, "blocked, or the secret")),
             ..TokenUpdate::default()
         };
         let named = (
@@ -200,10 +180,7 @@ mod tests {
     #[test]
     fn an_authority_out_of_reach_is_no_reason_while_the_token_is_refused() {
         let told = TokenUpdate {
-            trouble: Some(Trouble {
-                reason: "outage",
-                cure: "no way there".to_owned(),
-            }),
+            trouble: Some(Pause::new("outage", "no way there")),
             cure: "it is being refreshed".to_owned(),
             ..TokenUpdate::default()
         };

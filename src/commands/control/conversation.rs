@@ -95,10 +95,8 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
                 let books = &status.books;
                 status.backlog.calls = books.ready + books.sending + books.submitted;
                 status.token.state = "unknown".to_owned();
-                status.pause = Some(Pause {
-                    reason: findings::NO_DAEMON.to_owned(),
-                    cure: "start `callbridge run`, or its systemd unit".to_owned(),
-                });
+                let cure = "start `callbridge run`, or its systemd unit";
+                status.pause = Some(Pause::new(findings::NO_DAEMON, cure));
                 Ok(status.judged())
             })
         }),

@@ -8,7 +8,10 @@ use callbridge_crm::{ApiReply, FilterPage, Request};
 use callbridge_intake::gap_log::{self, GapLog};
 use callbridge_intake::{Intake, owners::OWNER_PREFIX};
 use callbridge_mapping::journal::{self, figures};
-use callbridge_model::{CallUuid, Outcome, clock, status::findings};
+use callbridge_model::{
+    CallUuid, Outcome, clock,
+    status::{Pause, findings},
+};
 use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{AuditedCall, Done, Error, Finished, Op, Step, Store, tables};
 use serde_json::json;
@@ -56,7 +59,7 @@ impl CommandHandler {
                 why: "the answer is not a page of it".to_owned(),
             },
             ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
-            ProxyReply::Paused { reason, cure } => JournalAnswer::Barred {
+            ProxyReply::Paused(Pause { reason, cure }) => JournalAnswer::Barred {
                 why: format!("nothing is asked of the CRM ({reason}): {cure}"),
                 asked: false,
             },

@@ -8,7 +8,7 @@ use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
-use callbridge_model::{Grant, LeadId, TokenFingerprint, clock};
+use callbridge_model::{Grant, LeadId, TokenFingerprint, clock, status::Pause};
 use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{Op, tables};
 use serde::Serialize;
@@ -193,7 +193,7 @@ impl CommandHandler {
         };
         match asking.ask(asked).await {
             ProxyReply::Answer(answer, token) => Ok((answer, token)),
-            ProxyReply::Paused { reason, cure } => {
+            ProxyReply::Paused(Pause { reason, cure }) => {
                 let code = match reason.as_str() {
                     "token_missing" | "token_refused" | "reconnect" | "client_refused"
                     | "wrong_company" | "no_grant" => 77,

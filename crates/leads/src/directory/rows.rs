@@ -81,14 +81,10 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
     let (phone, contacts, whole) = phones(row, country);
     let has_phones = phone != FirstPhone::Unchanged || !contacts.is_empty() || whole;
     let news = lead.zip(at).map(|(lead, at)| LeadNews {
-        lead,
-        at,
-        what,
-        merged: Vec::new(),
-        phone,
         profile: ProfileNews::of(row),
         contacts,
         whole,
+        ..LeadNews::new(lead, at, what, phone)
     });
     LeadRow {
         lead,

@@ -465,6 +465,14 @@ pub struct Pause {
     pub cure: String,
 }
 
+impl Pause {
+    /// A pause for this reason, and what ends it.
+    pub fn new(reason: &str, cure: impl Into<String>) -> Self {
+        let (reason, cure) = (reason.to_owned(), cure.into());
+        Self { reason, cure }
+    }
+}
+
 /// The names of all parts of the CRM that [`SenderTrouble::part`] can have.
 pub const TROUBLES: [&str; 2] = ["polls", "sweeps"];
 
