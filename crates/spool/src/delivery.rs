@@ -4,7 +4,7 @@ use crate::op::{Delivery, WebhookEvent};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::message::WebhookMessage;
 use callbridge_formats::message::webhook::{CompletedCall, ContactMessage, LeadMessage};
-use callbridge_leads::directory::news::ContactId;
+use callbridge_leads::directory::news::Slot;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
 use callbridge_leads::directory::{ChangeKind, ContactPhones, FactUpdate, LeadNews};
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
@@ -100,7 +100,7 @@ fn other_kind(kind: &str) -> String {
 fn lead_message(news: &LeadNews) -> LeadMessage {
     let texts = |all: &[Phone]| all.iter().map(|it| it.as_str().to_owned()).collect();
     let contact = |it: &ContactPhones| ContactMessage {
-        contact: it.contact.map(ContactId::get),
+        contact: Some(it.slot.0).filter(|_| it.slot.is_contact()),
         name: text(&it.name, Name::as_str),
         now: texts(&it.now),
         before: texts(&it.before),
@@ -152,7 +152,7 @@ fn news(kind: &str, message: &LeadMessage) -> Result<LeadNews, String> {
             phones.collect::<Result<Vec<_>, _>>()
         };
         Ok(ContactPhones {
-            contact: it.contact.and_then(ContactId::new),
+            slot: Slot::of_contact(it.contact),
             name: name(it.name.as_ref()),
             now: of(&it.now)?,
             before: of(&it.before)?,

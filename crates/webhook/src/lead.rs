@@ -1,7 +1,7 @@
 //! What `LEAD_*` events tell of a lead (§2.5, §6.6, §6.7), for the directory.
 
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::news::ContactId;
+use callbridge_leads::directory::news::Slot;
 use callbridge_leads::directory::profile::ProfileNews;
 use callbridge_leads::directory::{ChangeKind, ContactPhones, FirstPhone, LeadNews};
 use callbridge_model::{Country, LeadId};
@@ -49,9 +49,9 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
     let contacts = of_contact.map(|change| {
-        let contact = id_in(&change["contactId"]).and_then(ContactId::new);
+        let slot = Slot::of_contact(id_in(&change["contactId"]));
         let (from, to) = (change["from"].as_str(), change["to"].as_str());
-        ContactPhones::of_change(contact, from, to, country)
+        ContactPhones::of_change(slot, from, to, country)
     });
     contacts.collect()
 }

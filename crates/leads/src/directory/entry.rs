@@ -18,7 +18,7 @@
 //! to the survivor, which has its history.
 
 use super::fact::{ChangeKind, FactUpdate};
-use super::news::{ContactPhones, LeadNews};
+use super::news::{LeadNews, Slot};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
@@ -27,27 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.
 pub const ROWS_MAX: usize = 1_000;
-
-/// Source of some of a lead's phones, as the number that is stored: one contact by its id, the
-/// snapshot's `phone` (0), or the contacts of a row that names none (-1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(pub i64);
-
-impl Slot {
-    /// The snapshot's `phone`: nobody says whose it is but that it is the main contact's.
-    pub const SNAPSHOT: Self = Self(0);
-    /// Contacts of a row that names none.
-    pub const NAMELESS: Self = Self(-1);
-
-    /// Returns `true` for phones of a contact that is known by its id.
-    pub const fn is_contact(self) -> bool {
-        self.0 > 0
-    }
-
-    fn of(phones: &ContactPhones) -> Self {
-        (phones.contact).map_or(Self::NAMELESS, |contact| Self(contact.get()))
-    }
-}
 
 /// The phones of a slot, with the second and the source of their report. Facts are in the order of
 /// what holds.
@@ -130,7 +109,7 @@ impl Entry {
             FactUpdate::Is(phone) => self.set(Slot::SNAPSHOT, fact([phone.clone()].into(), None)),
         }
         for contact in &news.contacts {
-            let slot = Slot::of(contact);
+            let slot = contact.slot;
             let phones: BTreeSet<Phone> = contact.now.iter().cloned().collect();
             for phone in (contact.before.iter()).filter(|phone| !phones.contains(*phone)) {
                 self.take_from(slot, phone, news.at);

@@ -1,8 +1,8 @@
 //! Where what is known of leads is kept, and how news is taken in there.
 
-use super::entry::{Entry, Life, Slot};
+use super::entry::{Entry, Life};
 use super::fact::ChangeKind;
-use super::news::LeadNews;
+use super::news::{LeadNews, Slot};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;

@@ -1,10 +1,10 @@
 //! A directory in memory: for tests, where there are few entries.
 
-use super::entry::{Entry, Life, Slot};
+use super::entry::{Entry, Life};
 use super::find::{Finding, find};
 use super::ledger::{LeadPhone, Learned, Ledger, learn};
 use super::merges::root;
-use super::news::LeadNews;
+use super::news::{LeadNews, Slot};
 use super::profile::LeadProfile;
 use callbridge_model::{LeadId, Phone};
 use std::cell::RefCell;

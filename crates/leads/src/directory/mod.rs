@@ -35,7 +35,7 @@ pub mod rows;
 
 pub use fact::{ChangeKind, FactUpdate};
 pub use find::{Finding, Holder, Standing};
-pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews};
+pub use news::{ContactPhones, FirstPhone, LeadNews, Slot};
 pub use profile::LeadProfile;
 
 #[cfg(test)]

@@ -57,27 +57,33 @@ impl FirstPhone {
     }
 }
 
-/// A contact of the CRM (§6.7 `contactId`).
+/// Source of some of a lead's phones, as the number that is stored: one contact by its id (§6.7
+/// `contactId`), the snapshot's `phone` (0), or the contacts of a row that names none (-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ContactId(i64);
+pub struct Slot(pub i64);
 
-impl ContactId {
-    /// Makes an id of the CRM's number; `None` unless positive.
-    pub fn new(id: i64) -> Option<Self> {
-        (id > 0).then_some(Self(id))
+impl Slot {
+    /// The snapshot's `phone`: nobody says whose it is but that it is the main contact's.
+    pub const SNAPSHOT: Self = Self(0);
+    /// Contacts of a row that names none.
+    pub const NAMELESS: Self = Self(-1);
+
+    /// Slot of the contact that the CRM knows by this number, which is positive.
+    pub fn of_contact(id: Option<i64>) -> Self {
+        id.filter(|id| *id > 0).map_or(Self::NAMELESS, Self)
     }
 
-    /// The CRM's number, which is positive.
-    pub const fn get(self) -> i64 {
-        self.0
+    /// Returns `true` for phones of a contact that is known by its id.
+    pub const fn is_contact(self) -> bool {
+        self.0 > 0
     }
 }
 
 /// The phones of one contact, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContactPhones {
-    /// The contact's id; `None` for all contacts of a row that names none.
-    pub contact: Option<ContactId>,
+    /// Slot of the contact; nameless for all contacts of a row that names none.
+    pub slot: Slot,
     /// Name of the contact, without its phones.
     pub name: FactUpdate<Name>,
     /// Phones that the contact has now; empty where it is gone.
@@ -90,7 +96,7 @@ impl ContactPhones {
     /// Reads a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are `<name> [<phone>,
     /// <phone>]`; no `to` means that the contact was removed.
     pub fn of_change(
-        contact: Option<ContactId>,
+        slot: Slot,
         from: Option<&str>,
         to: Option<&str>,
         country: Option<Country>,
@@ -98,7 +104,7 @@ impl ContactPhones {
         let phones = |text| phones_in(text, country);
         let name = |text: &str| Name::new(text.rfind('[').map_or(text, |at| &text[..at]));
         Self {
-            contact,
+            slot,
             name: FactUpdate::from(to.and_then(name)),
             now: to.map(phones).unwrap_or_default(),
             before: from.map(phones).unwrap_or_default(),
@@ -162,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_contact_that_is_gone_has_no_phones_and_tells_which_it_had() {
-        let contact = ContactId::new(7);
+        let contact = Slot::of_contact(Some(7));
         let gone = ContactPhones::of_change(contact, Some("A [+998901110001]"), None, None);
         let phone = Phone::from_e164("+998901110001").expect("a number");
         assert_eq!((gone.now, gone.before), (vec![], vec![phone]));

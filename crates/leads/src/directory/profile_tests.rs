@@ -1,5 +1,5 @@
 use super::super::memory::Remembered;
-use super::super::{ChangeKind, ContactId, ContactPhones, FirstPhone, LeadNews};
+use super::super::{ChangeKind, ContactPhones, FirstPhone, LeadNews, Slot};
 use super::*;
 use callbridge_model::{Country, LeadId};
 use proptest::prelude::*;
@@ -30,7 +30,8 @@ fn snapshot(name: &str, responsible: i64, stage: &str) -> Value {
 }
 
 fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
-    let change = ContactPhones::of_change(ContactId::new(id), None, to, Country::parse("UZ"));
+    let change =
+        ContactPhones::of_change(Slot::of_contact(Some(id)), None, to, Country::parse("UZ"));
     LeadNews {
         contacts: vec![change],
         ..news

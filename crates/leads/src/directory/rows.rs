@@ -16,7 +16,7 @@
 //! `value`.
 
 use super::fact::{ChangeKind, FactUpdate};
-use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, phones_of};
+use super::news::{ContactPhones, FirstPhone, LeadNews, Slot, phones_of};
 use super::profile::{Name, ProfileNews};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{Country, LeadId};
@@ -102,7 +102,7 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     };
     let mut contacts = Vec::new();
     if row.get("phones").is_some_and(Value::is_array)
-        && let Some(mut phones) = of_contact(row, None, country)
+        && let Some(mut phones) = of_contact(row, Slot::NAMELESS, country)
     {
         phones.name = FactUpdate::Unchanged;
         contacts.push(phones);
@@ -111,12 +111,12 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     if let Some(Value::Array(all)) = row.get("contacts") {
         let before = contacts.len();
         let read = all.iter().take(CONTACTS_MAX);
-        contacts.extend(read.filter_map(|it| of_contact(it, id_of(it), country)));
+        contacts.extend(read.filter_map(|it| of_contact(it, slot_of(it), country)));
         is_whole = all.len() <= CONTACTS_MAX && contacts.len() - before == all.len();
     }
     for key in ["mainContact", "contact"] {
         if let Some(contact) = row.get(key).filter(|contact| contact.is_object()) {
-            contacts.extend(of_contact(contact, id_of(contact), country));
+            contacts.extend(of_contact(contact, slot_of(contact), country));
         }
     }
     (phone, one_each(contacts), is_whole)
@@ -127,18 +127,14 @@ fn first_whole(row: &Value, keys: [&str; 2]) -> Option<i64> {
     keys.into_iter().find_map(|key| whole(row.get(key)?))
 }
 
-fn id_of(contact: &Value) -> Option<ContactId> {
-    first_whole(contact, ["id", "contactId"]).and_then(ContactId::new)
+fn slot_of(contact: &Value) -> Slot {
+    Slot::of_contact(first_whole(contact, ["id", "contactId"]))
 }
 
 /// Reads the phones of a contact; `None` where there is no place for them.
-fn of_contact(
-    contact: &Value,
-    id: Option<ContactId>,
-    country: Option<Country>,
-) -> Option<ContactPhones> {
+fn of_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
-    let one = (contact.get("phone")).filter(|_| id.is_some() || many.is_none());
+    let one = (contact.get("phone")).filter(|_| slot.is_contact() || many.is_none());
     if many.is_none() && one.is_none() {
         return None;
     }
@@ -146,7 +142,7 @@ fn of_contact(
     let texts: Vec<String> = places.filter_map(text).collect();
     let name = contact.get("name").and_then(Value::as_str);
     Some(ContactPhones {
-        contact: id,
+        slot,
         name: name.map_or(FactUpdate::Unchanged, |name| Name::new(name).into()),
         now: phones_of(texts.iter().map(String::as_str), country),
         before: Vec::new(),
@@ -158,7 +154,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     let mut each: Vec<ContactPhones> = Vec::new();
     for contact in contacts {
         let mut known = each.iter_mut();
-        match known.find(|known| known.contact == contact.contact) {
+        match known.find(|known| known.slot == contact.slot) {
             Some(known) => {
                 known.now.extend(contact.now);
                 // nobody says whose the name would be
@@ -211,11 +207,7 @@ mod tests {
         };
         let contacts = news.contacts.iter().map(|contact| {
             let phones: Vec<String> = contact.now.iter().map(|phone| phone.masked()).collect();
-            format!(
-                " {}:{}",
-                contact.contact.map_or(0, ContactId::get),
-                phones.join("+")
-            )
+            format!(" {}:{}", contact.slot.0.max(0), phones.join("+"))
         });
         let whole = if news.whole { " whole" } else { "" };
         let contacts: String = contacts.collect();

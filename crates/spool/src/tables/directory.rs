@@ -2,12 +2,12 @@
 
 use crate::{Db, Error, Store, count};
 use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
+use callbridge_leads::directory::entry::{Entry, Fact, Life};
 use callbridge_leads::directory::find::find;
 use callbridge_leads::directory::ledger::{self, LeadPhone, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
-use callbridge_leads::directory::{ChangeKind, Finding, LeadNews};
+use callbridge_leads::directory::{ChangeKind, Finding, LeadNews, Slot};
 use callbridge_model::{EmployeeId, LeadId, Phone};
 use rusqlite::params;
 use serde::Deserialize;

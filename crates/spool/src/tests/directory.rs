@@ -6,7 +6,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
 use callbridge_leads::directory::{
-    ChangeKind, ContactId, ContactPhones, FactUpdate, FirstPhone, LeadNews,
+    ChangeKind, ContactPhones, FactUpdate, FirstPhone, LeadNews, Slot,
 };
 use callbridge_model::{EmployeeId, LeadId, Outcome, Phone, Reason};
 use callbridge_testkit::Wait as _;
@@ -71,10 +71,10 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
     let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
     let contact = (prop::option::of(1_i64..4), any_name(), phones(), phones());
     let contact = contact.prop_map(|(id, name, before, now)| {
-        let contact = id.and_then(ContactId::new);
+        let slot = Slot::of_contact(id);
         ContactPhones {
             name,
-            contact,
+            slot,
             now,
             before,
         }

@@ -8,7 +8,7 @@ use crate::{
     tables,
 };
 use callbridge_formats::message::WebhookMessage;
-use callbridge_leads::directory::news::ContactId;
+use callbridge_leads::directory::news::Slot;
 use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
 use callbridge_leads::directory::{ChangeKind, ContactPhones, FactUpdate, FirstPhone, LeadNews};
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
@@ -93,13 +93,13 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
     let contacts = vec![
         ContactPhones {
             name: FactUpdate::from(Name::new("Anna")),
-            contact: ContactId::new(7),
+            slot: Slot::of_contact(Some(7)),
             now: vec![phone(1), phone(2)],
             before: Vec::new(),
         },
         ContactPhones {
             name: FactUpdate::None,
-            contact: None,
+            slot: Slot::NAMELESS,
             now: Vec::new(),
             before: vec![phone(3)],
         },
@@ -271,7 +271,7 @@ fn no_more_wait_than_there_is_room_for_and_the_oldest_give_way_counted() {
     let mut store = unbound();
     let contact = ContactPhones {
         name: FactUpdate::Unchanged,
-        contact: ContactId::new(7),
+        slot: Slot::of_contact(Some(7)),
         now: vec![phone(1); 100],
         before: vec![phone(2); 100],
     };
