@@ -261,14 +261,14 @@ async fn restored(
 /// Makes a letter of an open call that cannot be restored, for nobody may throw it away, and frees
 /// its place for another call.
 fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
-    let kept = Op::Unreadable {
+    let kept = Op::Unreadable(spool::UnreadableBytes {
         source: format!("open calls of {pbx}"),
         pbx: pbx.clone(),
         bytes,
         why: format!("a call that was open when callbridge ended cannot be restored: {why}"),
         at: clock::now().wall,
         by: None,
-    };
+    });
     let snapshot = None;
     [kept, Op::Open { pbx, key, snapshot }]
 }

@@ -10,7 +10,7 @@ use callbridge_call::EventTime;
 use callbridge_model::Status;
 use callbridge_model::status::FindingKind;
 use callbridge_sandbox::Server;
-use callbridge_spool::{Op, PublishedBy};
+use callbridge_spool::{Op, PublishedBy, UnreadableBytes};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Confirmation, Connection, ConnectionProperties};
@@ -273,7 +273,7 @@ async fn a_message_of_a_newer_version_stops_nobody_and_is_read_by_the_version_th
     // What an older callbridge would have kept of a message that this one reads.
     let settings = callbridge_spool::Settings::default();
     let (spool, guard) = callbridge_spool::open(&place.at("state"), settings).expect("opens");
-    let kept = Op::Unreadable {
+    let kept = Op::Unreadable(UnreadableBytes {
         source: format!("{from}&format=call"),
         pbx: String::new(),
         bytes: all[2].clone().into_bytes(),
@@ -283,7 +283,7 @@ async fn a_message_of_a_newer_version_stops_nobody_and_is_read_by_the_version_th
             user: Some(broker::ADMINISTRATOR.to_owned()),
             content_type: Some(KIND.to_owned()),
         }),
-    };
+    });
     spool.write(vec![kept]).await.expect("stored");
     drop(spool);
     guard.close();

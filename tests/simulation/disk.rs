@@ -111,12 +111,12 @@ impl Disk {
             }
             (Op::Step { row, step, .. }, Done::Stepped(to)) => self.stepped(*row, step, *to, met),
             // whether it goes on by itself is for the spool to decide
-            (Op::FailedCall { row, .. }, Done::Stepped(to)) => {
+            (Op::FailedCall(failure), Done::Stepped(to)) => {
                 let step = match to {
                     State::Ready => step_called("moved"),
                     _ => step_called("died"),
                 };
-                self.stepped(*row, &step, *to, met);
+                self.stepped(failure.row, &step, *to, met);
             }
             (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
             (Op::PeerOutcome(PeerOutcome::Shown { calls, .. }), _) => {

@@ -307,8 +307,8 @@ impl Intake {
         let source = &mut self.sources[usize::from(id.0)];
         if source.settings.format.carries_whole_calls() {
             let taken = self.whole.take(source, frame);
-            if let Some(Op::Unreadable { why, .. }) = &taken {
-                self.ops.extend(read_again::count_newer(why));
+            if let Some(Op::Unreadable(unread)) = &taken {
+                self.ops.extend(read_again::count_newer(&unread.why));
             }
             self.ops.extend(taken);
             return Ok(());

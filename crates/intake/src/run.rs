@@ -321,8 +321,8 @@ impl Shell {
         for op in ops {
             match op {
                 Op::Finish(finished) => log_call(finished, self.mask_phones),
-                Op::Unreadable { source, why, .. } => {
-                    let words = (source.as_str(), why.as_str());
+                Op::Unreadable(unread) => {
+                    let words = (unread.source.as_str(), unread.why.as_str());
                     *unreadable.entry(words).or_default() += 1;
                 }
                 _ => {}

@@ -5,7 +5,7 @@ use callbridge_call::EventTime;
 use callbridge_formats::Decoder;
 use callbridge_model::status;
 use callbridge_source::{Frame, Position};
-use callbridge_spool::{Op, PublishedBy};
+use callbridge_spool::{Op, PublishedBy, UnreadableBytes};
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const CHECKED_MAX: u8 = 16;
@@ -141,7 +141,7 @@ impl IntakeSource {
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
         self.refused.push(frame.seq);
-        Op::Unreadable {
+        Op::Unreadable(UnreadableBytes {
             source: self.settings.url.clone(),
             pbx: self.settings.pbx.clone(),
             bytes: frame.bytes.to_vec(),
@@ -151,6 +151,6 @@ impl IntakeSource {
                 user: by.user.as_ref().map(ToString::to_string),
                 content_type: by.content_type.as_ref().map(ToString::to_string),
             }),
-        }
+        })
     }
 }

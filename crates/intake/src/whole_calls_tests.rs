@@ -87,7 +87,7 @@ fn judged(batch: &Batch) -> Vec<&Judged> {
 
 fn letters(batch: &Batch) -> Vec<&str> {
     let letters = batch.ops.iter().filter_map(|op| match op {
-        Op::Unreadable { why, .. } => Some(why.as_str()),
+        Op::Unreadable(unread) => Some(unread.why.as_str()),
         _ => None,
     });
     letters.collect()

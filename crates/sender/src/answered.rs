@@ -12,7 +12,7 @@ use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::{Now, Reason, TokenFingerprint};
 use callbridge_spool::{
-    FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
+    CallFailure, FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -434,12 +434,12 @@ impl Core {
         {
             // the spool decides what becomes of it
             let at = now.wall;
-            return request.ops.push(Op::FailedCall {
+            return request.ops.push(Op::FailedCall(CallFailure {
                 row,
                 message,
                 errors,
                 at,
-            });
+            }));
         }
         request.step(Step::Died {
             reason,

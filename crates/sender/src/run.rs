@@ -350,7 +350,7 @@ impl Loop {
                 Err(refused) => {
                     // the step does not fit the row any more: what it says of the budget does
                     error!(error = %refused, "the spool refuses a step");
-                    let step = |op: &Op| matches!(op, Op::Step { .. } | Op::FailedCall { .. });
+                    let step = |op: &Op| matches!(op, Op::Step { .. } | Op::FailedCall(_));
                     let kept: Vec<Op> = ops.iter().filter(|op| !step(op)).cloned().collect();
                     if kept.len() < ops.len() {
                         self.unwritten.push_front(kept);

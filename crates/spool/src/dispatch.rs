@@ -102,24 +102,9 @@ impl Store {
                 resume::set_open(self, pbx, *key, snapshot.as_deref())?
             }
             Op::Position { source, position } => resume::set_position(self, source, position)?,
-            Op::Unreadable {
-                source,
-                pbx,
-                bytes,
-                why,
-                at,
-                by,
-            } => {
-                let texts = (source.as_str(), pbx.as_str(), why.as_str());
-                return unreadable::keep_unreadable(self, texts, bytes, *at, by.as_ref());
-            }
+            Op::Unreadable(unread) => return unreadable::keep_unreadable(self, unread),
             Op::Step { row, step, at } => return step::step(self, *row, step, *at),
-            Op::FailedCall {
-                row,
-                message,
-                errors,
-                at,
-            } => return look_ups::call_failed(self, *row, message, errors, *at),
+            Op::FailedCall(failure) => return look_ups::call_failed(self, failure),
             Op::Slot(slot) => slots::set_slot(self, slot)?,
             Op::SlotGone(slot) => slots::drop_slot(self, *slot)?,
             Op::Act { row, act } => letters::note_act(self, *row, act)?,

@@ -81,8 +81,8 @@ pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
 pub use op::{
-    Delivered, Delivery, Done, Op, PeerOutcome, PurgeCounts, STREAM_BEGAN, Settlement, SlotRow,
-    WebhookEvent,
+    CallFailure, Delivered, Delivery, Done, Op, PeerOutcome, PurgeCounts, STREAM_BEGAN, Settlement,
+    SlotRow, UnreadableBytes, WebhookEvent,
 };
 pub use readers::{FinishedCalls, Known, LeadDirectory};
 pub use row::{

@@ -72,20 +72,7 @@ pub enum Op {
     ///
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
-    Unreadable {
-        /// Name of the source that the bytes came from.
-        source: String,
-        /// PBX that the source belongs to.
-        pbx: String,
-        /// The bytes as they came.
-        bytes: Vec<u8>,
-        /// Reason why the bytes cannot be read, for people.
-        why: String,
-        /// Moment at which the bytes came.
-        at: EventTime,
-        /// Properties that its publisher gave the message; `None` of bytes that came otherwise.
-        by: Option<PublishedBy>,
-    },
+    Unreadable(UnreadableBytes),
     /// A step of a stored call ([`super::state::next`]). Books: one less where it was, one more
     /// where it is. On an unreadable letter `Discard` and `Retry` alone exist: it is forgotten, and
     /// the book `unreadable`, which counts all there ever were, stays.
@@ -99,16 +86,7 @@ pub enum Op {
     },
     /// A call FAILED: it goes on by itself, or is a letter, by what is known of its lead at the
     /// commit. Books: as its step's.
-    FailedCall {
-        /// Id of the call that FAILED.
-        row: RowId,
-        /// Message of the service, as it sent it.
-        message: String,
-        /// The service's `errors` (§7.2), or null.
-        errors: serde_json::Value,
-        /// Moment at which it is known that the call FAILED.
-        at: EventTime,
-    },
+    FailedCall(CallFailure),
     /// A slot of the sender's budget is taken, or its request was answered.
     Slot(SlotRow),
     /// The slot of this number, from 0, is free again.
@@ -214,6 +192,36 @@ impl Op {
         let counter = counter.into();
         Self::Count { counter, by }
     }
+}
+
+/// Bytes of a source that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableBytes {
+    /// Name of the source that the bytes came from.
+    pub source: String,
+    /// PBX that the source belongs to.
+    pub pbx: String,
+    /// The bytes as they came.
+    pub bytes: Vec<u8>,
+    /// Reason why the bytes cannot be read, for people.
+    pub why: String,
+    /// Moment at which the bytes came.
+    pub at: EventTime,
+    /// Properties that its publisher gave the message; `None` of bytes that came otherwise.
+    pub by: Option<PublishedBy>,
+}
+
+/// The service's answer that a call FAILED.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallFailure {
+    /// Id of the call that FAILED.
+    pub row: RowId,
+    /// Message of the service, as it sent it.
+    pub message: String,
+    /// The service's `errors` (§7.2), or null.
+    pub errors: serde_json::Value,
+    /// Moment at which it is known that the call FAILED.
+    pub at: EventTime,
 }
 
 /// An event from the service, as far as it concerns us.

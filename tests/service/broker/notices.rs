@@ -4,7 +4,7 @@ use super::stage::{holds, soon};
 use callbridge_broker::notices::Queue;
 use callbridge_source::{Bounds, BrokerUrl, EventTime, Secret};
 use callbridge_spool as spool;
-use callbridge_spool::{Guard, Handle, Op, Settings, tables};
+use callbridge_spool::{Guard, Handle, Op, Settings, UnreadableBytes, tables};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
 use lapin::types::{AMQPValue, FieldTable};
 use std::time::Duration;
@@ -35,13 +35,15 @@ impl State {
 
     /// Unreadable messages: the plainest letters.
     async fn letters(&self, range: std::ops::Range<u32>) {
-        let letter = |n: u32| Op::Unreadable {
-            source: "amqp://pbx".to_owned(),
-            pbx: "hq".to_owned(),
-            bytes: format!("message {n}").into_bytes(),
-            why: "the message names no event".to_owned(),
-            at: EventTime::from_seconds(1_795_151_317),
-            by: None,
+        let letter = |n: u32| {
+            Op::Unreadable(UnreadableBytes {
+                source: "amqp://pbx".to_owned(),
+                pbx: "hq".to_owned(),
+                bytes: format!("message {n}").into_bytes(),
+                why: "the message names no event".to_owned(),
+                at: EventTime::from_seconds(1_795_151_317),
+                by: None,
+            })
         };
         self.handle
             .write(range.map(letter).collect())

@@ -1,7 +1,7 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
 use super::{calls, directory, step, unknown_employees};
-use crate::{DROPPED, Db, Done, Error, Json, RowId, Step, Store, TO_SURVIVOR};
+use crate::{CallFailure, DROPPED, Db, Done, Error, Json, RowId, Step, Store, TO_SURVIVOR};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::ledger::Ledger as _;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -46,17 +46,12 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
 }
 
 /// A call FAILED: what is known of it now decides what becomes of it.
-pub(crate) fn call_failed(
-    store: &mut Store,
-    row: RowId,
-    message: &str,
-    errors: &serde_json::Value,
-    at: EventTime,
-) -> Result<Done, Error> {
+pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Done, Error> {
+    let (row, at, message) = (failure.row, failure.at, failure.message.as_str());
     let died = |message: &str| Step::Died {
         reason: Reason::Failed,
         message: message.to_owned(),
-        errors: errors.clone(),
+        errors: failure.errors.clone(),
     };
     let Some(call) = failed_call(store, row, at)? else {
         return step::step(store, row, &died(message), at);

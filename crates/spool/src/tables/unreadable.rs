@@ -3,7 +3,7 @@
 use super::{meta, outbox};
 use crate::state::{Refused, State, Step};
 use crate::tally::Book;
-use crate::{Db, Done, Error, Left, PublishedBy, RowId, Store};
+use crate::{Db, Done, Error, Left, RowId, Store, UnreadableBytes};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
@@ -13,16 +13,11 @@ const NOT_KEPT: &str = "unreadable_not_kept";
 
 /// Keeps bytes of a source, with the reason why they cannot be read; `by` is `None` of a line of
 /// the PBX itself.
-pub(crate) fn keep_unreadable(
-    store: &mut Store,
-    (source, pbx, why): (&str, &str, &str),
-    bytes: &[u8],
-    at: EventTime,
-    by: Option<&PublishedBy>,
-) -> Result<Done, Error> {
+pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
     store.tally.add(Book::Unreadable, 1);
+    let UnreadableBytes { bytes, by, .. } = unread;
     let first = &bytes[..bytes.len().min(UNREADABLE_BYTES_MAX)];
-    let login = by.map(|by| by.user.as_deref().unwrap_or_default());
+    let login = by.as_ref().map(|by| by.user.as_deref().unwrap_or_default());
     if !finds_room(store, first.len(), login)? {
         store.tally.count(NOT_KEPT, 1);
         let text = "UPDATE unreadable_logins SET not_kept = not_kept + 1 WHERE login = ?1";
@@ -30,16 +25,16 @@ pub(crate) fn keep_unreadable(
         return Ok(Done::Unreadable(None));
     }
     let id = store.new_id();
-    let by = by.cloned().unwrap_or_default();
+    let by = by.clone().unwrap_or_default();
     let text =
         "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let values = (
         id.0,
-        source,
-        pbx,
-        why,
-        at.micros(),
+        &unread.source,
+        &unread.pbx,
+        &unread.why,
+        unread.at.micros(),
         bytes.len(),
         first,
         by.user,

@@ -5,7 +5,7 @@ use super::call::{at, finished, journal};
 use super::deliveries::{foreign, signature};
 use crate::{
     Delivery, Done, Finished, IfAbsent, LetterFilter, Op, PublishedBy, QueueQuery, RowId, Settings,
-    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
+    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, UnreadableBytes, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -104,14 +104,14 @@ pub fn step(store: &mut Store, row: RowId, step: Step) {
 }
 
 fn unreadable(n: u32) -> Op {
-    Op::Unreadable {
+    Op::Unreadable(UnreadableBytes {
         source: "amqp://pbx/".into(),
         pbx: "pbx1".into(),
         bytes: vec![b'x'; 100],
         why: "no JSON".into(),
         at: at(i64::from(n)),
         by: None,
-    }
+    })
 }
 
 /// A lead with a number of its own, as it was told at this second.
@@ -259,8 +259,8 @@ pub const ACTS: &[Act] = &[
         "bytes of a login that nobody reads, and those that find no room",
         |store, _| {
             let mut op = unreadable(1);
-            if let Op::Unreadable { by, .. } = &mut op {
-                *by = Some(PublishedBy::default());
+            if let Op::Unreadable(unread) = &mut op {
+                unread.by = Some(PublishedBy::default());
             }
             let row = new(&write(store, vec![op.clone()])[0]);
             let full = |store: &Store, by: i64| {

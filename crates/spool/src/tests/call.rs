@@ -1,6 +1,6 @@
 //! Made-up calls.
 
-use crate::{FIRST_POLL, Finished, Op, QueueQuery, RowId};
+use crate::{CallFailure, FIRST_POLL, Finished, Op, QueueQuery, RowId};
 use callbridge_call::{
     Direction, EpochSeconds, EventTime, Extension, FinishedCall, RawNumber, UniqueId,
 };
@@ -94,12 +94,12 @@ pub fn journal(n: u32) -> Finished {
 /// That call FAILED.
 pub fn failed(row: RowId, at: EventTime) -> Op {
     let (message, errors) = ("FAILED".to_owned(), serde_json::Value::Null);
-    Op::FailedCall {
+    Op::FailedCall(CallFailure {
         row,
         message,
         errors,
         at,
-    }
+    })
 }
 
 /// What a sender with the token `token` asks for.

@@ -3,7 +3,8 @@
 use super::call::{at, finished, journal};
 use crate::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, PublishedBy, RowId, Settings, State,
-    Step, Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
+    Step, Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX,
+    UnreadableBytes, hint, tables,
 };
 use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint};
 use std::collections::BTreeMap;
@@ -34,14 +35,14 @@ fn step(store: &mut Store, row: RowId, step: Step) -> Result<Vec<Done>, Error> {
 }
 
 fn unreadable(bytes: Vec<u8>) -> Op {
-    Op::Unreadable {
+    Op::Unreadable(UnreadableBytes {
         source: "amqp://pbx/".into(),
         pbx: "pbx1".into(),
         bytes,
         why: "no JSON".into(),
         at: at(9),
         by: None,
-    }
+    })
 }
 
 #[test]
@@ -282,8 +283,8 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
 /// Published by this login; by nobody who is named where it is empty.
 fn published(login: &str, bytes: Vec<u8>) -> Op {
     let mut op = unreadable(bytes);
-    if let Op::Unreadable { by, .. } = &mut op {
-        *by = Some(PublishedBy {
+    if let Op::Unreadable(unread) = &mut op {
+        unread.by = Some(PublishedBy {
             user: (!login.is_empty()).then(|| login.to_owned()),
             content_type: None,
         });

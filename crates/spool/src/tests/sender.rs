@@ -3,7 +3,7 @@
 use super::call::{ask, at, finished, journal};
 use crate::{
     ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, QueueQuery, RowId, Settings,
-    Step, Store, tables,
+    Step, Store, UnreadableBytes, tables,
 };
 use callbridge_model::{ExitCode as _, Outcome, Reason, TokenFingerprint};
 use callbridge_testkit::Wait as _;
@@ -284,14 +284,14 @@ fn an_id_is_never_given_twice() {
     let dir = tempfile::tempdir().expect("a folder");
     let open = || crate::open(dir.path(), Settings::default()).expect("opens");
     let (handle, guard) = open();
-    let bytes = Op::Unreadable {
+    let bytes = Op::Unreadable(UnreadableBytes {
         source: "s".into(),
         pbx: "p".into(),
         bytes: vec![1],
         why: "why".into(),
         at: at(0),
         by: None,
-    };
+    });
     let done = handle.write(vec![bytes.clone()]).wait();
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));
     let discard = Op::Step {
