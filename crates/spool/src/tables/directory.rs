@@ -1,5 +1,6 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
+use super::parked::WAITING_BY_PHONE;
 use crate::{Db, Error, Store, count};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life};
@@ -156,7 +157,7 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
     store.tally.count(LEARNED, 1);
     let mut waiting = BTreeSet::new();
     for phone in phones.iter().flatten() {
-        if is_awaited(store, phone)? {
+        if store.exists(WAITING_BY_PHONE, [phone.as_str()])? {
             waiting.insert(phone.clone());
         }
     }
@@ -167,13 +168,6 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
         awaited.all = true;
     }
     Ok(true)
-}
-
-fn is_awaited(db: &Db, phone: &Phone) -> Result<bool, Error> {
-    let text = "SELECT EXISTS (SELECT 1 FROM calls WHERE state = 'parked' AND phone = ?1)
-             OR EXISTS (SELECT 1 FROM calls WHERE state = 'dead'
-                        AND reason = 'ambiguous_lead' AND phone = ?1)";
-    db.query_one(text, [phone.as_str()])
 }
 
 /// The lead that is left of one that was merged, however often; `None` for a lead that was not

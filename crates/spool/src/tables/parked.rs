@@ -4,6 +4,12 @@ use crate::{Db, Error, Json, ParkedPhone, RowId, count};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
+/// Question for the parked calls of a number and its letters `ambiguous_lead`, oldest first.
+pub(super) const WAITING_BY_PHONE: &str =
+    "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
+     UNION ALL SELECT id FROM calls
+     WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
+
 /// Numbers that called and have no lead, by number, after `after`.
 pub fn parked_phones(
     db: &Db,
@@ -36,10 +42,7 @@ pub fn parked_phones(
 
 /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
-    let text = "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
-         UNION ALL SELECT id FROM calls
-         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
-    db.query_all(text, [phone.as_str()])
+    db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
 
 /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
