@@ -225,7 +225,7 @@ impl Assembler {
         call.cel_bridges = self.cel_bridges;
         call.of.on_event(event.channel.process, event.channel.stamp);
         let dropped = call.size.dropped;
-        let outcome = call.on_event(id, at, event);
+        let outcome = call.on_event(id, at, event, &self.settings);
         call.times.on_event(at, arrived);
         if outcome.new_leg && back.is_some() {
             call.gaps.late = back;

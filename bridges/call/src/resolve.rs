@@ -29,7 +29,7 @@ mod unnamed;
 mod unobservable;
 mod view;
 
-use crate::facts::{FACTS_MAX, Leg, OpenCall};
+use crate::facts::{Leg, OpenCall};
 use crate::{FinishedCall, Settings, UniqueId};
 use view::View;
 
@@ -58,20 +58,17 @@ pub(crate) enum EndReason {
 }
 
 impl EndReason {
-    fn incomplete(self, call: &OpenCall, caught_up: bool) -> Option<String> {
+    fn incomplete(self, call: &OpenCall, settings: &Settings) -> Option<String> {
         let words = match self {
-            Self::HungUp if call.size.dropped > 0 => {
-                return Some(format!(
-                    "the call had more than {FACTS_MAX} events that matter"
-                ));
-            }
-            Self::HungUp if call.times.untimed > 0 => UNTIMED,
-            Self::HungUp => return None,
+            Self::HungUp => match call.excess(settings) {
+                None if call.times.untimed > 0 => UNTIMED,
+                excess => return excess,
+            },
             Self::Unheard => "a hang-up was not received",
             Self::TooLong => "no hang-up was received within --max-call",
             Self::TooLarge => "it was closed before its end: it had more events than memory allows",
             Self::TooMany => "no hang-up was received, and --max-open-calls were open",
-            Self::Missed => match doubt::doubt(call, caught_up) {
+            Self::Missed => match doubt::doubt(call, settings.caught_up) {
                 Some(doubt) => return Some(format!("its end was not received: {doubt}")),
                 None => "its end was not received",
             },
@@ -112,7 +109,7 @@ pub(crate) fn resolve(
         .map(|leg| View::of(leg, endpoints, timed, numbers));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
-    let incomplete = ended.incomplete(call, settings.caught_up);
+    let incomplete = ended.incomplete(call, settings);
     let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
     let old = by_occupant.is_some();
     let mut finished = Vec::new();

@@ -26,6 +26,8 @@ pub struct Settings {
     /// Bytes that all open calls may take, as they are written down; `None`: so many as that many
     /// calls need. Beyond it the largest is ended, and incomplete.
     pub max_open_bytes: Option<usize>,
+    /// Facts and channels that one call may hold; a call with more is incomplete.
+    pub max_facts: usize,
     /// A call that was open while nobody listened, and is silent for this long after that, is given
     /// out as far as it is known, and incomplete. It stays open, and is given out again when its
     /// end is heard.
@@ -74,6 +76,7 @@ impl Default for Settings {
             max_call: Duration::from_secs(12 * 3600),
             max_open_calls: 10_000,
             max_open_bytes: None,
+            max_facts: 4096,
             lost_after: Duration::from_secs(60),
             caught_up: false,
             history: false,

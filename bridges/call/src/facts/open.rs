@@ -3,7 +3,7 @@
 use super::times::{CallProcess, Gaps, Times};
 use super::{Effect, Leg, Texts, is_stand_in};
 use crate::trunk::unmarked;
-use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, UniqueId, local_pair};
+use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Settings, UniqueId, local_pair};
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
@@ -13,9 +13,6 @@ use std::time::Duration;
 /// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
 /// order comes sooner.
 const RESTART: Duration = Duration::from_secs(2);
-
-/// Facts and channels one call may hold; a call with more is incomplete.
-pub(crate) const FACTS_MAX: usize = 4096;
 
 /// Channels that belong together. Serialized to survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,8 +117,9 @@ impl OpenCall {
         id: &UniqueId,
         at: EventTime,
         event: &ChannelEvent<'_>,
+        settings: &Settings,
     ) -> CallEffect {
-        let room = self.size.facts < FACTS_MAX;
+        let room = self.size.facts < settings.max_facts;
         let joined = self.joined.len();
         if let Kind::BridgeEnter { technology, .. } | Kind::BridgeLeave { technology, .. } =
             &event.kind
@@ -139,7 +137,7 @@ impl OpenCall {
             changed: self.joined.len() > joined,
         };
         if let Some(other) = event.kind.other() {
-            self.describe(at, other, &mut outcome);
+            self.describe(at, other, settings, &mut outcome);
         }
         let known = self.legs.contains_key(id);
         if !known && !room {
@@ -171,15 +169,27 @@ impl OpenCall {
         outcome
     }
 
+    /// The reason why it is incomplete where more happened than one call may hold.
+    pub(crate) fn excess(&self, settings: &Settings) -> Option<String> {
+        let most = settings.max_facts;
+        (self.size.dropped > 0).then(|| format!("the call had more than {most} events that matter"))
+    }
+
     /// A channel that is named in an event of another one.
-    fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>, outcome: &mut CallEffect) {
+    fn describe(
+        &mut self,
+        at: EventTime,
+        channel: &ChannelRef<'_>,
+        settings: &Settings,
+        outcome: &mut CallEffect,
+    ) {
         // An id that is not tied to this call belongs to one that is finished.
         let tied = self.ties.ids.contains(channel.uniqueid.as_ref());
         let Some(id) = UniqueId::new(channel.uniqueid.as_ref()).filter(|_| tied) else {
             return;
         };
         let known = self.legs.contains_key(&id);
-        if !known && self.size.facts >= FACTS_MAX {
+        if !known && self.size.facts >= settings.max_facts {
             return;
         }
         self.size.facts += usize::from(!known);
