@@ -1,7 +1,7 @@
 //! Everything that can come back: a reply or an error; read from status and body by one pure
 //! function.
 
-use super::envelope::{Envelope, Page, TokenInfo, is_own};
+use super::envelope::{Envelope, FailureWord, Page, SUCCESS, TokenInfo, is_own};
 use super::request::Endpoint;
 use callbridge_model::NotPermitted;
 use serde_json::Value;
@@ -33,6 +33,8 @@ pub enum WriteStatus {
     Success,
     /// The write will not be carried out.
     Failed {
+        /// The word that says so.
+        word: FailureWord,
         /// The service's words, perhaps none.
         words: String,
         /// `errors[]` (§7.5) beside or inside the status, or null.
@@ -234,13 +236,14 @@ fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static st
         }
         Endpoint::Poll => {
             let (word, words) = envelope.status().ok_or("no status in the answer")?;
-            Ok(ApiReply::Status(match word.as_str() {
-                "SUCCESS" => WriteStatus::Success,
-                "FAILED" => WriteStatus::Failed {
+            Ok(ApiReply::Status(match word.parse() {
+                Ok(word) => WriteStatus::Failed {
+                    word,
                     words,
                     errors: envelope.errors_of_status(),
                 },
-                _ => WriteStatus::Pending(word),
+                Err(_) if word == SUCCESS => WriteStatus::Success,
+                Err(_) => WriteStatus::Pending(word),
             }))
         }
         Endpoint::TokenInfo => {

@@ -76,6 +76,7 @@ fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
     }
     let failed = json!({"data": {"status": "FAILED", "message": "lead not found"}});
     let words = Ok(ApiReply::Status(WriteStatus::Failed {
+        word: FailureWord::Failed,
         words: "lead not found".to_owned(),
         errors: Value::Null,
     }));
@@ -100,6 +101,7 @@ fn the_errors_of_a_failed_status_are_kept_wherever_they_stand() {
         json!({"data": [{"status": "FAILED", "errors": errors}]}),
     ] {
         let failed = Ok(ApiReply::Status(WriteStatus::Failed {
+            word: FailureWord::Failed,
             words: String::new(),
             errors: errors.clone(),
         }));

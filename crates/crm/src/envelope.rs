@@ -7,6 +7,17 @@ use callbridge_model::{CallUuid, Grant, is_hostile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// The status of a write that is carried out (§3.2).
+pub(crate) const SUCCESS: &str = "SUCCESS";
+
+/// A word by which the service says that a write will not be carried out (§3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
+pub enum FailureWord {
+    /// Its lead, its employee or its call is not known.
+    Failed,
+}
+
 /// The prefix under which the journal keeps our uuids (§2.6).
 const PREFIX: &str = "oapi-";
 
@@ -253,7 +264,7 @@ fn word_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// `SUCCESS` or `FAILED` under a key of any name, but for those that hold texts for people: a
+/// A final status (§3.2) under a key of any name, but for those that hold texts for people: a
 /// message `Success` is on every good answer (§2.1).
 fn named(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
@@ -261,7 +272,7 @@ fn named(data: &Value) -> Option<(String, String)> {
     let mut finals = std::iter::once(map).chain(deeper).flat_map(|map| {
         map.iter().filter_map(move |(key, value)| {
             let word = value.as_str()?.trim().to_uppercase();
-            let is_final = matches!(word.as_str(), "SUCCESS" | "FAILED");
+            let is_final = word == SUCCESS || word.parse::<FailureWord>().is_ok();
             (is_final && !SAID_KEYS.contains(&key.as_str())).then_some((word, map))
         })
     });

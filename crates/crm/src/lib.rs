@@ -26,5 +26,5 @@ pub mod request;
 pub use address::{Address, AddressError, Setup, Timeouts};
 pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, WriteStatus, read};
 pub use client::{Client, Unanswered};
-pub use envelope::{Page, ShownCall, TokenInfo, is_own};
+pub use envelope::{FailureWord, Page, ShownCall, TokenInfo, is_own};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

@@ -6,7 +6,7 @@ use crate::memory;
 use crate::memory::Memory;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use crate::reconciliation::Findings;
-use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
+use callbridge_crm::{ApiReply, ApiResponse, ApiResult, FailureWord, Page, WriteStatus};
 use callbridge_model::{Now, TokenFingerprint};
 use callbridge_spool::{Confirmable, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
 
@@ -125,6 +125,7 @@ fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
     for n in 0..5 {
         let call = submitted(100 + n, at(accepted + n.unsigned_abs()));
         let failed = Ok(ApiReply::Status(WriteStatus::Failed {
+            word: FailureWord::Failed,
             words: "the lead is gone".to_owned(),
             errors: serde_json::Value::Null,
         }));

@@ -3,7 +3,7 @@
 
 use crate::{Fault, Outcome, by_chance};
 use callbridge_crm::{
-    ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus, answer,
+    ApiError, ApiReply, ApiResult, Endpoint, FailureWord, Page, TokenInfo, WriteStatus, answer,
 };
 use callbridge_model::Reason;
 use serde_json::Value;
@@ -154,13 +154,20 @@ fn granted(reply: ApiReply) -> Verdict {
         ApiReply::Accepted(request_id) => Verdict::Submitted(request_id),
         ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
         ApiReply::Status(WriteStatus::Pending(_)) => Verdict::NotYet,
-        ApiReply::Status(WriteStatus::Failed { words, errors }) => {
-            let words = match words.is_empty() {
+        ApiReply::Status(WriteStatus::Failed {
+            word,
+            words,
+            errors,
+        }) => {
+            let (reason, cause) = match word {
                 // §3.2 gives the causes, the answer none
-                true => "FAILED: the CRM does not know its lead or its employee".to_owned(),
-                false => words,
+                FailureWord::Failed => (
+                    Reason::Failed,
+                    "FAILED: the CRM does not know its lead or its employee",
+                ),
             };
-            Verdict::Dead(Reason::Failed, words, errors)
+            let words = Some(words).filter(|words| !words.is_empty());
+            Verdict::Dead(reason, words.unwrap_or_else(|| cause.to_owned()), errors)
         }
         ApiReply::TokenInfo(info) => Verdict::Known(info),
         ApiReply::Page(page) => Verdict::PageShown(page),

@@ -395,6 +395,7 @@ fn failed_is_a_dead_letter_failed_with_words() {
     ] {
         let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
         let answer = Ok(ApiReply::Status(WriteStatus::Failed {
+            word: FailureWord::Failed,
             words: words.to_owned(),
             errors: errors.clone(),
         }));

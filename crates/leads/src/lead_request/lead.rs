@@ -8,7 +8,7 @@ use crate::lead_field::shows::FieldWrite;
 use crate::lead_field::{Catalogue, Refusal, RefusedPart, catalogue};
 use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
-use callbridge_crm::{ApiError, ApiReply, ApiResult, LeadsPage, WriteStatus};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, FailureWord, LeadsPage, WriteStatus};
 use callbridge_model::{LeadId, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -169,9 +169,11 @@ fn explained(result: &ApiResult) -> (String, &Value) {
         errors => format!("{words} {errors}"),
     };
     match result {
-        Ok(ApiReply::Status(WriteStatus::Failed { words, errors })) => {
-            (failed(with(words.clone(), errors).trim()), errors)
-        }
+        Ok(ApiReply::Status(WriteStatus::Failed {
+            word,
+            words,
+            errors,
+        })) => (failed(*word, with(words.clone(), errors).trim()), errors),
         Ok(_) => ("an answer to another question".to_owned(), &Value::Null),
         Err(error @ ApiError::Rejected { status, errors, .. }) => match status {
             409 => (error.to_string(), errors),
@@ -181,10 +183,11 @@ fn explained(result: &ApiResult) -> (String, &Value) {
     }
 }
 
-fn failed(words: &str) -> String {
+fn failed(word: FailureWord, words: &str) -> String {
+    let word: &str = word.into();
     match words {
-        "" => "FAILED".to_owned(),
-        words => format!("FAILED: {words}"),
+        "" => word.to_owned(),
+        words => format!("{word}: {words}"),
     }
 }
 
@@ -282,7 +285,9 @@ pub fn settle(
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending(word))) => (false, word.clone()),
-        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) => (false, failed(words)),
+        Ok(ApiReply::Status(WriteStatus::Failed { word, words, .. })) => {
+            (false, failed(*word, words))
+        }
         Ok(_) => (true, String::new()),
         Err(error) => (false, error.to_string()),
     };

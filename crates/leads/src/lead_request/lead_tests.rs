@@ -54,6 +54,7 @@ fn answers() -> Vec<ApiResult> {
         Ok(ApiReply::Status(WriteStatus::Success)),
         Ok(ApiReply::Status(WriteStatus::Pending("NEW".into()))),
         Ok(ApiReply::Status(WriteStatus::Failed {
+            word: FailureWord::Failed,
             words: message(),
             errors: Value::Null,
         })),
