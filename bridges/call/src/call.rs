@@ -95,7 +95,7 @@ pub struct FinishedCall {
 
 impl FinishedCall {
     /// All ids of the call.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &UniqueId> {
+    pub fn ids(&self) -> impl Iterator<Item = &UniqueId> {
         std::iter::once(&self.linkedid).chain(&self.also_known_as)
     }
 }

@@ -9,7 +9,7 @@ use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
-use callbridge_model::status;
+use callbridge_model::status::{self, Lacking, SourceState};
 use callbridge_source::{FilePosition, Frame, FrameVerdict, Outage, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
@@ -153,8 +153,8 @@ impl Intake {
         let status = |source: &IntakeSource| {
             let mut status = source.shown();
             // What is held is not decided: more may be read.
-            if status.state == status::SourceState::Done && waits(source) {
-                status.state = status::SourceState::Reading;
+            if status.state == SourceState::Done && waits(source) {
+                status.state = SourceState::Reading;
             }
             status
         };
@@ -172,9 +172,9 @@ impl Intake {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
         if source.settings.file {
-            source.status.state = status::SourceState::Reading;
+            source.status.state = SourceState::Reading;
         } else {
-            source.status.state = status::SourceState::Connected;
+            source.status.state = SourceState::Connected;
             source.status.connected_since = Some(now.floor_seconds().get());
             // Nothing is proved of the line yet.
             (source.proof.received, source.proof.timed) = (false, false);
@@ -194,7 +194,7 @@ impl Intake {
         let mut all = self.statuses();
         for (status, source) in all.iter_mut().zip(&self.sources) {
             if is_queue(source) && status.state.is_up() {
-                status.state = status::SourceState::Down;
+                status.state = SourceState::Down;
                 status.why = Some(callbridge_source::Error::Paused.to_string());
             }
         }
@@ -205,7 +205,7 @@ impl Intake {
     pub fn down(&mut self, id: SourceId, outage: Outage) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
-        source.status.state = status::SourceState::Down;
+        source.status.state = SourceState::Down;
         source.is_absent = outage.is_absent;
         source.report.down(outage.why.clone(), outage.is_ours);
         source.status.why = Some(outage.why);
@@ -246,8 +246,8 @@ impl Intake {
         source.proof.lacks(lacking, what);
         // An event of our own came, and those of calls do not.
         let state = &mut source.status.state;
-        if lacking == status::Lacking::Calls && *state == status::SourceState::Up {
-            *state = status::SourceState::Connected;
+        if lacking == Lacking::Calls && *state == SourceState::Up {
+            *state = SourceState::Connected;
         }
     }
 
@@ -256,8 +256,8 @@ impl Intake {
     pub fn events_flow(&mut self, id: SourceId) {
         let source = &mut self.sources[usize::from(id.0)];
         let state = &mut source.status.state;
-        if *state == status::SourceState::Connected && !source.proof.is_deaf() {
-            *state = status::SourceState::Up;
+        if *state == SourceState::Connected && !source.proof.is_deaf() {
+            *state = SourceState::Up;
         }
     }
 
@@ -276,7 +276,7 @@ impl Intake {
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
-        source.status.state = status::SourceState::Done;
+        source.status.state = SourceState::Done;
         if source.settings.catch_up
             && let Some(pbx) = self.pbxes.get_mut(&source.settings.pbx)
             && let Some(second) = &mut pbx.second

@@ -7,7 +7,7 @@
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
 use callbridge_call::{EventTime, Mark, Patience, PbxEvent, Reception};
 use callbridge_formats::Format;
-use callbridge_model::status;
+use callbridge_model::status::{self, SourceState};
 use callbridge_source::SourceId;
 use callbridge_spool::{Op, STREAM_BEGAN};
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Intake {
         };
         let second = self.pbxes.get(pbx).and_then(|pbx| pbx.second.as_ref());
         let decided = second.is_some_and(|second| second.reconciler.is_empty());
-        let done = |file: &IntakeSource| file.status.state == status::SourceState::Done;
+        let done = |file: &IntakeSource| file.status.state == SourceState::Done;
         decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }
 
@@ -300,11 +300,9 @@ impl Intake {
         let mut others = others.filter(|(i, it)| *i != at && it.settings.pbx == *pbx);
         others.any(|(_, other)| {
             let up = match other.status.state {
-                status::SourceState::Up => true,
-                status::SourceState::Connected => !other.proof.is_deaf(),
-                status::SourceState::Down
-                | status::SourceState::Reading
-                | status::SourceState::Done => false,
+                SourceState::Up => true,
+                SourceState::Connected => !other.proof.is_deaf(),
+                SourceState::Down | SourceState::Reading | SourceState::Done => false,
             };
             other.reports_events() && (up || !other.settings.forgets)
         })

@@ -140,7 +140,7 @@ impl Pbx {
 
     /// The call is over and decided.
     fn finish(&mut self, call: FinishedCall) {
-        for id in std::iter::once(&call.linkedid).chain(&call.also_known_as) {
+        for id in call.ids() {
             let new = remembered(&call, id);
             match self.just_finished.entry(id.as_str().to_owned()) {
                 Entry::Vacant(place) => drop(place.insert(new)),
@@ -255,8 +255,7 @@ impl Pbx {
     }
 
     fn has_seen(&self, call: &FinishedCall, known: FindKnown<'_>) -> bool {
-        let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-        ids.any(|id| {
+        call.ids().any(|id| {
             let id = id.as_str();
             self.assembler.has_seen(id)
                 || self.just_finished.contains_key(id)

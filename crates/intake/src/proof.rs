@@ -6,7 +6,7 @@ use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_mapping::{LeadRule, Trunks};
-use callbridge_model::{status, status::SourceState};
+use callbridge_model::status::{self, Lacking, SourceState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Channels show a variable in each of their events; after so many without it they do not.
@@ -26,9 +26,9 @@ pub(super) struct Proof {
     /// Variables that leads come from, and that no channel has shown.
     unseen: BTreeSet<String>,
     pub(super) checked: u32,
-    pub(super) lacks: BTreeMap<status::Lacking, String>,
+    pub(super) lacks: BTreeMap<Lacking, String>,
     /// Told in the log by this process.
-    logged: BTreeSet<status::Lacking>,
+    logged: BTreeSet<Lacking>,
     pub(super) unreported: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Proof {
         }
     }
 
-    pub(super) fn lacks(&mut self, lacking: status::Lacking, what: impl Into<String>) {
+    pub(super) fn lacks(&mut self, lacking: Lacking, what: impl Into<String>) {
         let what = what.into();
         if self.logged.insert(lacking) {
             self.unreported.push(what.clone());
@@ -59,7 +59,7 @@ impl Proof {
 
     /// Returns `true` when the account is known to receive no events of calls.
     pub(super) fn is_deaf(&self) -> bool {
-        self.lacks.contains_key(&status::Lacking::Calls)
+        self.lacks.contains_key(&Lacking::Calls)
     }
 
     /// Takes an event as proof that the source receives. A record of a call proves nothing of the
@@ -77,7 +77,7 @@ impl Proof {
             PbxEvent::Cdr(_) if !channels => None,
             // Whoever may not read `system` receives nothing of that.
             PbxEvent::Mark(Mark::FullyBooted { .. }) => {
-                self.lacks.remove(&status::Lacking::System);
+                self.lacks.remove(&Lacking::System);
                 return;
             }
             PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => return,
@@ -90,8 +90,8 @@ impl Proof {
         if let Some(event) = plain.filter(|_| channels && !settings.file) {
             let first = !std::mem::replace(&mut self.timed, true);
             match event.at {
-                Some(_) => drop(self.lacks.remove(&status::Lacking::Times)),
-                None if first => self.lacks(status::Lacking::Times, TIMES),
+                Some(_) => drop(self.lacks.remove(&Lacking::Times)),
+                None if first => self.lacks(Lacking::Times, TIMES),
                 None => {}
             }
         }
@@ -100,8 +100,8 @@ impl Proof {
         }
         self.received = true;
         // Whoever receives calls needs no event of its own.
-        self.lacks.remove(&status::Lacking::Calls);
-        self.lacks.remove(&status::Lacking::Echo);
+        self.lacks.remove(&Lacking::Calls);
+        self.lacks.remove(&Lacking::Echo);
         if *state == SourceState::Connected {
             *state = SourceState::Up;
         }
@@ -119,11 +119,11 @@ impl Proof {
         self.unseen.retain(|name| !shows(name));
         self.checked = self.checked.saturating_add(1);
         if self.unseen.is_empty() {
-            self.lacks.remove(&status::Lacking::Variables);
+            self.lacks.remove(&Lacking::Variables);
         } else if self.checked == EVENTS_CHECKED {
             let names = Vec::from_iter(self.unseen.iter().map(String::as_str)).join(", ");
             self.lacks(
-                status::Lacking::Variables,
+                Lacking::Variables,
                 format!(
                     "channels do not show {names}, which leads are taken from: add it to \
                      channelvars in manager.conf, then `manager reload`"
@@ -138,7 +138,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// The words for what a line has found out.
-pub(super) fn words(lack: MissingRight) -> (status::Lacking, String) {
+pub(super) fn words(lack: MissingRight) -> (Lacking, String) {
     const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, `manager \
                         reload`, and restart callbridge";
     match lack {
@@ -148,30 +148,30 @@ pub(super) fn words(lack: MissingRight) -> (status::Lacking, String) {
                 born => format!("{born} channels were created"),
             };
             let what = format!("the account receives no events of calls, though {born}; {READ}");
-            (status::Lacking::Calls, what)
+            (Lacking::Calls, what)
         }
         MissingRight::System => {
             let what = format!(
                 "no FullyBooted came after the login: the PBX is still starting, or the account \
                  does not receive its start and stop; if so, {READ}"
             );
-            (status::Lacking::System, what)
+            (Lacking::System, what)
         }
         MissingRight::Filter => (
-            status::Lacking::Filter,
+            Lacking::Filter,
             "no event came through the filter that the PBX took, so it was logged in anew without \
              one: it is asked for all events of the classes call, cdr, system, agent and user"
                 .to_owned(),
         ),
         MissingRight::Echo => (
-            status::Lacking::Echo,
+            Lacking::Echo,
             "an event of its own was sent and did not come back: add user to its read in \
              manager.conf, or the account's eventfilter lets nothing through (Asterisk 10 to 12 \
              read `(A|B)` in it as text: give a line for each event)"
                 .to_owned(),
         ),
         MissingRight::List => (
-            status::Lacking::List,
+            Lacking::List,
             "the account may not ask which channels live (CoreShowChannels); set write = \
              reporting,user for it in manager.conf, `manager reload`, and restart callbridge"
                 .to_owned(),

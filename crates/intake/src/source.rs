@@ -3,7 +3,7 @@
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::EventTime;
 use callbridge_formats::Decoder;
-use callbridge_model::status;
+use callbridge_model::status::{self, SourceState};
 use callbridge_source::{Frame, Position};
 use callbridge_spool::{Op, PublishedBy, UnreadableBytes};
 
@@ -93,7 +93,7 @@ impl IntakeSource {
         self.is_unstored = true;
         self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
         if self.settings.file {
-            self.status.state = status::SourceState::Reading;
+            self.status.state = SourceState::Reading;
         }
         if let Some(position) = &frame.position {
             if let (Position::Stream(place), Some(stream)) = (position, &mut self.status.stream) {
@@ -105,14 +105,14 @@ impl IntakeSource {
 
     /// Returns `true` for a file that was read to its end.
     pub(super) fn is_at_end(&self) -> bool {
-        self.settings.file && self.status.state == status::SourceState::Done
+        self.settings.file && self.status.state == SourceState::Done
     }
 
     /// A message of it was understood.
     pub(super) fn on_message(&mut self) {
         self.up_since_frame = false;
-        if self.status.state == status::SourceState::Connected {
-            self.status.state = status::SourceState::Up;
+        if self.status.state == SourceState::Connected {
+            self.status.state = SourceState::Up;
         }
     }
 
