@@ -4,7 +4,7 @@ use crate::cel_time::CelClock;
 use crate::event;
 use crate::text::same;
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
-use memchr::{memchr, memchr2, memmem};
+use memchr::{memchr2, memmem};
 
 /// Decodes a message as the framer gives it: without its closing empty line.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {
@@ -81,13 +81,13 @@ impl<'a> Iterator for Pairs<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let found = find(self.rest, [b':', b'\n'])?;
+            let found = find(self.rest, b':', b'\n')?;
             if self.rest[found] == b'\n' {
                 self.rest = &self.rest[found + 1..];
                 continue;
             }
             let (mut key, tail) = (&self.rest[..found], &self.rest[found + 1..]);
-            let (mut value, rest) = match find(tail, [b'\n']) {
+            let (mut value, rest) = match find(tail, b'\n', b'\n') {
                 Some(end) => (&tail[..end], &tail[end + 1..]),
                 None => (tail, &tail[tail.len()..]),
             };
@@ -118,24 +118,19 @@ const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Returns the index of the first of these bytes, one or two.
+/// Returns the index of the first of these two bytes, which may be the same.
 #[inline]
-fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
+fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
-        let hits = wanted.map(|byte| zeros(word ^ ONES.wrapping_mul(u64::from(byte))));
-        let hits = hits.into_iter().fold(0, |all, hits| all | hits);
+        let of = |byte: u8| zeros(word ^ ONES.wrapping_mul(u64::from(byte)));
+        let hits = of(one) | of(two);
         if hits != 0 {
             return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
         at += 8;
     }
-    let rest = &bytes[at..];
-    let found = match wanted.as_slice() {
-        [one, two] => memchr2(*one, *two, rest),
-        wanted => memchr(*wanted.first()?, rest),
-    };
-    found.map(|found| at + found)
+    memchr2(one, two, &bytes[at..]).map(|found| at + found)
 }
 
 /// The eight bytes at `at`, as long as the search goes on word by word.

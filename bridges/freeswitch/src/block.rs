@@ -51,10 +51,19 @@ pub(crate) fn end_of_block(bytes: &[u8]) -> Option<(usize, usize)> {
 /// A value without its percent-encoding; `true` if its bytes were no text and were set right. A
 /// value that held `%hh` of its own is sent as it is, so that cannot be told apart.
 pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
-    let plain = percent_decode(value);
-    match plain.clone().decode_utf8() {
-        Ok(text) => (text, false),
-        Err(_) => (plain.decode_utf8_lossy(), true),
+    if memchr(b'%', value).is_none()
+        && let Ok(text) = str::from_utf8(value)
+    {
+        return (Cow::Borrowed(text), false);
+    }
+    let mut plain = Vec::with_capacity(value.len());
+    plain.extend(percent_decode(value));
+    match String::from_utf8(plain) {
+        Ok(text) => (Cow::Owned(text), false),
+        Err(bad) => (
+            Cow::Owned(String::from_utf8_lossy(bad.as_bytes()).into()),
+            true,
+        ),
     }
 }
 

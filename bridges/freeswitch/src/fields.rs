@@ -183,12 +183,13 @@ impl<'a> EventFields<'a> {
         variable: Option<Text<'a>>,
         value: Text<'a>,
     ) -> bool {
-        if let Some(name) = variable.filter(|_| !value.is_empty()) {
-            self.variables.push((name, value.clone()));
-        }
+        let variable = variable.filter(|_| !value.is_empty());
         let Some(known) = known else {
+            self.variables.extend(variable.map(|name| (name, value)));
             return true;
         };
+        self.variables
+            .extend(variable.map(|name| (name, value.clone())));
         self.put(known, value);
         !matches!(known, Header::EventName | Header::Subclass) || self.goes_on()
     }
