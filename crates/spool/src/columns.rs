@@ -9,14 +9,20 @@ use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde::de::{IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+use std::cell::OnceCell;
 
-/// Reads a row; what does not fit is reported with its id, where the row has one.
-pub(crate) fn read<T: DeserializeOwned>(row: &Row<'_>) -> rusqlite::Result<T> {
-    T::deserialize(Column { row, at: 0 }).map_err(|error| {
-        let id = row.get::<_, i64>("id");
-        let words = id.map_or(error.to_string(), |id| format!("{id}: {error}"));
-        rusqlite::Error::ToSqlConversionFailure(words.into())
-    })
+/// Returns the reader of one statement's rows; what does not fit is reported with the row's id,
+/// where it has one.
+pub(crate) fn reader<T: DeserializeOwned>() -> impl FnMut(&Row<'_>) -> rusqlite::Result<T> {
+    let names = OnceCell::new();
+    move |row| {
+        let (names, at) = (&names, 0);
+        T::deserialize(Column { row, names, at }).map_err(|error| {
+            let id = row.get::<_, i64>("id");
+            let words = id.map_or(error.to_string(), |id| format!("{id}: {error}"));
+            rusqlite::Error::ToSqlConversionFailure(words.into())
+        })
+    }
 }
 
 /// A value whose column holds it as JSON.
@@ -37,17 +43,14 @@ where
 #[derive(Clone, Copy)]
 struct Column<'a> {
     row: &'a Row<'a>,
+    /// The names of all columns, once a struct has asked: SQLite takes a lock to tell each.
+    names: &'a OnceCell<Vec<String>>,
     at: usize,
 }
 
 impl<'a> Column<'a> {
     fn value(self) -> Result<ValueRef<'a>, Error> {
         self.row.get_ref(self.at).map_err(Error::custom)
-    }
-
-    fn all(self) -> impl Iterator<Item = (&'a str, Self)> {
-        let names = self.row.as_ref().column_names().enumerate();
-        names.map(move |(at, name)| (name, Self { at, ..self }))
     }
 }
 
@@ -104,9 +107,8 @@ impl<'de> Deserializer<'de> for Column<'_> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, v: V) -> Result<V::Value, Error> {
-        v.visit_seq(SeqDeserializer::new(
-            self.all().skip(self.at).map(|(_, it)| it),
-        ))
+        let rest = self.at..self.row.as_ref().column_count();
+        v.visit_seq(SeqDeserializer::new(rest.map(|at| Self { at, ..self })))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -115,7 +117,14 @@ impl<'de> Deserializer<'de> for Column<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        visitor.visit_map(MapDeserializer::new(self.all()))
+        let names = self.row.as_ref().column_names();
+        let names = self
+            .names
+            .get_or_init(|| names.map(str::to_owned).collect());
+        let all = names.iter().map(String::as_str).enumerate();
+        visitor.visit_map(MapDeserializer::new(
+            all.map(|(at, name)| (name, Self { at, ..self })),
+        ))
     }
 
     forward_to_deserialize_any! {

@@ -30,7 +30,7 @@ impl Db {
     /// SQLite's answer with our errors.
     pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
         answer.map_err(|error| match error {
-            // so `columns::read` says what does not fit
+            // so `columns::reader` says what does not fit
             rusqlite::Error::ToSqlConversionFailure(words) => self.damaged(words.to_string()),
             other => Error::sqlite(&self.path, &other),
         })
@@ -63,7 +63,7 @@ impl Db {
         values: impl Params,
     ) -> Result<T, Error> {
         let mut statement = self.prepare(text)?;
-        self.sql(statement.query_row(values, columns::read))
+        self.sql(statement.query_row(values, columns::reader()))
     }
 
     /// Reads the first row, where there is one.
@@ -74,7 +74,7 @@ impl Db {
         values: impl Params,
     ) -> Result<Option<T>, Error> {
         let mut statement = self.prepare(text)?;
-        self.sql(statement.query_row(values, columns::read).optional())
+        self.sql(statement.query_row(values, columns::reader()).optional())
     }
 
     #[cfg_attr(test, track_caller)]
@@ -84,7 +84,7 @@ impl Db {
         values: impl Params,
     ) -> Result<Vec<T>, Error> {
         let mut statement = self.prepare(text)?;
-        let rows = statement.query_map(values, columns::read);
+        let rows = statement.query_map(values, columns::reader());
         self.sql(rows.and_then(Iterator::collect))
     }
 
