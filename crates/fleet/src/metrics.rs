@@ -45,9 +45,9 @@ pub fn counters<const N: usize>(
 }
 
 /// Registers a gauge without labels.
-pub fn gauge(all: &mut Registry, name: &str, help: &str, value: u64) {
+pub fn gauge(all: &mut Registry, name: &str, help: &str, value: i64) {
     let gauge = Gauge::<i64>::default();
-    gauge.set(signed(value));
+    gauge.set(value);
     all.register(name, help, gauge);
 }
 
@@ -94,7 +94,12 @@ pub fn render(table: &FleetTable) -> String {
     gauges(&mut all, "fleet_backlog_drain_seconds", help, drain);
     let silent = (table.members.iter()).filter(|it| it.speech == Liveness::Silent);
     let help = "Collectors and senders that sent no report for 3 minutes";
-    gauge(&mut all, "fleet_silent", help, silent.count() as u64);
+    gauge(
+        &mut all,
+        "fleet_silent",
+        help,
+        signed(silent.count() as u64),
+    );
     text_of(&all)
 }
 

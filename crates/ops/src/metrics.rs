@@ -159,7 +159,7 @@ fn budget(all: &mut Registry, seen: &Observed) {
     gauges(all, "budget_slots", "Requests of the running window", slots);
     let help = "Time until the backlog is confirmed";
     let drain = seen.status.backlog.drain_sec;
-    gauge(all, "backlog_drain_seconds", help, drain);
+    gauge(all, "backlog_drain_seconds", help, signed(drain));
     let request = seen.durations.request.clone();
     let help = "From a request's first byte to its answer";
     all.register("request_duration_seconds", help, request);
@@ -271,9 +271,9 @@ fn lookups(all: &mut Registry, seen: &Observed) {
 fn leads(all: &mut Registry, seen: &Observed) {
     let directory = seen.status.directory.clone().unwrap_or_default();
     let help = "Numbers in the directory of leads";
-    gauge(all, "directory_phones", help, directory.phones);
+    gauge(all, "directory_phones", help, signed(directory.phones));
     let help = "Living leads in the directory";
-    gauge(all, "directory_leads", help, directory.leads);
+    gauge(all, "directory_leads", help, signed(directory.leads));
     let help = "Events of leads that changed something";
     counter(all, "directory_learned", help, directory.learned);
     let count = |(result, counter): (&str, &str)| {
@@ -298,7 +298,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
     let help = "Values of lead fields by what became of them";
     counters(all, "lead_fields", help, values.map(count));
     let help = "Leads that wait to show their newest call";
-    gauge(all, "lead_fields_waiting", help, fields.waiting);
+    gauge(all, "lead_fields_waiting", help, signed(fields.waiting));
 }
 
 fn webhooks(all: &mut Registry, seen: &Observed) {
@@ -311,10 +311,8 @@ fn webhooks(all: &mut Registry, seen: &Observed) {
     counters(all, "webhooks", help, events);
     let webhooks = seen.status.webhooks.as_ref();
     if let Some(at) = webhooks.and_then(|it| it.last_event_at) {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(at);
         let help = "Arrival of the last event that was proved";
-        all.register("webhook_last_event_timestamp_seconds", help, gauge);
+        gauge(all, "webhook_last_event_timestamp_seconds", help, at);
     }
 }
 
@@ -323,11 +321,7 @@ fn token(all: &mut Registry, seen: &Observed) {
     let help = "When the token expires, +Inf for never";
     let token = &seen.status.token;
     match token.expires_at {
-        Some(at) => {
-            let expiry = Gauge::<i64>::default();
-            expiry.set(at);
-            all.register(name, help, expiry);
-        }
+        Some(at) => gauge(all, name, help, at),
         None if token.state == "ok" => {
             let expiry = Gauge::<f64, AtomicU64>::default();
             expiry.set(f64::INFINITY);
@@ -360,15 +354,15 @@ fn single(all: &mut Registry, seen: &Observed) {
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
     if let Some(open) = seen.page_sessions {
         let help = "Sessions open at the page";
-        gauge(all, "page_sessions", help, open as u64);
+        gauge(all, "page_sessions", help, signed(open as u64));
     }
     if let Some(lease) = &seen.status.lease {
         let help = "1 while this process holds the lease of --standby and sends";
-        gauge(all, "lease_held", help, u64::from(lease.is_held()));
+        gauge(all, "lease_held", help, i64::from(lease.is_held()));
     }
     if let Some(calls) = seen.audit_unexplained {
         let help = "Calls of the PBX's file that the last audit left unexplained";
-        gauge(all, "audit_unexplained", help, calls);
+        gauge(all, "audit_unexplained", help, signed(calls));
     }
     let fleet = seen.status.fleet.as_ref();
     if let Some(table) = fleet.and_then(|it| it.table.as_ref()) {
