@@ -148,7 +148,7 @@ const fn place(answer: &ApiResult) -> usize {
     match answer {
         Ok(ApiReply::Accepted(..)) => 0,
         Ok(ApiReply::Status(WriteStatus::Success)) => 1,
-        Ok(ApiReply::Status(WriteStatus::Failed { .. })) => 2,
+        Ok(ApiReply::Status(WriteStatus::Failed(..))) => 2,
         Ok(ApiReply::Status(WriteStatus::Pending(..))) => 3,
         Ok(ApiReply::Page(_)) => 4,
         Ok(ApiReply::TokenInfo(_)) => 5,

@@ -31,15 +31,9 @@ pub enum ApiReply {
 pub enum WriteStatus {
     /// The write is carried out.
     Success,
-    /// The write will not be carried out.
-    Failed {
-        /// The word that says so.
-        word: FailureWord,
-        /// The service's words, perhaps none.
-        words: String,
-        /// `errors[]` (§7.5) beside or inside the status, or null.
-        errors: Value,
-    },
+    /// The write will not be carried out: the word that says so, the service's text, which may be
+    /// empty, and `errors[]` (§7.5) beside or inside the status, or null.
+    Failed(FailureWord, String, Value),
     /// The status is neither yet, or one that is not known here: as the service sent it, in
     /// capitals.
     Pending(String),
@@ -237,11 +231,7 @@ fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static st
         Endpoint::Poll => {
             let (word, words) = envelope.status().ok_or("no status in the answer")?;
             Ok(ApiReply::Status(match word.parse() {
-                Ok(word) => WriteStatus::Failed {
-                    word,
-                    words,
-                    errors: envelope.errors_of_status(),
-                },
+                Ok(word) => WriteStatus::Failed(word, words, envelope.errors_of_status()),
                 Err(_) if word == SUCCESS => WriteStatus::Success,
                 Err(_) => WriteStatus::Pending(word),
             }))

@@ -75,11 +75,11 @@ fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
         );
     }
     let failed = json!({"data": {"status": "FAILED", "message": "lead not found"}});
-    let words = Ok(ApiReply::Status(WriteStatus::Failed {
-        word: FailureWord::Failed,
-        words: "lead not found".to_owned(),
-        errors: Value::Null,
-    }));
+    let words = Ok(ApiReply::Status(WriteStatus::Failed(
+        FailureWord::Failed,
+        "lead not found".to_owned(),
+        Value::Null,
+    )));
     assert_eq!(answer(Endpoint::Poll, 200, failed), words);
     assert_eq!(
         answer(Endpoint::Poll, 200, json!({"data": "QUEUED_SOMEWHERE"})),
@@ -100,11 +100,11 @@ fn the_errors_of_a_failed_status_are_kept_wherever_they_stand() {
         json!({"data": {"request": {"status": "FAILED", "errors": errors}}, "errors": null}),
         json!({"data": [{"status": "FAILED", "errors": errors}]}),
     ] {
-        let failed = Ok(ApiReply::Status(WriteStatus::Failed {
-            word: FailureWord::Failed,
-            words: String::new(),
-            errors: errors.clone(),
-        }));
+        let failed = Ok(ApiReply::Status(WriteStatus::Failed(
+            FailureWord::Failed,
+            String::new(),
+            errors.clone(),
+        )));
         assert_eq!(answer(Endpoint::Poll, 200, body.clone()), failed, "{body}");
     }
 }
@@ -300,7 +300,7 @@ fn a_status_is_found_under_other_keys_one_or_two_levels_deep_and_in_lower_case()
             .replace(" Success ", "Failed");
         let failed = read(Endpoint::Poll, 200, failed.as_bytes()).answer;
         assert!(
-            matches!(failed, Ok(ApiReply::Status(WriteStatus::Failed { .. }))),
+            matches!(failed, Ok(ApiReply::Status(WriteStatus::Failed(..)))),
             "{failed:?} of {body}"
         );
     }
@@ -456,7 +456,7 @@ fn a_refusal_is_a_refusal_whatever_its_body_claims() {
                 heard.answer,
                 Ok(ApiReply::Accepted(..))
                     | Ok(ApiReply::Status(WriteStatus::Success))
-                    | Ok(ApiReply::Status(WriteStatus::Failed { .. }))
+                    | Ok(ApiReply::Status(WriteStatus::Failed(..)))
                     | Ok(ApiReply::Status(WriteStatus::Pending(..)))
                     | Ok(ApiReply::TokenInfo(_))
                     | Ok(ApiReply::Page(_))

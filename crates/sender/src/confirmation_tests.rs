@@ -124,11 +124,11 @@ fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: ApiResult) {
 fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
     for n in 0..5 {
         let call = submitted(100 + n, at(accepted + n.unsigned_abs()));
-        let failed = Ok(ApiReply::Status(WriteStatus::Failed {
-            word: FailureWord::Failed,
-            words: "the lead is gone".to_owned(),
-            errors: serde_json::Value::Null,
-        }));
+        let failed = Ok(ApiReply::Status(WriteStatus::Failed(
+            FailureWord::Failed,
+            "the lead is gone".to_owned(),
+            serde_json::Value::Null,
+        )));
         polled(core, at(300 + 10 * n.unsigned_abs()), call, failed);
     }
     core.status(at(400), &WorkQueue::default()).pause.is_some()

@@ -111,7 +111,7 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
         Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "told",
         Ok(ApiReply::Accepted(..)) => "submitted",
         Ok(ApiReply::Status(WriteStatus::Success)) => "written",
-        Ok(ApiReply::Status(WriteStatus::Failed { .. })) => "failed",
+        Ok(ApiReply::Status(WriteStatus::Failed(..))) => "failed",
         Ok(ApiReply::Status(WriteStatus::Pending(..))) => "not_yet",
         Err(ApiError::Rejected { status: 409, .. } | ApiError::NotFound { .. }) => "missing",
         Err(ApiError::Rejected { .. }) => "rejected",

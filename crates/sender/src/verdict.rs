@@ -154,11 +154,7 @@ fn granted(reply: ApiReply) -> Verdict {
         ApiReply::Accepted(request_id) => Verdict::Submitted(request_id),
         ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
         ApiReply::Status(WriteStatus::Pending(_)) => Verdict::NotYet,
-        ApiReply::Status(WriteStatus::Failed {
-            word,
-            words,
-            errors,
-        }) => {
+        ApiReply::Status(WriteStatus::Failed(word, words, errors)) => {
             let (reason, cause) = match word {
                 // §3.2 gives the causes, the answer none
                 FailureWord::Failed => (

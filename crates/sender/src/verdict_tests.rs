@@ -394,11 +394,11 @@ fn failed_is_a_dead_letter_failed_with_words() {
         ("", "FAILED: the CRM does not know its lead or its employee"),
     ] {
         let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
-        let answer = Ok(ApiReply::Status(WriteStatus::Failed {
-            word: FailureWord::Failed,
-            words: words.to_owned(),
-            errors: errors.clone(),
-        }));
+        let answer = Ok(ApiReply::Status(WriteStatus::Failed(
+            FailureWord::Failed,
+            words.to_owned(),
+            errors.clone(),
+        )));
         let (reason, message) = (Reason::Failed, message.to_owned());
         let dead = Verdict::Dead(reason, message, errors);
         assert_eq!(first(Endpoint::Poll, answer), dead);

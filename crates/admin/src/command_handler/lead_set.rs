@@ -115,7 +115,7 @@ impl CommandHandler {
                     let result = "written";
                     return Ok(LeadWrite { result, ..write });
                 }
-                Ok((Ok(ApiReply::Status(WriteStatus::Failed { words, errors, .. })), _)) => {
+                Ok((Ok(ApiReply::Status(WriteStatus::Failed(_, words, errors))), _)) => {
                     let said = match (words.as_str(), errors.is_null()) {
                         ("", true) => String::new(),
                         (words, true) => format!(" ({words})"),

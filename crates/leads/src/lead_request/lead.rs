@@ -169,11 +169,9 @@ fn explained(result: &ApiResult) -> (String, &Value) {
         errors => format!("{words} {errors}"),
     };
     match result {
-        Ok(ApiReply::Status(WriteStatus::Failed {
-            word,
-            words,
-            errors,
-        })) => (failed(*word, with(words.clone(), errors).trim()), errors),
+        Ok(ApiReply::Status(WriteStatus::Failed(word, words, errors))) => {
+            (failed(*word, with(words.clone(), errors).trim()), errors)
+        }
         Ok(_) => ("an answer to another question".to_owned(), &Value::Null),
         Err(error @ ApiError::Rejected { status, errors, .. }) => match status {
             409 => (error.to_string(), errors),
@@ -247,7 +245,7 @@ pub fn settle(
         (_, Err(Sort::Stopped)) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
             Ok(Status(Success)) => well(LeadOutcome::Written(poll.lead)),
-            Ok(Status(Failed { .. })) => refused(poll.lead, RefusedPart::ItemOrLead),
+            Ok(Status(Failed(..))) => refused(poll.lead, RefusedPart::ItemOrLead),
             Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => well(LeadOutcome::NotYet(poll.lead)),
             // neither 5xx nor a missing right says anything of the write: it is asked for again
             Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
@@ -285,9 +283,7 @@ pub fn settle(
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending(word))) => (false, word.clone()),
-        Ok(ApiReply::Status(WriteStatus::Failed { word, words, .. })) => {
-            (false, failed(*word, words))
-        }
+        Ok(ApiReply::Status(WriteStatus::Failed(word, words, _))) => (false, failed(*word, words)),
         Ok(_) => (true, String::new()),
         Err(error) => (false, error.to_string()),
     };

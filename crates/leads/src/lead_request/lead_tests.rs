@@ -53,11 +53,11 @@ fn answers() -> Vec<ApiResult> {
         Ok(ApiReply::Accepted("r1".into())),
         Ok(ApiReply::Status(WriteStatus::Success)),
         Ok(ApiReply::Status(WriteStatus::Pending("NEW".into()))),
-        Ok(ApiReply::Status(WriteStatus::Failed {
-            word: FailureWord::Failed,
-            words: message(),
-            errors: Value::Null,
-        })),
+        Ok(ApiReply::Status(WriteStatus::Failed(
+            FailureWord::Failed,
+            message(),
+            Value::Null,
+        ))),
         Err(ApiError::Rejected {
             status: 400,
             message: message(),
