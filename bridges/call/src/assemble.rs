@@ -20,7 +20,6 @@ use crate::{
 use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
-use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
 #[derive(Debug, Default)]
@@ -150,7 +149,7 @@ impl Assembler {
         let completed = self.calls.completed(&id, event);
         let event = completed.as_ref().unwrap_or(event);
         let told_at = event.at.or(self.stream.timing.order).unwrap_or(arrived);
-        let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
+        let far = told_at.apart(arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
         let open = found.ok().flatten();
         // Such an event arrived late: from here on the stream says when the call is over.
@@ -168,7 +167,8 @@ impl Assembler {
         let call = open.and_then(|key| self.calls.get(key));
         let live = call.is_some_and(|call| call.times.live);
         let clamped = jumped && live && self.calls.is_in_order(&id, event);
-        let at = if clamped { arrived } else { told_at };
+        let by_arrival = call.map_or(arrived, |call| call.times.by_arrival(arrived));
+        let at = if clamped { by_arrival } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
         if let Some(process) = event.channel.process {
             let stamp = event.channel.stamp;
@@ -414,9 +414,4 @@ impl Assembler {
     pub fn open_calls(&self) -> usize {
         self.calls.len() - self.settling.scraps
     }
-}
-
-/// Returns the distance of two moments, whichever is the earlier.
-fn apart(a: EventTime, b: EventTime) -> Duration {
-    a.since(b).max(b.since(a))
 }

@@ -41,6 +41,11 @@ impl EventTime {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// Returns the distance to the other moment, whichever is the earlier.
+    pub fn apart(self, other: Self) -> Duration {
+        self.since(other).max(other.since(self))
+    }
+
     /// Returns the moment later by `by`; saturates.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {

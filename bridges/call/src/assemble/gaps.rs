@@ -82,7 +82,7 @@ impl OpenCall {
     /// Returns the moments from which on no events were received, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let (latest, arrived) = (self.times.latest, self.times.latest_arrived);
-        let same = super::apart(latest, arrived) <= CLOCK_TOLERANCE;
+        let same = latest.apart(arrived) <= CLOCK_TOLERANCE;
         let of_events = |at: EventTime| match (same, latest < arrived) {
             (true, _) => at,
             (false, true) => at.minus(arrived.since(latest)),
@@ -212,7 +212,7 @@ impl Assembler {
     /// Translates our clock's `arrived` into the clock of the events.
     fn there(&self, arrived: EventTime) -> EventTime {
         match (self.stream.at, self.stream.at_arrived) {
-            (Some(stream), Some(event)) if super::apart(stream, event) > CLOCK_TOLERANCE => stream,
+            (Some(stream), Some(event)) if stream.apart(event) > CLOCK_TOLERANCE => stream,
             _ => arrived,
         }
     }

@@ -1,7 +1,7 @@
 //! When an open call was heard of, by the clock of its events and by our own, and the times in
 //! which nobody listened.
 
-use crate::{EventStamp, EventTime};
+use crate::{CLOCK_TOLERANCE, EventStamp, EventTime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -46,6 +46,15 @@ impl Times {
             quiet: at,
             quiet_arrived: arrived,
             ..Self::default()
+        }
+    }
+
+    /// Returns the moment of an event whose own time does not count: as long after the last as it
+    /// arrived after that, for the two clocks may have been 5 s apart before.
+    pub(crate) fn by_arrival(&self, arrived: EventTime) -> EventTime {
+        match self.latest.apart(self.latest_arrived) <= CLOCK_TOLERANCE {
+            true => self.latest.plus(arrived.since(self.latest_arrived)),
+            false => arrived,
         }
     }
 

@@ -148,7 +148,7 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         let first = by.blinds.first().copied();
         let (before, _) = split(by, first.unwrap_or(by.facts.len()));
         before.iter().any(|fact| {
-            let near = fact.at.since(*since).max(since.since(fact.at)) < AT_ONCE;
+            let near = fact.at.apart(*since) < AT_ONCE;
             near && fact.what.link() == Some((other, true))
         })
     };

@@ -110,7 +110,7 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
 fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let begun = |by: &Leg, at: EventTime| {
         by.facts.iter().any(|fact| {
-            let near = fact.at.since(at).max(at.since(fact.at)) < AT_ONCE;
+            let near = fact.at.apart(at) < AT_ONCE;
             let link = fact.what.link().filter(|(_, begins)| near && *begins);
             link.is_some_and(|(with, _)| by.id == leg.id || *with == leg.id)
         })

@@ -57,6 +57,26 @@ fn in_a_live_call_arrival_wins_over_a_clock_that_jumped() {
 }
 
 #[test]
+fn a_clock_that_comes_to_be_more_than_five_seconds_off_turns_no_order_round() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+    story.hangups(&[&phone, &city]);
+    let events = story.events.len();
+    // Of the leavings and the hang-ups the time of arrival counts, of all before them their own.
+    let off = |i| Duration::from_millis(if i + 4 < events { 4900 } else { 5100 });
+    let (ahead, clamped) = received(&story, |i, at| at.minus(off(i)));
+    assert_eq!(
+        (ahead.answered, seconds(&ahead), clamped),
+        (true, (3.8, 4.8), 4)
+    );
+    let (behind, clamped) = received(&story, |i, at| at.plus(off(i)));
+    assert_eq!(
+        (behind.answered, seconds(&behind), clamped),
+        (true, (4.2, 5.2), 4)
+    );
+}
+
+#[test]
 fn in_a_live_call_a_line_that_stood_still_changes_nothing_where_events_are_numbered() {
     let mut story = talk_of_four_seconds();
     let events = story.events.len();

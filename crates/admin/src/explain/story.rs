@@ -51,7 +51,7 @@ impl Times {
     /// `+2 s`, `+1:30`, `+2:03:00`, for a label.
     pub fn short_after(&self, at: EventTime) -> String {
         let sign = if at < self.from { '-' } else { '+' };
-        let after = at.since(self.from).max(self.from.since(at));
+        let after = at.apart(self.from);
         let whole = after.as_secs();
         match whole {
             0..60 => format!("{sign}{} s", (after.as_secs_f64() * 10.0).round() / 10.0),
