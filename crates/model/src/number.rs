@@ -6,41 +6,22 @@ use super::Phone;
 use callbridge_call::RawNumber;
 use phonenumber::metadata::{DATABASE, Metadata};
 use phonenumber::{PhoneNumber, country};
-use std::fmt;
 
-/// A country whose numbering plan a trunk follows, by its ISO 3166 code: `UZ`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Country(country::Id);
+/// A country whose numbering plan a trunk follows, by its ISO 3166 code in upper case: `UZ`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Country([u8; 2]);
 
 impl Country {
     /// The country of two letters of either case; `None` for a code without a numbering plan.
     pub fn parse(code: &str) -> Option<Self> {
-        let letters = code.len() == 2 && code.bytes().all(|b| b.is_ascii_alphabetic());
-        let id = letters.then(|| code.to_ascii_uppercase().parse().ok());
-        id.flatten().map(Self)
+        let code = code.to_ascii_uppercase();
+        code.parse::<country::Id>().ok()?;
+        code.into_bytes().try_into().ok().map(Self)
     }
 
     /// The ISO 3166 code in upper case: `UZ`.
     pub fn code(&self) -> &str {
-        self.0.as_ref()
-    }
-}
-
-impl PartialOrd for Country {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Country {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.code().cmp(other.code())
-    }
-}
-
-impl fmt::Display for Country {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.code())
+        str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
@@ -104,23 +85,41 @@ impl Digits {
 fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
     let Digits { plus, text } = digits;
     if *plus {
-        return valid(None, &format!("+{text}"));
+        return international(text);
     }
-    let at_home = || valid(Some(country?), text);
-    let abroad = || valid(None, &format!("+{}", text.strip_prefix("00")?));
+    let at_home = || valid(country?.code().parse().ok(), text);
+    let abroad = || international(text.strip_prefix("00")?);
+    let whole_at_home = || {
+        let plan = DATABASE.by_id(country.filter(|_| !text.starts_with("00"))?.code())?;
+        let whole = |national: &str| whole(&format!("+{}{national}", plan.country_code()));
+        whole(text).or_else(|| whole(text.strip_prefix(plan.national_prefix()?)?))
+    };
     // Carriers leave the plus away. Only with a country known is this no guess: then the number
     // has been seen not to be one of the country's own.
     let without_plus = || {
         country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
-        valid(None, &format!("+{text}")).filter(belongs_to_a_country)
+        international(text).filter(belongs_to_a_country)
     };
-    at_home().or_else(abroad).or_else(without_plus)
+    let as_dialled = at_home().or_else(abroad);
+    as_dialled.or_else(whole_at_home).or_else(without_plus)
+}
+
+/// Reads a number that begins with its country's code.
+fn international(digits: &str) -> Option<Phone> {
+    let text = format!("+{digits}");
+    valid(None, &text).or_else(|| whole(&text))
+}
+
+/// Reads every digit after the plus. Of `+7 812 234-56-78` the library takes `8`, Russia's trunk
+/// prefix, off, and finds the rest invalid; by the plan of a country without one it takes off none.
+fn whole(text: &str) -> Option<Phone> {
+    valid(Some(country::UZ), text)
 }
 
 /// Parses a text and keeps what the library calls valid: its parser alone takes nonsense, too
 /// (`101` as `+998101`).
-fn valid(country: Option<Country>, text: &str) -> Option<Phone> {
-    let number = phonenumber::parse(country.map(|country| country.0), text).ok()?;
+fn valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
+    let number = phonenumber::parse(country, text).ok()?;
     if number.extension().is_some() || !is_valid(&number) {
         return None;
     }
@@ -211,6 +210,29 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_begins_like_the_trunk_prefix_is_read_whole() {
+        let read =
+            |text, code| e164(text, Country::parse(code)).map(|phone| phone.as_str().to_owned());
+        for (country, phone, forms) in [
+            ("RU", "+78122345678", "78122345678 88122345678 8122345678"),
+            ("RU", "+78005553535", "78005553535 88005553535 8005553535"),
+            ("UZ", "+78122345678", "78122345678 0078122345678"),
+            ("KZ", "+77123455470", "77123455470 87123455470 7123455470"),
+            ("BY", "+3758011234567", "88011234567 8011234567"),
+        ] {
+            for text in forms.split(' ').chain([phone]) {
+                assert_eq!(read(text, country).as_deref(), Some(phone), "{text}");
+            }
+        }
+        let outside = [
+            read("98122345678", "RU"),
+            read("812234567", "RU"),
+            read("101", "RU"),
+        ];
+        assert_eq!(outside, [None, None, None]);
+    }
+
+    #[test]
     fn what_is_no_number_stays_none() {
         for text in [
             "",
@@ -257,10 +279,7 @@ mod tests {
 
     #[test]
     fn countries_are_two_letters_with_a_numbering_plan() {
-        assert_eq!(
-            Country::parse("uz").map(|c| c.to_string()).as_deref(),
-            Some("UZ")
-        );
+        assert_eq!(Country::parse("uz").as_ref().map(Country::code), Some("UZ"));
         for wrong in ["", "U", "XX", "UZB", "998", "ßß"] {
             assert_eq!(Country::parse(wrong), None, "{wrong}");
         }

@@ -218,7 +218,7 @@ impl Explained<'_> {
         if let Some(raw) = self.call.number.as_ref().filter(|_| phone.is_none()) {
             let country = self.trunk().and_then(|trunk| trunk.country);
             row.words = match country {
-                Some(country) => format!("`{}` is not a telephone number in {country}", raw.text),
+                Some(it) => format!("`{}` is not a telephone number in {}", raw.text, it.code()),
                 None => format!("`{}`: whose number is it? Give --country", raw.text),
             };
             row.words = safe(&row.words);

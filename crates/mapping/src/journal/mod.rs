@@ -283,8 +283,8 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
     }
     let wrong = match (&call.number, trunk.country) {
         (None, _) => "phone: it is null".to_owned(),
-        (Some(_), Some(country)) => {
-            format!("phone: it is not a number of {country} or of the world")
+        (Some(_), Some(it)) => {
+            format!("phone: it is not a number of {} or of the world", it.code())
         }
         (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
     };

@@ -173,8 +173,9 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
         return "holds several numbers: give each a row of its own, with the same lead".to_owned();
     }
     match country {
-        Some(country) => {
-            format!("is not a telephone number of {country} or with its country's code")
+        Some(it) => {
+            let code = it.code();
+            format!("is not a telephone number of {code} or with its country's code")
         }
         None => "is not a telephone number with a plus (no --country says whose it is)".to_owned(),
     }
