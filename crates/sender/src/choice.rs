@@ -216,11 +216,14 @@ impl<'a> Choice<'a> {
             return Some((Lane::OldPoll, poll(turn)));
         }
         let submits = open(Part::Submissions) && !self.core.settings.dry_run;
-        if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
-            return Some((Lane::Live, Task::Submit(live.row)));
-        }
-        if let Some(page) = self.reconcile_if_it_pays(open) {
+        let live = self.head.live.as_ref().filter(|_| submits);
+        // Live calls hardly wait for it: one page at a time goes out, and confirms a hundred.
+        let pays = |_: &Task| live.is_none() || self.has_overdue();
+        if let Some(page) = self.reconcile_if_it_pays(open).filter(pays) {
             return Some((Lane::Reconcile, page));
+        }
+        if let Some(live) = live {
+            return Some((Lane::Live, Task::Submit(live.row)));
         }
         let backlog = self.head.backlog.as_ref().filter(|_| submits);
         // a page for calls that another may have sent: in turns with those that wait to be sent
@@ -292,12 +295,15 @@ impl<'a> Choice<'a> {
             return Some(poll(probe));
         }
         let page = self.reconcile_when_free(open)?;
-        let oldest = self.head.confirmable.oldest;
         let pays = reconciliation.is_running()
             || self.confirmable() >= reconciliation.worth_under_load()
-            || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
-                && self.confirmable() > 0;
+            || self.has_overdue() && self.confirmable() > 0;
         pays.then_some(page)
+    }
+
+    fn has_overdue(&self) -> bool {
+        let oldest = self.head.confirmable.oldest;
+        oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
     }
 
     /// Nothing is to be submitted: what waits is confirmed, several at once where they are.

@@ -203,6 +203,35 @@ fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
 }
 
 #[test]
+fn after_five_minutes_calls_are_confirmed_though_live_ones_never_end() {
+    let mut core = ready(Settings::default());
+    let head = WorkQueue {
+        live: Some(due(1)),
+        backlog: Some(due(2)),
+        confirmable: Confirmable {
+            calls: 100,
+            oldest: Some(at(100).wall),
+        },
+        ..WorkQueue::default()
+    };
+    assert_eq!(lane(&mut core, at(399), &head), Some(Lane::Live));
+    let Decision::Send(plan) = core.next(at(400), &head) else {
+        panic!("something is sent");
+    };
+    assert_eq!(plan.lane, Lane::Reconcile);
+    let about = About {
+        unconfirmed: vec![submitted(3, at(100))],
+        ..About::default()
+    };
+    assert!(core.launch(at(400), plan, about).request.is_some());
+    assert_eq!(
+        lane(&mut core, at(400), &head),
+        Some(Lane::Live),
+        "one page at a time"
+    );
+}
+
+#[test]
 fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
     let mut core = ready(Settings::default());
     core.token(Some(print()));

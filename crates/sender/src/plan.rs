@@ -85,7 +85,7 @@ impl Load {
 }
 
 /// Reasons for which a request is the best one now; in the order of precedence, but for the turns
-/// that old polls take with submissions.
+/// that old polls, and pages for calls of five minutes ago, take with submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum Lane {
     /// About the token: nothing else goes before it is known.
