@@ -508,7 +508,8 @@ fn configure(folder: &std::path::Path, port: u16, tls_port: u16, authority: &Aut
     write(
         "rabbitmq.conf",
         &format!(
-            "listeners.tcp.1 = 127.0.0.1:{port}\n\
+            "handshake_timeout = 120000\n\
+             listeners.tcp.1 = 127.0.0.1:{port}\n\
              listeners.ssl.1 = 127.0.0.1:{tls_port}\n\
              ssl_options.cacertfile = {}\n\
              ssl_options.certfile = {certificate}\n\

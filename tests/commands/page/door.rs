@@ -161,10 +161,9 @@ async fn many_wrong_passwords_at_once_take_the_memory_of_one_and_keep_nobody_out
     let wrong = names.iter().map(|name| login(name, "a wrong password"));
     let all = futures_util::future::join_all(wrong);
     let (wrong, right) = tokio::join!(all, login("anna", PASSWORD));
-    assert!(
-        wrong.iter().all(|it| *it == StatusCode::FORBIDDEN),
-        "{wrong:?}"
-    );
+    // whoever waits for one of 64 hashes longer than a page may take is told so
+    let kept_out = [StatusCode::FORBIDDEN, StatusCode::GATEWAY_TIMEOUT];
+    assert!(wrong.iter().all(|it| kept_out.contains(it)), "{wrong:?}");
     assert_eq!(right, StatusCode::SEE_OTHER, "the administrator gets in");
     // One hash takes 19 MiB.
     let more = running.peak_kib() - before;
