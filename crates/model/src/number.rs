@@ -90,7 +90,7 @@ fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
     let at_home = || valid(country?.code().parse().ok(), text);
     let abroad = || international(text.strip_prefix("00")?);
     let whole_at_home = || {
-        let plan = DATABASE.by_id(country.filter(|_| !text.starts_with("00"))?.code())?;
+        let plan = DATABASE.by_id(country?.code())?;
         let whole = |national: &str| whole(&format!("+{}{national}", plan.country_code()));
         whole(text).or_else(|| whole(text.strip_prefix(plan.national_prefix()?)?))
     };
