@@ -78,8 +78,8 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
-        // just after a start the keeper has said nothing, and nobody knows whether there is a token
-        if missing && self.tokens.is_none() && trouble.is_none() && self.cure.is_empty() {
+        // just after a start the keeper has said nothing, or the sender has not taken its token up
+        if missing && trouble.is_none() && (self.tokens.is_some() || self.cure.is_empty()) {
             status.pause = None;
             status.token.state = "unknown".to_owned();
             return;
@@ -152,6 +152,13 @@ mod tests {
             ..TokenUpdate::default()
         };
         assert_eq!(shown(&said, PauseCause::TokenMissing).0, "token_missing");
+        let given = TokenUpdate {
+            tokens: Some(Tokens::one(Secret::from("svc_at_now"))),
+            ..said
+        };
+        let mut status = paused(PauseCause::TokenMissing);
+        given.adorn(&mut status);
+        assert_eq!(status.pause, None, "it is there, though not yet taken up");
         let mut status = paused(PauseCause::Outage(Extent::Everything));
         TokenUpdate::default().adorn(&mut status);
         assert_eq!(status.pause.expect("a pause").reason, "outage");
