@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// A running CRM with a state of its own.
+/// A running CRM; with `--state` among its flags it finds again what it held.
 pub struct Crm {
     folder: TempDir,
     flags: Vec<String>,
@@ -33,12 +33,11 @@ impl Crm {
 
     /// Starts it again, on another port.
     pub async fn again(&self) {
-        let at = |name: &str| self.folder.path().join(name);
+        let token = self.folder.path().join("token");
         let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .env_clear()
             .args(["sandbox", "--listen=127.0.0.1:0", "--leads=4001-4009"])
-            .arg(format!("--token-file={}", at("token").display()))
-            .arg(format!("--state={}", at("state").display()))
+            .arg(format!("--token-file={}", token.display()))
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

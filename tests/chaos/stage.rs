@@ -100,10 +100,12 @@ impl Scene {
         if !crm.iter().any(|flag| flag.starts_with("--persist-after")) {
             flags.push("--persist-after=400ms");
         }
+        let place = Place::new();
+        let state = format!("--state={}", place.path("crm"));
+        flags.push(&state);
         flags.extend(crm);
         let crm = Crm::start(TOKEN, &flags).await;
         let judge = Judge::start(crm.addr(), seed(name)).await;
-        let place = Place::new();
         let source = place.file("recorded", "ami");
         place.append("recorded", b"");
         let law = Law {

@@ -53,6 +53,7 @@ struct Told {
 impl Side {
     /// With an AMI line of its own, or a file in the place of it; and a queue.
     pub async fn set(name: &'static str, broker: &Broker, live: bool, seed: u64) -> Self {
+        // It is never ended, and with a state it would write all that it holds for each request.
         let crm = Crm::start(TOKEN, &[RATE, "--persist-after=1s"]).await;
         let judge = Judge::start(crm.addr(), seed).await;
         judge.weather(PERCENT, &WEATHER);
