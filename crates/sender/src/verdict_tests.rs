@@ -112,14 +112,11 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
 
 #[test]
 fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
-    let missing = first(
-        Endpoint::Submit,
-        Err(ApiError::NotFound {
-            own: true,
-            message: message(),
-        }),
-    );
-    assert_eq!(stopped(&missing), Some(StopReason::WrongAddress));
+    for own in [true, false] {
+        let message = message();
+        let missing = first(Endpoint::Submit, Err(ApiError::NotFound { own, message }));
+        assert_eq!(stopped(&missing), Some(StopReason::WrongAddress), "{own}");
+    }
     for status in [302, 405, 415] {
         for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
             let verdict = first(endpoint, Err(ApiError::WrongAddress(status)));
