@@ -173,6 +173,17 @@ fn a_429_halves_the_pace_for_nine_windows_and_one_upon_another_for_sixty() {
 }
 
 #[test]
+fn a_429_follows_upon_another_for_two_hours() {
+    let refused_again = |at| {
+        let mut pacer = fresh("60/60s");
+        assert!(!pacer.refused(S));
+        pacer.refused(at)
+    };
+    assert!(refused_again(7_201 * S - Duration::from_nanos(1)));
+    assert!(!refused_again(7_201 * S));
+}
+
+#[test]
 fn a_shorter_window_before_a_restart_is_counted_in_the_service_s_after_it() {
     let mut pacer = fresh("30/30s");
     assert_eq!(burst(&mut pacer, S), 30);

@@ -98,7 +98,7 @@ pub fn until_probe(so_far: Duration, replaced: bool, shorter: u32) -> Duration {
     let wait = match (replaced, so_far < YOUNG) {
         (true, _) => so_far.min(least_urgent),
         (false, true) => (so_far / 3).min(young),
-        (false, false) => (so_far / 3).min(later),
+        (false, false) => later,
     };
     let (least, most) = SHORTER;
     let shorter = shorter.clamp(least, most);
@@ -283,7 +283,8 @@ mod tests {
             assert!(next.since(now) < Duration::from_secs(5), "{polls}");
             (now, polls) = (next, polls + 1);
         }
-        assert_eq!(next_poll(submitted, polls, true, now).since(now), PROBE);
+        let old = submitted.plus(IDLE_FOR);
+        assert_eq!(next_poll(submitted, polls, true, old).since(old), PROBE);
         let look = |age, idle| {
             next_check(Duration::from_secs(age), idle, now)
                 .since(now)
@@ -409,6 +410,17 @@ mod tests {
         }
         sent.push(next);
         sent
+    }
+
+    #[test]
+    fn an_outage_is_young_for_six_minutes() {
+        let least = |seconds: u64| {
+            let whole = Duration::from_secs(seconds);
+            whole - whole * SHORTER.0 / 1024
+        };
+        let young = YOUNG - Duration::from_nanos(1);
+        assert_eq!(until_probe(young, false, 0), least(30));
+        assert_eq!(until_probe(YOUNG, false, 0), least(60));
     }
 
     #[test]
