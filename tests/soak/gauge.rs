@@ -7,13 +7,16 @@ use std::time::Duration;
 
 /// The longest that one window of comparison lasts.
 const WINDOW_MAX: Duration = Duration::from_secs(20 * 60);
+/// The longest that is left to the start. What is used rarely is opened late: SQLite opens the log for
+/// a connection that reads for the first time.
+const START_MAX: Duration = Duration::from_secs(5 * 60);
 /// The last window may hold so much more than the first, in hundredths.
 const GROWTH_PERCENT_MAX: u64 = 5;
 /// Of files and threads, which are few, so many more.
 const GROWTH_MAX: u64 = 2;
 
 /// The times that are compared: the first 20 minutes and the last. In a run shorter than an hour
-/// each is a third of it, and its first tenth, a minute at most, is left to the start.
+/// each is a third of it. The first tenth, five minutes at most, is left to the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
     pub first: (Duration, Duration),
@@ -23,7 +26,7 @@ pub struct Windows {
 impl Windows {
     pub fn of(time: Duration) -> Self {
         let length = (time / 3).min(WINDOW_MAX);
-        let begin = (time / 10).min(Duration::from_secs(60));
+        let begin = (time / 10).min(START_MAX);
         Self {
             first: (begin, begin.max(length)),
             last: (time - length, time),
