@@ -4,7 +4,7 @@
 
 use crate::circles::{self, Modules};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -90,8 +90,8 @@ fn faults<'a>(all: &[&str], name: &str, used: impl Iterator<Item = &'a str>) -> 
         .collect()
 }
 
-/// Each crate and those of ours that it uses; what tests alone use is in no program.
-fn crates() -> Vec<(String, Vec<String>)> {
+/// The packages of the workspace, as cargo describes them.
+fn packages() -> Vec<Value> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut metadata = Command::new(cargo);
@@ -105,7 +105,11 @@ fn crates() -> Vec<(String, Vec<String>)> {
     metadata.arg("--manifest-path").arg(manifest);
     let output = metadata.output().expect("cargo runs");
     let told: Value = serde_json::from_slice(&output.stdout).expect("the crates as JSON");
-    let packages = told["packages"].as_array().expect("packages");
+    told["packages"].as_array().expect("packages").clone()
+}
+
+/// Each crate and those of ours that it uses; what tests alone use is in no program.
+fn crates() -> Vec<(String, Vec<String>)> {
     let uses = |package: &Value| {
         let used = package["dependencies"].as_array().expect("dependencies");
         let used = used.iter().filter(|it| it["kind"].is_null());
@@ -114,7 +118,37 @@ fn crates() -> Vec<(String, Vec<String>)> {
         let name = package["name"].as_str().expect("a name");
         (name.to_owned(), ours.map(str::to_owned).collect())
     };
-    packages.iter().map(uses).collect()
+    packages().iter().map(uses).collect()
+}
+
+/// Every feature of a crate of ours that a package's dependencies name, as `crate/feature`.
+fn features(package: &Value) -> BTreeSet<String> {
+    let used = package["dependencies"].as_array().expect("dependencies");
+    let ours = used.iter().filter_map(|it| {
+        let name = it["name"].as_str()?.strip_prefix("callbridge-")?;
+        Some((name, it["features"].as_array()?))
+    });
+    let named = ours.flat_map(|(name, features)| {
+        let features = features.iter().filter_map(Value::as_str);
+        features.map(move |feature| format!("{name}/{feature}"))
+    });
+    named.collect()
+}
+
+#[test]
+fn the_root_asks_for_every_feature_that_tests_ask_for() {
+    let packages = packages();
+    let (root, others): (Vec<_>, Vec<_>) = packages
+        .iter()
+        .partition(|package| package["name"] == "callbridge");
+    let asked: BTreeSet<String> = root.into_iter().flat_map(features).collect();
+    let wanted: BTreeSet<String> = others.into_iter().flat_map(features).collect();
+    let missing: Vec<_> = wanted.difference(&asked).collect();
+    assert!(!wanted.is_empty(), "crates have features for their tests");
+    assert!(
+        missing.is_empty(),
+        "a test of the root alone builds much of the tree again without {missing:?}"
+    );
 }
 
 #[test]
