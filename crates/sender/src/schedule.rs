@@ -444,4 +444,91 @@ mod tests {
         let waits = [0, 5, 100, 5000].map(|so_far| until_probe(so_far * S, true, 20).as_secs());
         assert_eq!(waits, [1, 4, 98, 588]);
     }
+
+    const ONE: RowId = RowId(1);
+    const OTHER: RowId = RowId(2);
+
+    impl Retry {
+        /// The step of the wait after a failure of a call while others pass.
+        fn alone(&mut self, row: RowId) -> u64 {
+            let wait = self.wait(row, None, 0.01, 9).as_secs();
+            let steps = [2, 15, 60, 300, 900];
+            steps
+                .into_iter()
+                .rfind(|step| *step <= wait)
+                .expect("2 s at least")
+        }
+    }
+
+    #[test]
+    fn a_call_that_fails_by_itself_waits_longer_each_time_until_it_passes() {
+        let mut retry = Retry::new(7);
+        assert_eq!([(); 3].map(|()| retry.alone(ONE)), [2, 15, 60]);
+        assert_eq!(retry.alone(OTHER), 2, "each call for itself");
+        retry.others_passed(ONE);
+        assert_eq!(retry.alone(ONE), 2);
+        assert_eq!(retry.alone(OTHER), 15);
+        retry.forget(OTHER);
+        assert_eq!(retry.alone(OTHER), 2);
+    }
+
+    #[test]
+    fn failures_after_which_others_passed_are_a_calls_own() {
+        let mut retry = Retry::new(7);
+        retry.alone(ONE);
+        assert_eq!(retry.failures(ONE), 0, "none has passed yet");
+        retry.others_passed(OTHER);
+        retry.others_passed(OTHER);
+        assert_eq!(retry.failures(ONE), 1);
+        retry.alone(ONE);
+        retry.others_passed(OTHER);
+        assert_eq!(retry.failures(ONE), 2);
+    }
+
+    #[test]
+    fn failures_before_a_start_count_on_and_never_over_those_after_it() {
+        let mut retry = Retry::new(7);
+        retry.recall(ONE, 0);
+        assert!(retry.blamed.is_empty());
+        retry.recall(ONE, 2);
+        retry.recall(ONE, 1);
+        assert_eq!(retry.failures(ONE), 2);
+        retry.others_passed(OTHER);
+        assert_eq!(retry.failures(ONE), 2, "it has not failed since");
+        assert_eq!(retry.alone(ONE), 60);
+    }
+
+    #[test]
+    fn in_a_trouble_a_call_waits_for_a_probe_and_then_for_one_of_other_calls() {
+        let mut retry = Retry::new(7);
+        let mut wait = |unsent| retry.wait(ONE, Some(10 * S), 0.9, unsent).as_secs();
+        assert_eq!([wait(0), wait(1)], [10, 10], "it is the only one");
+        assert_eq!(wait(2), 11, "there is one more");
+        assert_eq!([wait(9), wait(9), wait(9)], [41, 41, 41]);
+        retry.others_passed(OTHER);
+        let mut wait = |unsent| retry.wait(ONE, Some(10 * S), 0.9, unsent).as_secs();
+        assert_eq!([wait(9), wait(9)], [11, 21]);
+        assert_eq!(
+            retry.alone(ONE),
+            2,
+            "what failed with others says nothing of it"
+        );
+    }
+
+    #[test]
+    fn the_failures_of_so_many_calls_are_remembered_and_the_oldest_forgotten() {
+        let mut retry = Retry::new(7);
+        let most = i64::try_from(BLAMED_MAX).expect("a number");
+        let rows = |retry: &Retry| {
+            let first = retry.blamed.keys().next().copied();
+            (retry.blamed.len(), first)
+        };
+        for row in 0..most {
+            retry.alone(RowId(row));
+        }
+        retry.alone(RowId(most / 2));
+        assert_eq!(rows(&retry), (BLAMED_MAX, Some(RowId(0))));
+        retry.alone(RowId(most));
+        assert_eq!(rows(&retry), (BLAMED_MAX, Some(RowId(1))));
+    }
 }
