@@ -82,7 +82,9 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "an orphan's fate",
-            words(&fate, IfAbsent::word, IfAbsent::from_word),
+            words(&fate, IfAbsent::word, |word| {
+                serde_json::from_value(word.into()).ok()
+            }),
         ),
         (
             "a letter's reason",

@@ -95,7 +95,7 @@ impl State {
 /// Next step of an unresolved call that the journal does not hold. The words are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString)]
+#[derive(strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum IfAbsent {
     /// The call is given up: the service failed on it time and again.
@@ -116,11 +116,6 @@ impl IfAbsent {
     /// Returns the word that is stored: `server_error`.
     pub fn word(self) -> &'static str {
         self.into()
-    }
-
-    /// The fate of a word; `None` for an unknown one.
-    pub fn from_word(word: &str) -> Option<Self> {
-        word.parse().ok()
     }
 }
 

@@ -140,6 +140,11 @@ fn every_state_is_known_by_its_word() {
         assert_eq!(json, state.word());
     }
     assert_eq!(State::from_word("lost"), None);
+    let fate = |word: &str| serde_json::from_value::<IfAbsent>(word.into()).expect("a fate");
+    for &one in IfAbsent::ALL {
+        assert_eq!(fate(one.word()), one);
+    }
+    assert_eq!(fate("of tomorrow"), IfAbsent::Resubmit);
 }
 
 #[test]
