@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// The longest that one window of comparison lasts.
 const WINDOW_MAX: Duration = Duration::from_secs(20 * 60);
-/// The longest that is left to the start. What is used rarely is opened late: SQLite opens the log for
-/// a connection that reads for the first time.
+/// The longest that is left to the start. What is used rarely is opened late: SQLite opens the log
+/// for a connection that reads for the first time.
 const START_MAX: Duration = Duration::from_secs(5 * 60);
 /// The last window may hold so much more than the first, in hundredths.
 const GROWTH_PERCENT_MAX: u64 = 5;
