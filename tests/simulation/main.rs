@@ -13,7 +13,7 @@ mod full;
 mod hooked;
 mod hooks;
 mod log;
-#[path = "../../crates/fleet/tests/simulation/model.rs"]
+#[path = "../../crates/fleet/tests/lease/model.rs"]
 #[allow(dead_code, reason = "the lease's own simulation uses the rest")]
 mod model;
 mod paths;

@@ -135,19 +135,42 @@ fn features(package: &Value) -> BTreeSet<String> {
     named.collect()
 }
 
+/// What the root has of something, and what all other packages have.
+fn of_root_and_others(of: impl Fn(&Value) -> BTreeSet<String>) -> [BTreeSet<String>; 2] {
+    let mut both = [BTreeSet::new(), BTreeSet::new()];
+    for package in &packages() {
+        both[usize::from(package["name"] != "callbridge")].extend(of(package));
+    }
+    both
+}
+
 #[test]
 fn the_root_asks_for_every_feature_that_tests_ask_for() {
-    let packages = packages();
-    let (root, others): (Vec<_>, Vec<_>) = packages
-        .iter()
-        .partition(|package| package["name"] == "callbridge");
-    let asked: BTreeSet<String> = root.into_iter().flat_map(features).collect();
-    let wanted: BTreeSet<String> = others.into_iter().flat_map(features).collect();
+    let [asked, wanted] = of_root_and_others(features);
     let missing: Vec<_> = wanted.difference(&asked).collect();
     assert!(!wanted.is_empty(), "crates have features for their tests");
     assert!(
         missing.is_empty(),
         "a test of the root alone builds much of the tree again without {missing:?}"
+    );
+}
+
+/// The integration tests of a package.
+fn integration_tests(package: &Value) -> BTreeSet<String> {
+    let targets = package["targets"].as_array().expect("targets");
+    let tests = targets.iter().filter(|it| it["kind"][0] == "test");
+    let names = tests.filter_map(|it| it["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn no_test_of_a_crate_has_the_name_of_one_of_the_root() {
+    let [root, others] = of_root_and_others(integration_tests);
+    let both: Vec<_> = root.intersection(&others).collect();
+    assert!(root.len() > 10 && others.len() > 3, "{root:?}, {others:?}");
+    assert!(
+        both.is_empty(),
+        "tests/run only crates would run the root's {both:?} as well"
     );
 }
 
