@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time for the programs to start.
-const LEAD_IN: Duration = Duration::from_secs(15);
+/// From when all listen until the first calls.
+const LEAD_IN: Duration = Duration::from_secs(1);
 /// Of a restart; what the switch says meanwhile is not heard.
 const RESTART: Duration = Duration::from_millis(100);
 /// So long it stands still: longer than clocks may be apart.
@@ -29,7 +29,11 @@ const ROUNDED: f64 = 1.0;
 
 /// The channels that live, as the switch would list and dump them.
 #[derive(Default)]
-struct Channels(BTreeMap<String, Value>);
+struct Channels {
+    live: BTreeMap<String, Value>,
+    /// The switch's time, in microseconds: that of its last event, also where the test is late.
+    at: Value,
+}
 
 impl Channels {
     fn takes(&mut self, event: &str) {
@@ -37,8 +41,9 @@ impl Channels {
         let Some(id) = event["Unique-ID"].as_str() else {
             return;
         };
+        self.at = event["Event-Date-Timestamp"].clone();
         if event["Event-Name"] == "CHANNEL_HANGUP_COMPLETE" {
-            self.0.remove(id);
+            self.live.remove(id);
             return;
         }
         let sides = ["Bridge-A-Unique-ID", "Bridge-B-Unique-ID"].map(|it| event[it].as_str());
@@ -46,30 +51,30 @@ impl Channels {
             (event["Event-Name"].as_str().unwrap_or_default(), sides)
         {
             for (side, other) in [(a, b), (b, a)] {
-                let Some(channel) = self.0.get_mut(side) else {
+                let Some(channel) = self.live.get_mut(side) else {
                     continue;
                 };
                 channel["variable_bridge_uuid"] = json!(other);
                 channel["Caller-Channel-Bridged-Time"] = event["Event-Date-Timestamp"].clone();
             }
         }
-        if event["Event-Name"] == "CHANNEL_CREATE" || self.0.contains_key(id) {
-            self.0.insert(id.to_owned(), event);
+        if event["Event-Name"] == "CHANNEL_CREATE" || self.live.contains_key(id) {
+            self.live.insert(id.to_owned(), event);
         }
     }
 
     fn show(&self, switch: &FakeSwitch) {
-        for (id, event) in &self.0 {
+        for (id, event) in &self.live {
             let mut dump = event.clone();
             dump["Event-Name"] = json!("CHANNEL_DATA");
-            dump["Event-Date-Timestamp"] = json!(clock::now().wall.micros().to_string());
+            dump["Event-Date-Timestamp"] = self.at.clone();
             switch.answers(&format!("uuid_dump {id} json"), &dump.to_string());
         }
         let row = |(id, event): (&String, &Value)| {
             let name = &event["Channel-Name"];
             json!({"uuid": id, "name": name, "direction": event["Call-Direction"]})
         };
-        let rows: Vec<Value> = self.0.iter().map(row).collect();
+        let rows: Vec<Value> = self.live.iter().map(row).collect();
         let list = json!({"row_count": rows.len(), "rows": rows});
         switch.answers("show channels as json", &list.to_string());
     }
@@ -101,11 +106,10 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(recording: &Recording, quarter: usize, begins: EventTime, fault: Fault) -> Self {
+    /// What was recorded, and a callbridge that listens.
+    async fn new(recording: &Recording, quarter: usize, fault: Fault) -> (Self, Program) {
         let (place, switch) = (Place::new(), FakeSwitch::start().await);
         let events = recording.told();
-        let seconds = (begins.micros() - micros(&events[0])).div_euclid(1_000_000);
-        let by = seconds * 1_000_000;
         let secret = place.write("secret", switch::PASSWORD);
         std::fs::create_dir(place.at("cdr")).expect("a folder");
         let source = format!("--source=esl://{}?secret-file={secret}", switch.addr());
@@ -115,21 +119,32 @@ impl Scene {
             let folder = place.path("cdr");
             flags.push(format!("--catch-up=file://{folder}/?format=freeswitch-cdr"));
         }
-        let calls = recording.calls.iter().map(|call| Expected {
-            started_at: call.started_at + seconds,
-            ..call.clone()
-        });
-        Self {
+        let crm = crm::start().await;
+        let program = place.run(&crm.url(), &flags);
+        switch.subscribed(1).await;
+        let scene = Self {
             name: format!("{} at {quarter}/4", recording.name),
             cut: (events.len() * quarter / 4).max(1),
-            events: events.iter().map(|event| moved(event, by)).collect(),
-            records: recording.written().iter().map(|it| moved(it, by)).collect(),
-            expected: calls.collect(),
-            crm: crm::start().await,
+            events,
+            records: recording.written(),
+            expected: recording.calls.clone(),
+            crm,
             place,
             switch,
             flags,
             fault,
+        };
+        (scene, program)
+    }
+
+    /// Moves all that was recorded, by whole seconds.
+    fn begin(&mut self, at: EventTime) {
+        let seconds = (at.micros() - micros(&self.events[0])).div_euclid(1_000_000);
+        for text in self.events.iter_mut().chain(&mut self.records) {
+            *text = moved(text, seconds * 1_000_000);
+        }
+        for call in &mut self.expected {
+            call.started_at += seconds;
         }
     }
 
@@ -158,9 +173,8 @@ impl Scene {
         self.at(event) < self.at(&self.events[self.cut]).plus(RESTART)
     }
 
-    async fn plays(self) -> Vec<String> {
-        let mut program = self.place.run(&self.crm.url(), &self.flags);
-        self.switch.subscribed(1).await;
+    async fn plays(mut self, mut program: Program, begins: EventTime) -> Vec<String> {
+        self.begin(begins);
         let mut channels = Channels::default();
         let (first, second) = self.events.split_at(self.cut);
         self.happen(first, &mut channels).await;
@@ -173,7 +187,6 @@ impl Scene {
             return self.judged(program, 0.0).await;
         }
         program.kill().await;
-        let gone = clock::now().wall;
         let missed = second.iter().take_while(|it| self.is_missed(it)).count();
         for event in &second[..missed] {
             self.happens(event, &mut channels).await;
@@ -182,7 +195,7 @@ impl Scene {
         let program = self.place.run(&self.crm.url(), &self.flags);
         self.switch.subscribed(2).await;
         // A call that was over by then may have lasted until then, for all that is known.
-        let away = clock::now().wall.since(gone).as_secs_f64();
+        let away = clock::now().wall.since(self.at(&second[0])).as_secs_f64();
         self.happen(&second[missed..], &mut channels).await;
         self.judged(program, away).await
     }
@@ -261,12 +274,12 @@ fn untrue(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
 
 /// Plays all of them side by side, with the fault at this quarter.
 async fn all(quarter: usize, fault: Fault) -> Vec<String> {
-    let begins = clock::now().wall.plus(LEAD_IN);
     let recordings = recordings();
-    let scenes = recordings.iter().map(async |recording| {
-        let scene = Scene::new(recording, quarter, begins, fault).await;
-        scene.plays().await
-    });
+    let scenes = recordings.iter();
+    let scenes = join_all(scenes.map(|it| Scene::new(it, quarter, fault))).await;
+    let begins = clock::now().wall.plus(LEAD_IN);
+    let scenes = scenes.into_iter();
+    let scenes = scenes.map(|(scene, program)| scene.plays(program, begins));
     join_all(scenes).await.concat()
 }
 
