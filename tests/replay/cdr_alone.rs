@@ -163,8 +163,9 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
 fn phone(call: &FinishedCall) -> Option<String> {
     let received = call.number.as_ref()?;
     let prefixes = ["9", "8"].iter();
+    let country = Country::parse("UZ");
     let mut numbers = prefixes
-        .filter_map(|prefix| number::normalise(received, Country::parse("UZ"), Some(prefix)));
+        .filter_map(|prefix| number::normalise(received, country, Some(prefix), call.direction));
     numbers.next().map(|phone| phone.as_str().to_owned())
 }
 

@@ -152,9 +152,9 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> 
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let phone = call.number.as_ref().and_then(|received| {
         let uzbekistan = Country::parse("UZ");
-        ["9", "8"]
-            .iter()
-            .find_map(|prefix| number::normalise(received, uzbekistan, Some(prefix)))
+        ["9", "8"].iter().find_map(|prefix| {
+            number::normalise(received, uzbekistan, Some(prefix), call.direction)
+        })
     });
     let phone = phone.map(|phone| phone.as_str().to_owned());
     let employee = call.employee.as_ref().map(|employee| employee.as_str());

@@ -2,7 +2,7 @@
 //! give the same answer.
 
 use crate::harmless;
-use callbridge_call::RawNumber;
+use callbridge_call::{Direction, RawNumber};
 use callbridge_leads::directory::profile::LeadProfile;
 use callbridge_mapping::{LeadAnswer, People, Trunk, Trunks};
 use callbridge_model::{EmployeeId, LeadId, number::normalise};
@@ -168,7 +168,8 @@ impl Answer {
             return Self::no(Why::NoTrunk);
         };
         let raw = RawNumber::new(&question.phone, false);
-        let Some(phone) = normalise(&raw, trunk.country, trunk.strip.as_deref()) else {
+        let strip = trunk.strip.as_deref();
+        let Some(phone) = normalise(&raw, trunk.country, strip, Direction::Inbound) else {
             return Self::no(Why::NoNumber);
         };
         let lead = match people.lead_of_phone(&phone, trunk) {

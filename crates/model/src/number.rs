@@ -3,7 +3,7 @@
 //! The tables of numbering plans (6 MB, 49 ms) are loaded by the first number, not at start.
 
 use super::Phone;
-use callbridge_call::RawNumber;
+use callbridge_call::{Direction, RawNumber};
 use phonenumber::metadata::{DATABASE, Metadata};
 use phonenumber::{PhoneNumber, country};
 
@@ -26,14 +26,30 @@ impl Country {
 }
 
 /// The customer's number of a call in E.164. `strip` is the prefix that extensions dial to get
-/// out (`9`); it is taken off only where the number is not valid as it stands. `None` for hidden
-/// numbers, short ones, feature codes, and whatever is no valid number of any country.
-pub fn normalise(raw: &RawNumber, country: Option<Country>, strip: Option<&str>) -> Option<Phone> {
+/// out (`9`); it is taken off only where the number is not valid as it stands, or is another
+/// country's while the rest is a number at home: what an extension dials in Russia, `9` and
+/// `8 916 …`, begins like Iran's `+98 916 …`. `None` for hidden numbers, short ones, feature codes,
+/// and whatever is no valid number of any country.
+pub fn normalise(
+    raw: &RawNumber,
+    country: Option<Country>,
+    strip: Option<&str>,
+    direction: Direction,
+) -> Option<Phone> {
     let text = bare(&raw.text);
-    e164(text, country).or_else(|| {
-        let prefix = strip.filter(|prefix| !prefix.is_empty())?;
-        e164(text.strip_prefix(prefix)?, country)
-    })
+    let prefix = strip.filter(|prefix| !prefix.is_empty());
+    let rest = prefix.and_then(|prefix| text.strip_prefix(prefix));
+    let dialled = rest.filter(|_| direction == Direction::Outbound && !raw.from_dial_string);
+    let of_home = |rest| at_home(text, country).or_else(|| at_home(rest, country));
+    (dialled.and_then(of_home))
+        .or_else(|| e164(text, country))
+        .or_else(|| e164(rest?, country))
+}
+
+/// A number with the country's own code.
+fn at_home(text: &str, country: Option<Country>) -> Option<Phone> {
+    let code = DATABASE.by_id(country?.code())?.country_code();
+    e164(text, country).filter(|phone| phone.as_str()[1..].starts_with(&code.to_string()))
 }
 
 /// A number as people write it (`+998 90 111-00-01`, `901110001`), in E.164.
@@ -87,7 +103,7 @@ fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
     if *plus {
         return international(text);
     }
-    let at_home = || valid(country?.code().parse().ok(), text);
+    let by_plan = || valid(country?.code().parse().ok(), text);
     let abroad = || international(text.strip_prefix("00")?);
     let whole_at_home = || {
         let plan = DATABASE.by_id(country?.code())?;
@@ -100,7 +116,7 @@ fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
         country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
         international(text).filter(belongs_to_a_country)
     };
-    let as_dialled = at_home().or_else(abroad);
+    let as_dialled = by_plan().or_else(abroad);
     as_dialled.or_else(whole_at_home).or_else(without_plus)
 }
 
@@ -159,7 +175,7 @@ mod tests {
             text: text.to_owned(),
             from_dial_string,
         };
-        let phone = normalise(&raw, Country::parse("UZ"), strip);
+        let phone = normalise(&raw, Country::parse("UZ"), strip, Direction::Outbound);
         phone.map(|phone| phone.as_str().to_owned())
     }
 
@@ -195,6 +211,34 @@ mod tests {
             uz("*9998901110001", true, Some("*9")).as_deref(),
             Some("+998901110001")
         );
+    }
+
+    #[test]
+    fn a_dialled_number_at_home_is_none_of_another_country() {
+        let read = |text: &str, from_dial_string, direction| {
+            let raw = RawNumber::new(text, from_dial_string);
+            let phone = normalise(&raw, Country::parse("RU"), Some("9"), direction)?;
+            Some(phone.as_str().to_owned())
+        };
+        let (moscow, mobile, iran) = ("+74951234567", "+79161234567", "+989161234567");
+        for (dialled, phone) in [
+            ("989161234567", mobile),
+            ("99161234567", mobile),
+            ("89161234567", mobile),
+            ("9161234567", mobile),
+            ("979161234567", mobile),
+            ("984951234567", moscow),
+            ("94951234567", moscow),
+            ("9+989161234567", iran),
+            ("+989161234567", iran),
+            ("992901234567", "+992901234567"),
+        ] {
+            let read = read(dialled, false, Direction::Outbound);
+            assert_eq!(read.as_deref(), Some(phone), "{dialled}");
+        }
+        let caller = read(&iran[1..], false, Direction::Inbound);
+        let dial_string = read(&iran[1..], true, Direction::Outbound);
+        assert_eq!([caller.as_deref(), dial_string.as_deref()], [Some(iran); 2]);
     }
 
     #[test]
@@ -329,20 +373,25 @@ mod tests {
         fn a_valid_number_never_loses_a_digit_to_strip(
             national in 100_000_000_u64..999_999_999,
             strip in "[0-9]{1,3}",
+            from_dial_string: bool,
         ) {
             let country = Country::parse("UZ");
             if let Some(phone) = e164(&format!("998{national}"), country) {
                 let text = phone.as_str()[1..].to_owned();
-                let raw = RawNumber { text, from_dial_string: true };
-                prop_assert_eq!(Some(phone), normalise(&raw, country, Some(&strip)));
+                let raw = RawNumber { text, from_dial_string };
+                for direction in [Direction::Inbound, Direction::Outbound] {
+                    let read = normalise(&raw, country, Some(&strip), direction);
+                    prop_assert_eq!(Some(&phone), read.as_ref());
+                }
             }
         }
 
         #[test]
         fn any_text_is_a_number_or_none_without_panic(text in ".{0,60}", strip in ".{0,3}") {
             let raw = RawNumber { text, from_dial_string: false };
-            let _ = normalise(&raw, Country::parse("UZ"), Some(&strip));
-            let _ = normalise(&raw, None, Some(&strip));
+            for country in [None, Country::parse("UZ")] {
+                let _ = normalise(&raw, country, Some(&strip), Direction::Outbound);
+            }
         }
     }
 }

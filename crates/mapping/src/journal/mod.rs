@@ -142,7 +142,7 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
-    let read = |number: &RawNumber| normalise(number, country, strip);
+    let read = |number: &RawNumber| normalise(number, country, strip, call.direction);
     if let Some(phone) = call.number.as_ref().and_then(read) {
         return Some(phone);
     }
