@@ -3,7 +3,6 @@
 
 use callbridge_call::Text;
 use memchr::{memchr, memmem};
-use percent_encoding::percent_decode;
 use std::borrow::Cow;
 
 /// The pairs of a block up to its empty line, as bytes; a line without a colon is stepped over.
@@ -56,8 +55,14 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     {
         return (Cow::Borrowed(text), false);
     }
-    let mut plain = Vec::with_capacity(value.len());
-    plain.extend(percent_decode(value));
+    let (mut plain, mut rest) = (Vec::with_capacity(value.len()), value);
+    while let Some(at) = memchr(b'%', rest) {
+        let escaped = rest.get(at + 1..at + 3).and_then(hex);
+        plain.extend_from_slice(&rest[..at]);
+        plain.push(escaped.unwrap_or(b'%'));
+        rest = &rest[at + escaped.map_or(1, |_| 3)..];
+    }
+    plain.extend_from_slice(rest);
     match String::from_utf8(plain) {
         Ok(text) => (Cow::Owned(text), false),
         Err(bad) => (
@@ -65,6 +70,12 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
             true,
         ),
     }
+}
+
+/// The byte of two digits.
+fn hex(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()
 }
 
 /// The same for a text.

@@ -205,12 +205,12 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
         return None;
     }
     let mut lengths = memmem::find_iter(body, b"Content-Length: ");
-    let found = lengths.find(|&at| is_frame(&body[at..]));
+    let at = lengths.find(|&at| is_frame(&body[at..]))?;
     let Some((end, inner)) = end_of_block(body) else {
-        return found;
+        return Some(at);
     };
     let is_whole = inner.saturating_add(length(&body[..end]).unwrap_or(0)) >= body.len();
-    found.filter(|&at| !is_whole || at < end)
+    (!is_whole || at < end).then_some(at)
 }
 
 /// A frame of an event begins here: its length, and that it is one.
