@@ -125,7 +125,7 @@ impl LetterOutcome {
         Self {
             id: letter.id,
             uuid: letter.uuid,
-            linkedid: letter.linkedid.clone(),
+            linkedid: letter.linkedid().map(str::to_owned),
             reason: letter.reason,
             result,
             why,

@@ -121,7 +121,6 @@ mod tests {
         Letter {
             id: RowId(12),
             uuid: call.uuid,
-            linkedid: Some(call.linkedid.clone()),
             reason,
             parked: reason.is_parked(),
             since: callbridge_call::EventTime::from_seconds(0),

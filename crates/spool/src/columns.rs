@@ -36,8 +36,8 @@ where
     D: Deserializer<'de>,
     T: DeserializeOwned,
 {
-    let text = Option::<String>::deserialize(column)?;
-    serde_json::from_str(text.as_deref().unwrap_or("null")).map_err(D::Error::custom)
+    let text = Option::<&str>::deserialize(column)?;
+    serde_json::from_str(text.unwrap_or("null")).map_err(D::Error::custom)
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ impl<'a> Column<'a> {
     }
 }
 
-impl IntoDeserializer<'_, Error> for Column<'_> {
+impl<'de> IntoDeserializer<'de, Error> for Column<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -62,7 +62,7 @@ impl IntoDeserializer<'_, Error> for Column<'_> {
     }
 }
 
-impl<'de> Deserializer<'de> for Column<'_> {
+impl<'de> Deserializer<'de> for Column<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -71,7 +71,7 @@ impl<'de> Deserializer<'de> for Column<'_> {
             ValueRef::Integer(number) => visitor.visit_i64(number),
             ValueRef::Real(number) => visitor.visit_f64(number),
             ValueRef::Text(text) => {
-                visitor.visit_str(std::str::from_utf8(text).map_err(Error::custom)?)
+                visitor.visit_borrowed_str(str::from_utf8(text).map_err(Error::custom)?)
             }
             ValueRef::Blob(bytes) => visitor.visit_bytes(bytes),
         }

@@ -271,8 +271,6 @@ pub struct Letter {
     pub id: RowId,
     /// The call's uuid; `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,
-    /// The PBX's id of the call; `None` for unreadable bytes.
-    pub linkedid: Option<String>,
     /// Reason why it is a letter.
     pub reason: Reason,
     /// The letter leaves by itself when the missing thing becomes known.

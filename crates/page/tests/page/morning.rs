@@ -278,7 +278,6 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
     Letter {
         id: RowId(id),
         uuid: call.uuid,
-        linkedid: Some(call.linkedid.clone()),
         reason,
         parked: reason == Reason::NoLead,
         since: EventTime::from_seconds(now - 5000),

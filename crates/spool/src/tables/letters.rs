@@ -83,9 +83,8 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, ifnull(uuid, twin) AS uuid, json_extract(record, '$.linkedid') AS linkedid,
-                reason, state = 'parked' AS parked, since, message, finding, errors, attempts,
-                ifnull(acts, '[]') AS acts, deaths, record AS call
+        "SELECT id, ifnull(uuid, twin) AS uuid, reason, state = 'parked' AS parked, since, message,
+                finding, errors, attempts, ifnull(acts, '[]') AS acts, deaths, record AS call
          FROM calls WHERE state IN ('dead', 'parked'){rest}"
     );
     db.query_all(&text, params_from_iter(values))
@@ -137,6 +136,11 @@ pub fn letters_since(
 }
 
 impl Letter {
+    /// The PBX's id of the call; `None` for unreadable bytes.
+    pub fn linkedid(&self) -> Option<&str> {
+        Some(&self.call.as_ref()?.linkedid)
+    }
+
     /// The customer's number, where it is known.
     pub fn phone(&self) -> Option<&str> {
         self.call.as_ref()?.phone()
@@ -183,7 +187,7 @@ impl Letter {
         let mut line = json!({
             "id": self.id,
             "uuid": self.uuid,
-            "linkedid": self.linkedid,
+            "linkedid": self.linkedid(),
             "reason": self.reason,
             "since": self.since.floor_seconds(),
             "message": self.message,
