@@ -155,12 +155,21 @@ fn the_root_asks_for_every_feature_that_tests_ask_for() {
     );
 }
 
-/// The integration tests of a package.
+/// The integration tests of a package, each in a file that `tests/run` finds.
 fn integration_tests(package: &Value) -> BTreeSet<String> {
     let targets = package["targets"].as_array().expect("targets");
     let tests = targets.iter().filter(|it| it["kind"][0] == "test");
-    let names = tests.filter_map(|it| it["name"].as_str());
-    names.map(str::to_owned).collect()
+    let named = tests.map(|it| {
+        let [name, file] = ["name", "src_path"].map(|key| it[key].as_str().expect("a text"));
+        let found = [
+            format!("/tests/{name}.rs"),
+            format!("/tests/{name}/main.rs"),
+        ];
+        let is_found = found.iter().any(|end| file.ends_with(end));
+        assert!(is_found, "tests/run looks for none of its tests in {file}");
+        name.to_owned()
+    });
+    named.collect()
 }
 
 #[test]
