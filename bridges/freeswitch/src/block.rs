@@ -120,6 +120,7 @@ mod tests {
         );
         assert_eq!(plain("100%"), "100%");
         assert_eq!(plain("a%zz%4"), "a%zz%4");
+        assert_eq!(plain("a%%41%"), "a%A%");
         assert_eq!(plain("%D0%90"), "А");
         assert_eq!(decoded(b"%FF"), ("\u{fffd}".into(), true));
     }
