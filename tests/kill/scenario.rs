@@ -162,7 +162,7 @@ impl Scenario {
             (books.finished, books.journaled),
             (CALLS as u64, CALLS as u64)
         );
-        assert_eq!(recount.wrong, []);
+        assert_eq!(recount, []);
         guard.close();
     }
 }

@@ -179,7 +179,7 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     assert_eq!((books.ready, books.finished), (stored, stored));
     assert_eq!(counters.get("written"), Some(&stored));
     let wrong = handle.read(tables::books::recount).wait();
-    assert_eq!(wrong.expect("a recount").wrong, []);
+    assert_eq!(wrong.expect("a recount"), []);
     for n in opened {
         let n = u32::try_from(n).expect("ours");
         let row = handle
@@ -239,7 +239,7 @@ fn write_into_a_limit(dir: &str) {
             .read(|store| Ok((store.books(), tables::books::recount(store)?)))
             .await;
         let (books, recount) = books.expect("reading goes on");
-        assert_eq!((books.ready, recount.wrong), (u64::from(n) - 1, vec![]));
+        assert_eq!((books.ready, recount), (u64::from(n) - 1, vec![]));
         limit_files(None);
         let done = handle
             .write(request(n))

@@ -57,7 +57,9 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     }
     let (mut plain, mut rest) = (Vec::with_capacity(value.len()), value);
     while let Some(at) = memchr(b'%', rest) {
-        let escaped = rest.get(at + 1..at + 3).and_then(hex);
+        let digit = |place: usize| char::from(*rest.get(at + place)?).to_digit(16);
+        let escaped = digit(1).zip(digit(2));
+        let escaped = escaped.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
         plain.extend_from_slice(&rest[..at]);
         plain.push(escaped.unwrap_or(b'%'));
         rest = &rest[at + escaped.map_or(1, |_| 3)..];
@@ -66,16 +68,10 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     match String::from_utf8(plain) {
         Ok(text) => (Cow::Owned(text), false),
         Err(bad) => (
-            Cow::Owned(String::from_utf8_lossy(bad.as_bytes()).into()),
+            String::from_utf8_lossy(bad.as_bytes()).into_owned().into(),
             true,
         ),
     }
-}
-
-/// The byte of two digits.
-fn hex(digits: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()
 }
 
 /// The same for a text.

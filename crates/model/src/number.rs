@@ -54,17 +54,34 @@ fn at_home(text: &str, country: Option<Country>) -> Option<Phone> {
 
 /// A number as people write it (`+998 90 111-00-01`, `901110001`), in E.164.
 pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
-    e164_of(&Digits::of(bare(text))?, country)
+    let Digits { plus, text } = Digits::of(bare(text))?;
+    if plus {
+        return international(&text);
+    }
+    let by_plan = || valid(country?.code().parse().ok(), &text);
+    let abroad = || international(text.strip_prefix("00")?);
+    let whole_at_home = || {
+        let plan = DATABASE.by_id(country?.code())?;
+        let whole = |national: &str| whole(&format!("+{}{national}", plan.country_code()));
+        whole(&text).or_else(|| whole(text.strip_prefix(plan.national_prefix()?)?))
+    };
+    // Carriers leave the plus away. Only with a country known is this no guess: then the number
+    // has been seen not to be one of the country's own.
+    let without_plus = || {
+        country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
+        international(&text).filter(belongs_to_a_country)
+    };
+    let as_dialled = by_plan().or_else(abroad);
+    as_dialled.or_else(whole_at_home).or_else(without_plus)
 }
 
 /// Strips the scheme, and all that follows the number proper.
 fn bare(text: &str) -> &str {
     let text = text.trim();
     let mut schemes = ["sip:", "sips:", "tel:"].iter();
-    let text = schemes
-        .find_map(|scheme| text.strip_prefix(scheme))
-        .unwrap_or(text);
-    text.split(['@', ';', ',']).next().unwrap_or_default()
+    let number = schemes.find_map(|scheme| text.strip_prefix(scheme));
+    let mut parts = number.unwrap_or(text).split(['@', ';', ',']);
+    parts.next().unwrap_or_default()
 }
 
 /// The digits of a number, and whether a plus stood before them.
@@ -91,33 +108,9 @@ impl Digits {
         let text: String = text.chars().filter(|c| !marks.contains(c)).collect();
         let digits = text.strip_prefix('+').unwrap_or(&text);
         let good = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-        good.then(|| Self {
-            plus,
-            text: digits.to_owned(),
-        })
+        let text = digits.to_owned();
+        good.then_some(Self { plus, text })
     }
-}
-
-fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
-    let Digits { plus, text } = digits;
-    if *plus {
-        return international(text);
-    }
-    let by_plan = || valid(country?.code().parse().ok(), text);
-    let abroad = || international(text.strip_prefix("00")?);
-    let whole_at_home = || {
-        let plan = DATABASE.by_id(country?.code())?;
-        let whole = |national: &str| whole(&format!("+{}{national}", plan.country_code()));
-        whole(text).or_else(|| whole(text.strip_prefix(plan.national_prefix()?)?))
-    };
-    // Carriers leave the plus away. Only with a country known is this no guess: then the number
-    // has been seen not to be one of the country's own.
-    let without_plus = || {
-        country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
-        international(text).filter(belongs_to_a_country)
-    };
-    let as_dialled = by_plan().or_else(abroad);
-    as_dialled.or_else(whole_at_home).or_else(without_plus)
 }
 
 /// Reads a number that begins with its country's code.
@@ -159,10 +152,8 @@ fn is_valid(number: &PhoneNumber) -> bool {
 /// Returns `true` for a number under none of the codes shared by all countries (+800, +808, +870,
 /// +878, +881 to +883, +888, +979): those begin like dial prefixes, and nobody calls from them.
 fn belongs_to_a_country(phone: &Phone) -> bool {
-    const SHARED: [&str; 9] = [
-        "+800", "+808", "+870", "+878", "+881", "+882", "+883", "+888", "+979",
-    ];
-    !SHARED.iter().any(|code| phone.as_str().starts_with(code))
+    let mut shared = "+800 +808 +870 +878 +881 +882 +883 +888 +979".split(' ');
+    !shared.any(|code| phone.as_str().starts_with(code))
 }
 
 #[cfg(test)]

@@ -117,14 +117,12 @@ impl<'de> Deserializer<'de> for Column<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let names = self.row.as_ref().column_names();
-        let names = self
-            .names
-            .get_or_init(|| names.map(str::to_owned).collect());
+        let statement = self.row.as_ref();
+        let all = || statement.column_names().map(str::to_owned).collect();
+        let names = self.names.get_or_init(all);
         let all = names.iter().map(String::as_str).enumerate();
-        visitor.visit_map(MapDeserializer::new(
-            all.map(|(at, name)| (name, Self { at, ..self })),
-        ))
+        let columns = all.map(|(at, name)| (name, Self { at, ..self }));
+        visitor.visit_map(MapDeserializer::new(columns))
     }
 
     forward_to_deserialize_any! {

@@ -94,7 +94,6 @@ pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooke
 pub use store::Store;
 pub use tables::audited::{AuditedCall, CallFate, JournaledCall, SentValues};
 #[cfg(any(test, feature = "testing"))]
-pub use tables::books::Recount;
 pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};

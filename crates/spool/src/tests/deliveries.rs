@@ -152,7 +152,7 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         assert_eq!(delivered, expected, "{way:?}");
         assert!(store.books().balance());
         assert_eq!(
-            tables::books::recount(&store).expect("a recount").wrong,
+            tables::books::recount(&store).expect("a recount"),
             [],
             "{way:?}"
         );

@@ -192,7 +192,7 @@ fn the_books_of_the_first_schema_balance_and_agree_with_its_rows() {
         unreadable: 3,
     };
     assert_eq!(books, expected);
-    assert_eq!(recount.wrong, []);
+    assert_eq!(recount, []);
     assert_eq!(
         counters,
         [("clamped".into(), 3), ("repeats".into(), 1)].into()

@@ -277,7 +277,7 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
         .write(vec![unreadable(vec![b'?'])])
         .expect("room again");
     assert!(matches!(done[..], [Done::Unreadable(Some(_))]));
-    assert_eq!(tables::books::recount(&store).expect("a recount").wrong, []);
+    assert_eq!(tables::books::recount(&store).expect("a recount"), []);
 }
 
 /// Published by this login; by nobody who is named where it is empty.
