@@ -26,7 +26,7 @@ const APPLICATIONS_MAX: usize = 1024;
 const PROFILES_MAX: usize = 64;
 
 /// The headers of an event at the leg's birth, by the variables that say the same in the end.
-const AT_BIRTH: [(Header, &str); 17] = [
+const AT_BIRTH: [(Header, &str); 19] = [
     (Header::UniqueId, "uuid"),
     (Header::ChannelName, "channel_name"),
     (Header::Direction, "direction"),
@@ -44,6 +44,8 @@ const AT_BIRTH: [(Header, &str); 17] = [
     (Header::OtherHalf, "other_loopback_leg_uuid"),
     (Header::Originator, "originator"),
     (Header::OtherId, "originator"),
+    (Header::EnterpriseCaller, "ent_originate_aleg_uuid"),
+    (Header::FifoCaller, "fifo_bridge_uuid"),
 ];
 /// The headers that stand in the leg's first profile, before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [

@@ -144,14 +144,14 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     })
 }
 
-/// The channel came in, or is dialled.
+/// The channel came in or was dialed.
 pub(crate) fn birth<'a>(fields: &mut EventFields<'a>) -> Kind<'a> {
     if is_inbound(fields) {
         let state = ChannelState::Ring;
         return Kind::Born { state };
     }
     Kind::DialBegin {
-        by: dialler(fields),
+        by: dialing_channel(fields),
         dial_string: Cow::Owned(fields.get(Header::Destination).to_owned()),
     }
 }
@@ -160,20 +160,34 @@ fn is_inbound(fields: &EventFields<'_>) -> bool {
     fields.get(Header::Direction) == "inbound"
 }
 
-/// The channel that made this one, as far as it is told.
-fn dialler<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
-    if fields.get(Header::OtherType) != "originator" {
-        return None;
-    }
-    let uniqueid = fields.take(Header::OtherId);
-    let own = uniqueid.is_empty() || uniqueid == fields.get(Header::UniqueId);
-    (!own).then(|| {
-        Box::new(ChannelRef {
+/// Returns the channel that dialed this one, if the event names it.
+fn dialing_channel<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
+    let own = fields.get(Header::UniqueId);
+    let other = fields.get(Header::OtherId);
+    let is_originator = fields.get(Header::OtherType) == "originator";
+    if is_originator && !other.is_empty() && other != own {
+        let uniqueid = fields.take(Header::OtherId);
+        return Some(Box::new(ChannelRef {
             name: name_of_other(fields.take(Header::OtherName), &uniqueid),
             uniqueid,
             ..ChannelRef::default()
-        })
-    })
+        }));
+    }
+    let caller = caller_without_session(fields)?.to_owned();
+    Some(Box::new(ChannelRef::by_id(caller.into())))
+}
+
+/// Returns the caller of a channel that the switch dialed without a session: by enterprise
+/// originate (`:_:` in a dial string) or by mod_fifo. Such a channel has no originator, and its
+/// call UUID is its own id. Only a variable names the caller.
+fn caller_without_session<'f>(fields: &'f EventFields<'_>) -> Option<&'f str> {
+    if is_inbound(fields) {
+        return None;
+    }
+    let own = fields.get(Header::UniqueId);
+    let variables = [Header::EnterpriseCaller, Header::FifoCaller];
+    let mut callers = variables.into_iter().map(|variable| fields.get(variable));
+    callers.find(|caller| !caller.is_empty() && *caller != own)
 }
 
 /// The other side of a bridge.
@@ -214,7 +228,7 @@ fn cause(fields: &EventFields<'_>) -> Option<u16> {
 /// The channel, as an event of this rule tells of it.
 pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
-    let linkedid = linkedid(rule, &mut fields);
+    let linkedid = linkedid(rule, &fields);
     let name = name(&mut fields);
     let traits = traits(rule, inbound, &mut fields);
     let callers = [
@@ -246,21 +260,26 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     }
 }
 
-/// The channel whose call this one belongs to from its birth. `Channel-Call-UUID` says so then, and
-/// changes with every transfer after that.
-fn linkedid<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Text<'a> {
-    let second = fields.get(Header::ChannelName).ends_with("-b");
-    let wanted = [
+/// Returns the id of the channel whose call this one belongs to.
+///
+/// `Channel-Call-UUID` names it when the channel is created and changes with every transfer after
+/// that. If it is the channel's own id, it proves nothing.
+fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
+    let own = fields.get(Header::UniqueId);
+    let is_second_half = fields.get(Header::ChannelName).ends_with("-b");
+    let sources = [
         (Header::MemberSession, true),
-        (Header::OtherHalf, second),
+        (Header::OtherHalf, is_second_half),
         (Header::CallUuid, rule == EventRule::Create),
         (Header::Originator, true),
     ];
-    let found = wanted
-        .into_iter()
-        .find(|&(key, counts)| counts && !fields.get(key).is_empty());
-    let key = found.map_or(Header::UniqueId, |(key, _)| key);
-    Cow::Owned(fields.get(key).to_owned())
+    for (source, counts) in sources {
+        let id = fields.get(source);
+        if counts && !id.is_empty() && id != own {
+            return Cow::Owned(id.to_owned());
+        }
+    }
+    Cow::Owned(caller_without_session(fields).unwrap_or(own).to_owned())
 }
 
 /// Returns the channel's name; each half of a loopback gets one that tells its pair from others.

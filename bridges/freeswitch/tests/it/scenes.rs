@@ -399,3 +399,95 @@ fn a_trunk_and_a_telephone_may_have_one_name() {
     let wanted = format!("p101 out one-o-one {CUSTOMER} [101] 101 talk 2.0 of 3.0, whole");
     assert_eq!(lines(&it), [wanted]);
 }
+
+/// The variables that name the caller of a channel that was dialed without a session.
+const NAMED_IN: [&str; 2] = [
+    "variable_ent_originate_aleg_uuid",
+    "variable_fifo_bridge_uuid",
+];
+
+/// A customer and the three legs of a ring group, each dialed without a session.
+fn dialed_without_session(switch: &mut Switch, variable: &str) {
+    let caller = [(variable, "cust")];
+    switch.at(0).comes_in("cust", CUSTOMER);
+    switch.rings_with("p101", "101", ("", ""), &caller);
+    switch.rings_with("p102", "102", ("", ""), &caller);
+    switch.dials_out_with("mobile", ("gsm", "998935550000"), ("", ""), &caller);
+}
+
+#[test]
+fn legs_without_session_that_lose_are_no_calls() {
+    for variable in NAMED_IN {
+        let mut it = Switch::default();
+        dialed_without_session(&mut it, variable);
+        it.at(5000).answers("p102").answers("cust");
+        it.bridges("cust", "p102");
+        it.hangs_up("p101").hangs_up("mobile");
+        it.at(9000).hangs_up("p102").hangs_up("cust");
+        let wanted = format!("cust in city {CUSTOMER} [102] 102 talk 4.0 of 9.0, whole");
+        let calls = finished_when(&it.told, Ended::Everything);
+        assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+    }
+}
+
+#[test]
+fn missed_call_keeps_the_one_phone_dialed_without_session() {
+    for variable in NAMED_IN {
+        let mut it = Switch::default();
+        let caller = [(variable, "cust")];
+        it.at(0).comes_in("cust", CUSTOMER);
+        it.rings_with("p101", "101", ("", ""), &caller);
+        it.at(4000).hangs_up("cust").at(4500).hangs_up("p101");
+        let wanted = format!("cust in city {CUSTOMER} [] 101 talk 0.0 of 4.0, whole");
+        let calls = finished_when(&it.told, Ended::Everything);
+        assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+
+        let mut it = Switch::default();
+        dialed_without_session(&mut it, variable);
+        it.at(4000).hangs_up("p101").hangs_up("p102");
+        it.hangs_up("mobile").hangs_up("cust");
+        let wanted = format!("cust in city {CUSTOMER} [] - talk 0.0 of 4.0, whole");
+        let calls = finished_when(&it.told, Ended::Everything);
+        assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+    }
+}
+
+/// An agent of mod_fifo is the side that joins: the bridge is reported by the agent's channel.
+#[test]
+fn fifo_agent_dialed_for_customer_is_in_the_call() {
+    let mut it = Switch::default();
+    dialed_without_session(&mut it, "variable_fifo_bridge_uuid");
+    it.answers("cust").at(3000).answers("mobile");
+    it.bridges("mobile", "cust").hangs_up("p101");
+    it.hangs_up("p102").at(8000).hangs_up("cust");
+    it.unbridges("mobile", "cust").hangs_up("mobile");
+    let wanted = format!("cust in city {CUSTOMER} [] - talk 5.0 of 8.0, whole");
+    let calls = finished_when(&it.told, Ended::Everything);
+    assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+}
+
+/// A channel names its caller in any of its events, and the events come in any order.
+#[test]
+fn caller_named_after_the_birth_of_a_leg_counts() {
+    for variable in NAMED_IN {
+        let mut it = Switch::default();
+        it.at(0).comes_in("cust", CUSTOMER);
+        it.rings("p101", "101", ("", ""))
+            .rings("p102", "102", ("", ""));
+        it.dials_out("mobile", ("gsm", "998935550000"), ("", ""));
+        for leg in ["p101", "p102", "mobile"] {
+            it.learns(leg, variable, "cust");
+        }
+        it.at(5000).answers("p102").answers("cust");
+        it.bridges("cust", "p102");
+        it.hangs_up("p101").hangs_up("mobile");
+        it.at(9000).hangs_up("p102").hangs_up("cust");
+        let wanted = format!("cust in city {CUSTOMER} [102] 102 talk 4.0 of 9.0, whole");
+        let wanted = std::slice::from_ref(&wanted);
+        for seed in 0..50 {
+            let told = shuffled(&it.told, &mut Chance::new(seed));
+            let calls = finished_when(&told, Ended::Everything);
+            assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), wanted);
+        }
+    }
+}

@@ -129,12 +129,17 @@ impl Switch {
         self.channel(id, &name, false, &headers)
     }
 
-    /// Somebody outside is dialled over a gateway.
-    pub fn dials_out(
+    /// A number outside is dialed over a gateway.
+    pub fn dials_out(&mut self, id: &str, target: (&str, &str), by: (&str, &str)) -> &mut Self {
+        self.dials_out_with(id, target, by, &[])
+    }
+
+    pub fn dials_out_with(
         &mut self,
         id: &str,
         (gateway, number): (&str, &str),
         (by, call): (&str, &str),
+        more: Headers<'_>,
     ) -> &mut Self {
         let name = format!("sofia/external/{number}");
         // A carrier that is called by its gateway alone has a place of its own.
@@ -148,7 +153,15 @@ impl Switch {
         ];
         let made = self.made_by(by, call);
         headers.extend(made.iter().map(|(name, value)| (*name, value.as_str())));
+        headers.extend(more);
         self.channel(id, &name, false, &headers)
+    }
+
+    /// The channel has this header in its events from here on.
+    pub fn learns(&mut self, id: &str, header: &str, value: &str) -> &mut Self {
+        let channel = self.channels.get_mut(id).expect("a channel");
+        channel.headers.insert(header.to_owned(), value.to_owned());
+        self
     }
 
     /// One half of a loopback; the second knows the first from its birth.
