@@ -148,6 +148,10 @@ impl Assembler {
         };
         let completed = self.calls.completed(&id, event);
         let event = completed.as_ref().unwrap_or(event);
+        // A key press that changes nothing says nothing about a call.
+        if matches!(&event.kind, Kind::Monitors { target, .. } if target.is_empty()) {
+            return;
+        }
         let told_at = event.at.or(self.stream.timing.order).unwrap_or(arrived);
         let far = told_at.apart(arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);

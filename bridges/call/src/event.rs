@@ -137,9 +137,14 @@ impl<'a> ChannelEvent<'a> {
             Kind::Joined { with } => with.as_slice(),
             _ => &[],
         };
-        // What has a slash is a channel's name.
+        let target = match &self.kind {
+            Kind::Monitors { target, .. } => target.as_ref(),
+            _ => "",
+        };
+        // A text with a slash is a channel's name.
         let joined = joined.iter().map(AsRef::as_ref);
-        ids.chain(joined.filter(|id: &&str| !id.contains('/')))
+        let joined = joined.filter(|id: &&str| !id.contains('/'));
+        ids.chain(joined).chain(std::iter::once(target))
     }
 
     /// Leaves out the variables whose names are not wanted.
@@ -250,6 +255,28 @@ pub enum ChannelState {
     Unknown,
 }
 
+/// Those who hear a channel that monitors another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MonitorMode {
+    /// No one: the channel only listens.
+    Listen,
+    /// The monitored channel.
+    Target,
+    /// The channel that the monitored one is linked with.
+    Partner,
+    /// Both: a call of three.
+    Both,
+    /// No one, and the channel does not listen anymore.
+    Ended,
+}
+
+impl MonitorMode {
+    /// Returns `true` when someone hears the channel.
+    pub const fn is_heard(self) -> bool {
+        matches!(self, Self::Target | Self::Partner | Self::Both)
+    }
+}
+
 /// The thing that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
@@ -323,6 +350,17 @@ pub enum Kind<'a> {
     Consults {
         /// Set when the channel leaves; else it is back.
         begins: bool,
+    },
+    /// The channel listens to another one and to whoever that one is linked with (eavesdropping, a
+    /// call of three). It has no link with them.
+    Monitors {
+        /// Unique id of the monitored channel. Empty for a key press, which changes the mode of
+        /// whatever the channel monitors.
+        target: Text<'a>,
+        /// Those who hear the channel from here on.
+        mode: MonitorMode,
+        /// Set when the channel's user can change the mode by a key.
+        by_keys: bool,
     },
     /// Whoever has this channel hands a call that they have on another over to whom they dial here,
     /// and is out of both (`ATTENDEDTRANSFER` before Asterisk 12). The masquerade that does it may

@@ -51,7 +51,8 @@ pub use assemble::{Assembler, AssemblyCounts, Timing};
 pub use call::{Direction, FinishedCall, GivenIds, RawNumber, Variable};
 pub use decoded::{Decoded, ReportedCall, ServerEvent, Unreadable, WrongCall};
 pub use event::{
-    Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, Origin, PbxEvent, Text,
+    Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Mark, MonitorMode, Origin,
+    PbxEvent, Text,
 };
 pub use reception::Reception;
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};

@@ -94,7 +94,7 @@ pub(crate) fn resolve(
         None => (call.legs.values().collect(), &call.joined),
     };
     let named = match links {
-        true => linked::linked(&legs),
+        true => linked::linked(&legs, &settings.endpoints),
         false => unnamed::named(&legs),
     };
     let legs = match &named {

@@ -11,10 +11,11 @@
 use crate::block::decoded_text;
 use crate::event::{self, micros};
 use crate::fields::{EventFields, Header};
+use crate::monitor;
 use crate::rule::{ATTENDED, EventRule};
 use callbridge_call::{
-    Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Origin, PbxEvent,
-    ServerEvent, Text, Unreadable,
+    Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, MonitorMode,
+    Origin, PbxEvent, ServerEvent, Text, Unreadable,
 };
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -126,7 +127,17 @@ struct Connected {
     to: Option<EventTime>,
 }
 
-/// A leg as its file tells of it.
+/// An application that a leg ran and on which the call depends.
+enum Ran {
+    /// The leg came into this room.
+    Room(String),
+    /// The leg consulted someone.
+    Consultation,
+    /// The leg monitored this channel.
+    Monitor(String, MonitorMode),
+}
+
+/// A leg as its file describes it.
 struct LegFile<'f> {
     variables: Variables<'f>,
     created: EventTime,
@@ -137,9 +148,8 @@ struct LegFile<'f> {
     connected: Vec<Connected>,
     /// Times at which the leg left its profiles, by transfer or hang-up.
     left: Vec<EventTime>,
-    /// Times at which the leg ran an application that says something, with the room it came into;
-    /// `None` where it consulted somebody.
-    ran: Vec<(EventTime, Option<String>)>,
+    /// Applications that the leg ran and on which the call depends, each with its time.
+    ran: Vec<(EventTime, Ran)>,
     dialled: Vec<Dialled>,
 }
 
@@ -172,11 +182,21 @@ impl<'f> LegFile<'f> {
             connected(profile, named)
         });
         let created = created.ok_or(Unreadable::NoLeg)?;
-        let ran = |(at, name, data): (EventTime, &str, &Value)| match name {
-            "conference" => Some((at, Some(text(data)))),
-            ATTENDED => Some((at, None)),
-            _ => None,
-        };
+        let whisper = ["eavesdrop_whisper_aleg", "eavesdrop_whisper_bleg"];
+        let whisper = whisper.map(|name| variables.get(name));
+        let mut ran = Vec::new();
+        for (at, name, data) in applications(log) {
+            let data = text(data);
+            if name == "conference" {
+                ran.push((at, Ran::Room(data)));
+            } else if name == ATTENDED {
+                ran.push((at, Ran::Consultation));
+            } else if let Some((target, mode)) =
+                monitor::in_log(name, &data, whisper.each_ref().map(String::as_str))
+            {
+                ran.push((at, Ran::Monitor(target, mode)));
+            }
+        }
         let bridges = applications(log).filter(|(_, name, _)| *name == "bridge");
         let bridges = bridges.filter_map(|(at, _, data)| Some((at, data.as_str()?)));
         let bridges: Vec<(EventTime, &str)> = bridges.collect();
@@ -187,7 +207,7 @@ impl<'f> LegFile<'f> {
             first: &first["caller_profile"],
             connected: connected.collect(),
             left: profiles.iter().filter_map(over).collect(),
-            ran: applications(log).filter_map(ran).collect(),
+            ran,
             dialled: dialled(&bridges, &variables.get("originated_legs")),
             variables,
         })
@@ -241,16 +261,29 @@ impl<'f> LegFile<'f> {
             events.push(event(it.from, Kind::Linked { with }));
             events.push(event(it.to.unwrap_or(ended), over));
         }
-        for (came, room) in self.ran {
-            let Some(room) = room else {
-                events.push(event(came, Kind::Consults { begins: true }));
-                continue;
-            };
-            let (bridge, technology) = (Text::from(room), Text::from("softmix"));
+        for (came, ran) in self.ran {
             let left = self.left.iter().copied().filter(|&at| at > came);
-            for (at, enters) in [(came, true), (left.min().unwrap_or(ended), false)] {
-                let kind = Kind::passes(enters, bridge.clone(), technology.clone());
-                events.push(event(at, kind));
+            let left = left.min().unwrap_or(ended);
+            match ran {
+                Ran::Consultation => {
+                    events.push(event(came, Kind::Consults { begins: true }));
+                }
+                Ran::Room(room) => {
+                    for (at, enters) in [(came, true), (left, false)] {
+                        let kind = Kind::passes(enters, room.clone().into(), "softmix".into());
+                        events.push(event(at, kind));
+                    }
+                }
+                Ran::Monitor(target, mode) => {
+                    for (at, mode) in [(came, mode), (left, MonitorMode::Ended)] {
+                        let kind = Kind::Monitors {
+                            target: target.clone().into(),
+                            mode,
+                            by_keys: false,
+                        };
+                        events.push(event(at, kind));
+                    }
+                }
             }
         }
         let cause = self.variables.get("hangup_cause_q850").parse().ok();

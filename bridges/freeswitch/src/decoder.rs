@@ -2,7 +2,7 @@
 
 use crate::block::{end_of_block, value_of};
 use crate::fields::{self, Header};
-use crate::rule::ATTENDED;
+use crate::rule::APPLICATIONS;
 use crate::{cdr, event};
 use callbridge_call::{Decoded, Mark, PbxEvent, ServerEvent, Unreadable};
 use memchr::memmem;
@@ -104,8 +104,10 @@ fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     Err(None)
 }
 
-/// Most executed applications say nothing: the one that does is named in the message.
+/// Returns `true` for an application on which no call depends. One on which a call depends is named
+/// in the message.
 fn is_needless_execute(message: &[u8]) -> bool {
-    memmem::find(&message[..message.len().min(64)], b"CHANNEL_EXECUTE").is_some()
-        && memmem::find(message, ATTENDED.as_bytes()).is_none()
+    let begin = &message[..message.len().min(64)];
+    let is_named = |name: &str| memmem::find(message, name.as_bytes()).is_some();
+    memmem::find(begin, b"CHANNEL_EXECUTE").is_some() && !APPLICATIONS.into_iter().any(is_named)
 }

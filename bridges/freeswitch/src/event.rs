@@ -6,11 +6,13 @@
 //! | `CHANNEL_ANSWER` | it answered |
 //! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two hear each other, or no more; told by one of them |
 //! | `CHANNEL_EXECUTE att_xfer` | it consults somebody; its bridge stays |
+//! | `CHANNEL_EXECUTE three_way`, `eavesdrop`, `DTMF` | it listens to another, and who hears it |
 //! | `conference::maintenance` | it is in a room, or is out of it |
 //! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it is over |
 
 use crate::fields::{EventFields, Header};
-use crate::rule::{ATTENDED, EventRule};
+use crate::monitor;
+use crate::rule::{APPLICATIONS, ATTENDED, EventRule};
 use callbridge_call::event::EventStamp;
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, Mark, Origin, PbxEvent,
@@ -40,7 +42,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
     match rule {
         EventRule::Heartbeat => return Ok(beat(&fields)),
         EventRule::Execute | EventRule::ExecuteComplete
-            if fields.get(Header::Application) != ATTENDED =>
+            if !APPLICATIONS.contains(&fields.get(Header::Application)) =>
         {
             return Ok(None);
         }
@@ -123,8 +125,14 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
         EventRule::Unbridge => Kind::Unlinked {
             with: partner(fields)?,
         },
-        EventRule::Execute => Kind::Consults { begins: true },
-        EventRule::ExecuteComplete => Kind::Consults { begins: false },
+        EventRule::Execute | EventRule::ExecuteComplete => {
+            let begins = rule == EventRule::Execute;
+            if fields.get(Header::Application) != ATTENDED {
+                return monitor::by_application(begins, fields);
+            }
+            Kind::Consults { begins }
+        }
+        EventRule::Key => return monitor::by_key(fields.get(Header::Key)),
         EventRule::Conference => {
             let bridge = fields.take(Header::Conference);
             if bridge.is_empty() {
@@ -345,7 +353,9 @@ fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTim
 fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     let never = |key| micros(fields.get(key)).is_none();
     let unmet = never(Header::Bridged) && (rule == EventRule::Answer || never(Header::Answered));
-    rule == EventRule::Create || unmet && fields.get(Header::Originated).is_empty()
+    // A key press comes without variables.
+    let made_none = rule != EventRule::Key && fields.get(Header::Originated).is_empty();
+    rule == EventRule::Create || unmet && made_none
 }
 
 /// By what is known of it now, it was linked with one other alone: its last bridge had begun when

@@ -11,6 +11,7 @@
 //! | `fields` | a block or a JSON object to the few headers that a rule reads |
 //! | `rule` | which events a call can depend on, and are asked for |
 //! | `event` | those headers to channel events |
+//! | `monitor` | channels that listen to others, and who hears them |
 //! | `cdr` | the file of `mod_json_cdr` |
 //! | [`decoder`] | the one entry for all of them |
 //! | [`reader`] | the bytes of a live socket to its frames |
@@ -26,6 +27,7 @@ pub mod dialogue;
 mod event;
 mod fields;
 pub mod module_conf;
+mod monitor;
 pub mod reader;
 mod rule;
 mod sessions;

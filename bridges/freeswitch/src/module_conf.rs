@@ -34,15 +34,17 @@ fn needed() -> impl Iterator<Item = &'static str> {
     events.map(|(name, _)| *name).chain(["CUSTOM"])
 }
 
-/// Finds the faults in the text of mod_json_cdr's file.
+/// Returns `true` for a value that FreeSWITCH takes for yes.
+pub(crate) fn is_yes(value: &str) -> bool {
+    let value = value.trim().to_ascii_lowercase();
+    YES.contains(&&*value) || value.parse::<i64>().is_ok_and(|number| number != 0)
+}
+
+/// Finds the errors in the text of mod_json_cdr's file.
 pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text, JSON_CDR) {
         Ok(text) => text,
         Err(unclosed) => return vec![unclosed],
-    };
-    let is_yes = |value: &str| {
-        let value = value.trim().to_ascii_lowercase();
-        YES.contains(&&*value) || value.parse::<i64>().is_ok_and(|number| number != 0)
     };
     match values(&text, "log-b-leg").last() {
         // It is on where nothing is said of it.

@@ -8,10 +8,12 @@ pub(crate) enum EventRule {
     Bridge,
     Unbridge,
     Hangup,
-    /// The channel begins or ends an application; attended transfer alone says something.
+    /// The channel begins or ends an application, which counts if it is one of `APPLICATIONS`.
     Execute,
     ExecuteComplete,
-    /// Somebody comes into a room or leaves it.
+    /// The channel's user pressed a key.
+    Key,
+    /// A channel comes into a room or leaves it.
     Conference,
     /// All that is known of a channel (`uuid_dump`).
     Dump,
@@ -19,7 +21,7 @@ pub(crate) enum EventRule {
 }
 
 /// Events of which something is read: what a subscription needs.
-pub(crate) const EVENTS: [(&str, EventRule); 11] = [
+pub(crate) const EVENTS: [(&str, EventRule); 12] = [
     ("CHANNEL_CREATE", EventRule::Create),
     ("CHANNEL_ANSWER", EventRule::Answer),
     ("CHANNEL_BRIDGE", EventRule::Bridge),
@@ -29,6 +31,7 @@ pub(crate) const EVENTS: [(&str, EventRule); 11] = [
     ("CHANNEL_DESTROY", EventRule::Hangup),
     ("CHANNEL_EXECUTE", EventRule::Execute),
     ("CHANNEL_EXECUTE_COMPLETE", EventRule::ExecuteComplete),
+    ("DTMF", EventRule::Key),
     ("CHANNEL_DATA", EventRule::Dump),
     ("HEARTBEAT", EventRule::Heartbeat),
 ];
@@ -36,8 +39,15 @@ pub(crate) const EVENTS: [(&str, EventRule); 11] = [
 /// The one subclass of `CUSTOM` that is read.
 pub(crate) const CONFERENCE: &str = "conference::maintenance";
 
-/// The application whose begin and end say that a channel is away from its bridge.
+/// The application that takes a channel away from its bridge to consult someone.
 pub(crate) const ATTENDED: &str = "att_xfer";
+/// The application by which a channel talks with both sides of another one's bridge. It also runs
+/// when `0` is pressed during an attended transfer.
+pub(crate) const THREE_WAY: &str = "three_way";
+/// The application by which a channel listens to another one. Its user's keys decide who hears it.
+pub(crate) const EAVESDROP: &str = "eavesdrop";
+/// The applications on which a call can depend.
+pub(crate) const APPLICATIONS: [&str; 3] = [ATTENDED, THREE_WAY, EAVESDROP];
 
 /// The command that asks for them, without its line end. Events of modules are named each, for
 /// only `ALL` would take them all in.

@@ -47,6 +47,9 @@ pub(super) fn ties<'a>(
         }
         Kind::Joined { with: others } => with = others,
         Kind::Renamed { holder, .. } => with = std::slice::from_ref(holder),
+        Kind::Monitors { target, mode, .. } if mode.is_heard() => {
+            with = std::slice::from_ref(target);
+        }
         _ => {}
     }
     let of_channel = |channel: &'a ChannelRef<'_>| {
@@ -148,6 +151,7 @@ impl OpenCalls {
             Kind::BridgeLeave { bridge, .. } => !call.ties.bridges.contains(bridge),
             Kind::DialBegin { .. } | Kind::DialEnd { .. } => true,
             Kind::Renamed { .. } | Kind::Joined { .. } => true,
+            Kind::Monitors { mode, .. } => mode.is_heard(),
             kind => kind.is_of_bridge(),
         };
         let known = linkedid.is_empty() || leg.linkedids.has(linkedid);

@@ -65,7 +65,7 @@ impl OpenCall {
     fn origin<'l>(&'l self, leg: &'l Leg) -> Option<&'l UniqueId> {
         let mut at = leg;
         for _ in 0..self.legs.len() {
-            let call = at.linkedids.first()?.text.as_str();
+            let call = at.first_linkedid()?;
             if call == at.id.as_str() {
                 return Some(&at.id);
             }

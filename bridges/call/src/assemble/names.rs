@@ -32,6 +32,7 @@ impl OpenCalls {
         let lacks = match &event.kind {
             Kind::Joined { with } => with.iter().any(|other| other.contains('/')),
             Kind::Renamed { .. } => true,
+            Kind::Monitors { target, .. } => target.is_empty(),
             Kind::DialEnd { .. } => false,
             kind => kind.other().is_some_and(nameless),
         };
@@ -51,11 +52,20 @@ impl OpenCalls {
             });
             *with = ids.collect();
         }
+        if let Kind::Monitors { target, .. } = &mut event.kind {
+            *target = self.monitored_by_keys(id, event.at?)?.to_string().into();
+        }
         if let Kind::Renamed { to, holder } = &mut event.kind {
             let parts_with = self.parts_with(to, &event.channel.name);
             *holder = parts_with.filter(|it| it != id)?.to_string().into();
         }
         Some(event)
+    }
+
+    /// Returns the channel whose mode a key press on this channel changes at that moment.
+    fn monitored_by_keys(&self, id: &UniqueId, at: EventTime) -> Option<&UniqueId> {
+        let call = self.get(self.knows(id.as_str())?)?;
+        call.legs.get(id)?.monitored_by_keys(at)
     }
 
     /// Returns the channel that had this name at that moment, which may be reported again long

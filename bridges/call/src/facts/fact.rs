@@ -1,6 +1,6 @@
 //! What happened to a channel of an open call, as a fact that is kept of an event.
 
-use crate::{ChannelState, EventTime, Kind, Origin, UniqueId, clip};
+use crate::{ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a text that is remembered; a longer one is no name, number or id.
@@ -72,6 +72,12 @@ pub(crate) enum FactKind {
     Consults {
         begins: bool,
     },
+    /// The channel listens to another one, and those who hear it changed.
+    Monitors {
+        target: UniqueId,
+        mode: MonitorMode,
+        by_keys: bool,
+    },
     /// Whoever has this channel leaves the call of this linkedid to whom they dial here.
     Transfers {
         call: String,
@@ -131,6 +137,14 @@ impl FactKind {
         self.link().map(|(with, _)| with)
     }
 
+    /// Returns the monitored channel, if this channel can be heard by someone.
+    pub(crate) fn heard_target(&self) -> Option<&UniqueId> {
+        match self {
+            Self::Monitors { target, mode, .. } if mode.is_heard() => Some(target),
+            _ => None,
+        }
+    }
+
     /// Returns `true` for a hang-up in one of its forms.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
@@ -182,6 +196,15 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },
         Kind::Consults { begins } => FactKind::Consults { begins: *begins },
+        Kind::Monitors {
+            target,
+            mode,
+            by_keys,
+        } => FactKind::Monitors {
+            target: UniqueId::new(target.as_ref())?,
+            mode: *mode,
+            by_keys: *by_keys,
+        },
         Kind::Transfers { call } => FactKind::Transfers {
             call: clip(call, TEXT_BYTES_MAX),
         },

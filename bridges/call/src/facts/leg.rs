@@ -4,8 +4,8 @@
 use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
 use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
-    ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, Origin, Party,
-    TrunkEndpoint, UniqueId, clip, is_did,
+    ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, MonitorMode, Origin,
+    Party, TrunkEndpoint, UniqueId, clip, is_did,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -226,11 +226,48 @@ impl Leg {
             || self.traits.as_ref().is_some_and(|it| it.fresh)
     }
 
+    /// Returns the channel whose mode a key press at this moment changes.
+    pub(crate) fn monitored_by_keys(&self, at: EventTime) -> Option<&UniqueId> {
+        let mut last: Option<&Fact> = None;
+        for fact in &self.facts {
+            let is_later = last.is_none_or(|last| fact.at >= last.at);
+            if matches!(fact.what, FactKind::Monitors { .. }) && fact.at <= at && is_later {
+                last = Some(fact);
+            }
+        }
+        match &last?.what {
+            FactKind::Monitors {
+                target,
+                mode,
+                by_keys: true,
+            } if *mode != MonitorMode::Ended => Some(target),
+            _ => None,
+        }
+    }
+
+    /// Returns the linkedid that the channel was created with; `None` if the source reports none.
+    /// A channel that FreeSWITCH dialed can name its caller later.
+    pub(crate) fn first_linkedid(&self) -> Option<&str> {
+        let own = self.id.as_str();
+        let is_dialed = self.traits.as_ref().is_some_and(|it| !it.line.inbound);
+        let others = self.linkedids.iter().filter(|other| other.text != own);
+        let caller = others.min_by_key(|other| other.at);
+        let first = match caller {
+            Some(caller) if is_dialed => caller,
+            _ => self.linkedids.first()?,
+        };
+        Some(first.text.as_str())
+    }
+
     /// Returns `true` when the channel was in no bridge, or has left the last that it was in.
     pub(crate) fn is_away(&self) -> bool {
         let reported = self.facts.iter().filter_map(|fact| {
-            let passage = fact.what.passage().map(|passage| passage.enters);
-            let hears = passage.or_else(|| fact.what.link().map(|(_, begins)| begins))?;
+            let hears = match &fact.what {
+                FactKind::Enter { .. } | FactKind::Linked { .. } => true,
+                FactKind::Leave { .. } | FactKind::Unlinked { .. } => false,
+                FactKind::Monitors { mode, .. } => *mode != MonitorMode::Ended,
+                _ => return None,
+            };
             Some((fact.at, hears))
         });
         let last = reported.max_by_key(|&(at, _)| at);

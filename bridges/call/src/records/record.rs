@@ -97,7 +97,7 @@ impl Record {
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         let own = [self.uniqueid.as_str(), self.linkedid.as_str()];
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
-        let others = facts.filter_map(|fact| fact.what.partner());
+        let others = facts.filter_map(|fact| fact.what.partner().or(fact.what.heard_target()));
         let all = own.into_iter().chain(others.map(UniqueId::as_str));
         all.filter(|id| !id.is_empty())
     }

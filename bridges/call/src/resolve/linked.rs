@@ -11,13 +11,22 @@
 //! A channel hears one other at a time: of its links, the one that began last. What was linked
 //! before goes on when that is over. Nobody talks before both have answered: a carrier's
 //! announcement is heard through a link, too.
+//!
+//! A channel that monitors another one has no link. While both sides of the other's link hear it,
+//! it is the third in that link:
+//!
+//! ```text
+//! Linked customer, 101                  the customer hears 101
+//!   104 monitors 101 (Both)             …and 104
+//! ```
 
 use crate::facts::{Fact, FactKind, Leg, any, spans};
-use crate::{EventTime, Origin, UniqueId};
+use crate::{Endpoints, EventTime, MonitorMode, Origin, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Two accounts of the beginning of one link are so near to each other.
+/// Two reports of one beginning, or the end of a link and its next beginning, lie this close
+/// together.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A span of time, from its beginning to its end.
@@ -31,40 +40,133 @@ struct Link {
     to: EventTime,
 }
 
+/// A channel that someone hears while it monitors another one. Channels are indices.
+#[derive(Clone, Copy, Debug)]
+struct Monitor {
+    by: usize,
+    target: usize,
+    mode: MonitorMode,
+    from: EventTime,
+    to: EventTime,
+}
+
+impl Monitor {
+    /// Returns the part of the span in which the channel monitors.
+    fn part_of(&self, (from, to): Span) -> Option<Span> {
+        let part = (from.max(self.from), to.min(self.to));
+        (part.0 < part.1).then_some(part)
+    }
+}
+
 /// The channels with their links as bridges of two; `None` where none was linked.
-pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
+pub(super) fn linked(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<Leg>> {
     let links = links(legs);
-    let consults = consults(legs);
     if links.is_empty() && !legs.iter().any(|leg| any(&leg.facts, is_of_links)) {
         return None;
     }
+    let monitors = monitors(legs, &links);
+    let consults = consults(legs, &monitors);
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
     for leg in &mut own {
         leg.facts.retain(|fact| !is_of_links(&fact.what));
     }
+    let mut heard: Vec<(Link, Span)> = Vec::new();
     for (i, link) in links.iter().enumerate() {
-        let shares = |other: &&Link| link.sides.iter().any(|side| other.sides.contains(side));
-        let later = links[i + 1..].iter().filter(shares);
-        let mut away: Vec<Span> = later.map(|other| (other.from, other.to)).collect();
-        let sides = link.sides.iter();
-        let aside = sides.flat_map(|side| &consults[*side]);
-        away.extend(aside.filter(|span| span.0 >= link.from).copied());
-        let [a, b] = link.sides;
-        let bridge = format!("{} + {}", own[a].id, own[b].id);
-        for (from, to) in without(answered_span(legs, link), away) {
-            for leg in link.sides {
-                for (at, enters) in [(from, true), (to, false)] {
-                    let what = FactKind::passes(bridge.clone(), enters, false);
-                    own[leg].facts.push(Fact::new(at, Origin::Channel, what));
-                }
-            }
+        let away = away(&links[i..], &consults, &monitors);
+        for span in without(answered_span(legs, link), away) {
+            put_into_bridge(&mut own, link.sides, link.sides, span);
+            heard.push((*link, span));
         }
+    }
+    for monitor in &monitors {
+        add_monitor(&mut own, legs, endpoints, monitor, &heard);
     }
     Some(own)
 }
 
+/// Returns the spans in which the sides of the first of these links were away from it: in a later
+/// link, in a consultation, or monitoring.
+fn away(links: &[Link], consults: &[Vec<Span>], monitors: &[Monitor]) -> Vec<Span> {
+    let Some((link, later)) = links.split_first() else {
+        return Vec::new();
+    };
+    let shares_side = |other: &&Link| link.sides.iter().any(|side| other.sides.contains(side));
+    let later = later.iter().filter(shares_side);
+    let mut away: Vec<Span> = later.map(|other| (other.from, other.to)).collect();
+    let consults = link.sides.iter().flat_map(|side| &consults[*side]);
+    away.extend(consults.filter(|span| span.0 >= link.from).copied());
+    let monitors = monitors.iter().filter(|it| link.sides.contains(&it.by));
+    let monitors = monitors.map(|it| (it.from, it.to));
+    away.extend(monitors.filter(|span| span.0 >= link.from));
+    away
+}
+
+/// Puts these channels into the bridge of two channels for this span.
+fn put_into_bridge<const N: usize>(
+    legs: &mut [Leg],
+    bridge_of: [usize; 2],
+    members: [usize; N],
+    (from, to): Span,
+) {
+    let [a, b] = bridge_of;
+    let bridge = format!("{} + {}", legs[a].id, legs[b].id);
+    for leg in members {
+        for (at, enters) in [(from, true), (to, false)] {
+            let what = FactKind::passes(bridge.clone(), enters, false);
+            legs[leg].facts.push(Fact::new(at, Origin::Channel, what));
+        }
+    }
+}
+
+/// Puts a channel that monitors into each link in which the customer hears it. If the target has
+/// no link, the channel is alone with it.
+fn add_monitor(
+    own: &mut [Leg],
+    legs: &[&Leg],
+    endpoints: &Endpoints,
+    monitor: &Monitor,
+    heard: &[(Link, Span)],
+) {
+    let is_outside = |side: usize| legs[side].endpoint(endpoints).is_some();
+    let mut with_partner = Vec::new();
+    for (link, span) in heard
+        .iter()
+        .filter(|it| it.0.sides.contains(&monitor.target))
+    {
+        let Some(part) = monitor.part_of(*span) else {
+            continue;
+        };
+        with_partner.push(part);
+        let partners = link
+            .sides
+            .into_iter()
+            .filter(|side| *side != monitor.target);
+        let is_heard = match monitor.mode {
+            MonitorMode::Both => true,
+            MonitorMode::Target => is_outside(monitor.target),
+            MonitorMode::Partner => partners.into_iter().any(is_outside),
+            MonitorMode::Listen | MonitorMode::Ended => false,
+        };
+        if is_heard {
+            put_into_bridge(own, link.sides, [monitor.by], part);
+        }
+    }
+    if monitor.mode != MonitorMode::Partner {
+        let sides = [monitor.by, monitor.target];
+        let link = Link {
+            sides,
+            from: monitor.from,
+            to: monitor.to,
+        };
+        for span in without(answered_span(legs, &link), with_partner) {
+            put_into_bridge(own, sides, sides, span);
+        }
+    }
+}
+
 fn is_of_links(what: &FactKind) -> bool {
-    what.link().is_some() || matches!(what, FactKind::Consults { .. })
+    let others = matches!(what, FactKind::Consults { .. } | FactKind::Monitors { .. });
+    what.link().is_some() || others
 }
 
 /// Returns the time at which the channel was over, as far as is known.
@@ -96,10 +198,19 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
         reports.sort_unstable();
         let over = sides.map(|side| end(legs[side]));
         let over = over[0].min(over[1]);
-        let spans = spans(reports).into_iter();
-        let spans = spans.map(|(from, to)| (from, to.unwrap_or(over).min(over)));
-        let lasting = spans.filter(|(from, to)| from < to);
-        links.extend(lasting.map(|(from, to)| Link { sides, from, to }));
+        let mut spans: Vec<Span> = spans(reports)
+            .into_iter()
+            .map(|(from, to)| (from, to.unwrap_or(over).min(over)))
+            .filter(|(from, to)| from < to)
+            .collect();
+        for i in 1..spans.len() {
+            let next = spans[i].0;
+            // The switch puts two channels into a new bridge with each other after a consultation.
+            if next.since(spans[i - 1].1) < AT_ONCE {
+                spans[i - 1].1 = next;
+            }
+        }
+        links.extend(spans.into_iter().map(|(from, to)| Link { sides, from, to }));
     }
     links.sort_by_key(|link| (link.from, link.sides));
     links
@@ -135,27 +246,76 @@ fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
 }
 
 /// Returns the spans in which each channel was away from what it was linked with before, because it
-/// consulted a third: at most until whoever it dialled for that has hung up.
-fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
-    let of = |leg: &&Leg| {
-        let reports = leg.facts.iter().filter_map(|fact| match fact.what {
-            FactKind::Consults { begins } => Some((fact.at, begins)),
-            _ => None,
-        });
-        let mut reports: Vec<(EventTime, bool)> = reports.collect();
-        reports.sort_unstable();
-        let mut spans = Vec::new();
-        for (i, &(from, begins)) in reports.iter().enumerate() {
-            if begins {
-                let back = reports[i + 1..].first().map(|&(at, _)| at);
-                let gone = consulted_until(legs, leg, (from, back.unwrap_or(end(leg))));
-                let to = back.into_iter().chain(gone).min();
-                spans.push((from, to.unwrap_or(end(leg)).max(from)));
+/// consulted a third. A consultation ends when all whom the channel dialed for it have hung up, or
+/// when one of them makes it a call of three.
+fn consults(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
+    let mut consults = Vec::new();
+    for (i, leg) in legs.iter().enumerate() {
+        let mut reports: Vec<(EventTime, bool)> = Vec::new();
+        for fact in &leg.facts {
+            if let FactKind::Consults { begins } = fact.what {
+                reports.push((fact.at, begins));
             }
         }
-        spans
-    };
-    legs.iter().map(of).collect()
+        reports.sort_unstable();
+        let mut spans = Vec::new();
+        for (place, &(from, begins)) in reports.iter().enumerate() {
+            if !begins {
+                continue;
+            }
+            let back = reports.get(place + 1).map(|&(at, _)| at);
+            let last = back.unwrap_or(end(leg));
+            let gone = consulted_until(legs, leg, (from, last));
+            let joined = monitors
+                .iter()
+                .filter(|it| it.target == i && it.from >= from);
+            let joined = joined.map(|it| it.from).min();
+            let to = back.into_iter().chain(gone).chain(joined).min();
+            spans.push((from, to.unwrap_or(last).max(from)));
+        }
+        consults.push(spans);
+    }
+    consults
+}
+
+/// Returns the spans in which someone heard a channel that monitored another one, in the order of
+/// their beginnings. A later link of the channel ends its monitoring.
+fn monitors(legs: &[&Leg], links: &[Link]) -> Vec<Monitor> {
+    let mut monitors = Vec::new();
+    for (by, leg) in legs.iter().enumerate() {
+        let mut changes: Vec<(EventTime, &UniqueId, MonitorMode)> = Vec::new();
+        for fact in &leg.facts {
+            if let FactKind::Monitors { target, mode, .. } = &fact.what {
+                changes.push((fact.at, target, *mode));
+            }
+        }
+        changes.sort_unstable();
+        for (place, &(from, id, mode)) in changes.iter().enumerate() {
+            let target = legs.iter().position(|other| other.id == *id);
+            let Some(target) = target.filter(|&target| target != by && mode.is_heard()) else {
+                continue;
+            };
+            let next = changes.get(place + 1).map(|change| change.0);
+            let later = links
+                .iter()
+                .filter(|it| it.sides.contains(&by) && it.from > from);
+            let later = later.map(|link| link.from).min();
+            let ends = [end(leg), end(legs[target])];
+            let to = ends.into_iter().chain(next).chain(later).min();
+            let to = to.unwrap_or(from);
+            if from < to {
+                monitors.push(Monitor {
+                    by,
+                    target,
+                    mode,
+                    from,
+                    to,
+                });
+            }
+        }
+    }
+    monitors.sort_by_key(|monitor| (monitor.from, monitor.by));
+    monitors
 }
 
 /// Returns the time at which the last of those hung up whom this channel dialled in the span;

@@ -67,18 +67,9 @@ impl<'a> View<'a> {
     }
 
     /// Returns the linkedid that the channel was created with, or its unique id if the source
-    /// reports none. A channel that FreeSWITCH dialed can name its caller later.
+    /// reports none.
     pub(super) fn first_linkedid(&self) -> &str {
-        let own = self.leg.id.as_str();
-        if let Some(traits) = &self.leg.traits
-            && !traits.line.inbound
-        {
-            let others = self.leg.linkedids.iter().filter(|other| other.text != own);
-            let caller = others.min_by_key(|other| other.at);
-            return caller.map_or(own, |caller| &caller.text);
-        }
-        let first = self.leg.linkedids.first();
-        first.map_or(own, |first| &first.text)
+        self.leg.first_linkedid().unwrap_or(self.leg.id.as_str())
     }
 
     /// Returns `true` for a channel that was born in nobody's call.

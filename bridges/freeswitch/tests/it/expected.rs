@@ -163,6 +163,24 @@ pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     assembler.take_finished()
 }
 
+/// The open calls after these messages, as they are stored.
+pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
+    let mut decoder = Decoder::new(None);
+    let mut assembler = Assembler::new(settings());
+    for message in messages {
+        if let Decoded::Event { received, .. } = decoder.decode(message)
+            && let PbxEvent::Channel(event) = &received.event
+        {
+            assembler.on_event(&received.event, event.at.expect("a time"));
+        }
+    }
+    let changes = assembler.take_changes().into_iter();
+    let stored = changes.filter_map(|change| change.snapshot);
+    stored
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .collect()
+}
+
 /// The same, where the line was lost before the messages of this range, and was back after them.
 pub fn finished_but_for(
     messages: &[Vec<u8>],

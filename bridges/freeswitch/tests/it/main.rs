@@ -15,3 +15,4 @@ mod scenes;
 mod set_back;
 mod splitting;
 mod switch;
+mod three_way;

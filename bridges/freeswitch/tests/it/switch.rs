@@ -213,6 +213,25 @@ impl Switch {
         self.tell(event, id, &[("Application", "att_xfer")])
     }
 
+    /// The channel begins or ends an application with this argument.
+    pub fn executes(&mut self, id: &str, (name, data): (&str, &str), begins: bool) -> &mut Self {
+        let event = if begins {
+            "CHANNEL_EXECUTE"
+        } else {
+            "CHANNEL_EXECUTE_COMPLETE"
+        };
+        self.tell(
+            event,
+            id,
+            &[("Application", name), ("Application-Data", data)],
+        )
+    }
+
+    /// The user of the channel presses a key. The event carries no variables.
+    pub fn presses(&mut self, id: &str, key: &str) -> &mut Self {
+        self.tell("DTMF", id, &[("DTMF-Digit", key)])
+    }
+
     /// It comes into a room, or is out of it.
     pub fn in_room(&mut self, id: &str, room: &str, comes: bool) -> &mut Self {
         let action = if comes { "add-member" } else { "del-member" };
@@ -241,8 +260,11 @@ impl Switch {
         put("Caller-Channel-Created-Time", channel.created.to_string());
         put("Caller-Channel-Answered-Time", channel.answered.to_string());
         put("Caller-Channel-Bridged-Time", channel.bridged.to_string());
+        let variables = event != "DTMF";
         for (name, value) in &channel.headers {
-            put(name, value.clone());
+            if variables || !name.starts_with("variable_") {
+                put(name, value.clone());
+            }
         }
         for (name, value) in more {
             put(name, (*value).to_owned());

@@ -1,0 +1,78 @@
+//! Channels that listen to others: the applications `three_way` and `eavesdrop`, and the keys by
+//! which an eavesdropper decides who hears it.
+
+use crate::fields::{EventFields, Header};
+use crate::module_conf::is_yes;
+use crate::rule::{EAVESDROP, THREE_WAY};
+use callbridge_call::{Kind, MonitorMode, Text};
+
+/// The argument of `eavesdrop` that stands for one channel after another. No event names them.
+const ALL: &str = "all";
+
+/// Returns the change that the begin or the end of `three_way` or `eavesdrop` makes.
+pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
+    let is_eavesdrop = fields.get(Header::Application) == EAVESDROP;
+    let target = target(&fields.take(Header::ApplicationData))?;
+    let mode = if !begins {
+        MonitorMode::Ended
+    } else if is_eavesdrop {
+        first_mode(fields.get(Header::WhisperA), fields.get(Header::WhisperB))
+    } else {
+        MonitorMode::Both
+    };
+    let keys = fields.get(Header::KeysCount);
+    Some(Kind::Monitors {
+        target,
+        mode,
+        by_keys: is_eavesdrop && (keys.is_empty() || is_yes(keys)),
+    })
+}
+
+/// Returns the change that a key of an eavesdropper makes; `None` for any other key.
+pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
+    let mode = match key {
+        "0" => MonitorMode::Listen,
+        "1" => MonitorMode::Partner,
+        "2" => MonitorMode::Target,
+        "3" => MonitorMode::Both,
+        _ => return None,
+    };
+    Some(Kind::Monitors {
+        target: Text::Borrowed(""),
+        mode,
+        by_keys: true,
+    })
+}
+
+/// Returns the target and the mode of an application in the log of a CDR; `None` for one that
+/// monitors nothing. Keys are not in the log.
+pub(crate) fn in_log(
+    application: &str,
+    data: &str,
+    [whisper_a, whisper_b]: [&str; 2],
+) -> Option<(String, MonitorMode)> {
+    let mode = match application {
+        THREE_WAY => MonitorMode::Both,
+        EAVESDROP => first_mode(whisper_a, whisper_b),
+        _ => return None,
+    };
+    Some((target(data)?.into_owned(), mode))
+}
+
+/// Returns the channel that the application's argument names.
+fn target<'a>(data: &str) -> Option<Text<'a>> {
+    let target = data.trim();
+    let names_one = !target.is_empty() && !target.eq_ignore_ascii_case(ALL);
+    names_one.then(|| target.to_owned().into())
+}
+
+/// Returns the mode in which eavesdropping begins: `whisper_a` makes the partner of the target
+/// hear it, and `whisper_b` the target.
+fn first_mode(whisper_a: &str, whisper_b: &str) -> MonitorMode {
+    match (is_yes(whisper_a), is_yes(whisper_b)) {
+        (true, true) => MonitorMode::Both,
+        (true, false) => MonitorMode::Partner,
+        (false, true) => MonitorMode::Target,
+        (false, false) => MonitorMode::Listen,
+    }
+}
