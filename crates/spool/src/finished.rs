@@ -5,8 +5,8 @@ use callbridge_call::timeline::Way;
 use callbridge_call::{Direction, FinishedCall, Role, Timeline};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
 
-/// Starts that differ by no more are the same: two sources may round the same moment apart.
-const SAME_START_SEC: u64 = 1;
+/// Starts that differ by at most this are the same. Two sources can round one moment differently.
+pub(crate) const SAME_START_SEC: u64 = 1;
 
 /// A judged call, with the facts it was judged by: kept to map it anew on a retry.
 #[derive(Clone, Debug, PartialEq)]

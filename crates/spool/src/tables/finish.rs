@@ -2,6 +2,7 @@
 //! corrected, as long as nobody has sent it: never are there two of one call.
 
 use super::{listed, missed, outbox, seen_calls, step, trunk_calls};
+use crate::finished::SAME_START_SEC;
 use crate::{Book, Db, Done, Error, Finished, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
 use callbridge_model::{Outcome, Reason};
@@ -78,7 +79,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         give_up_parts(store, new)?;
         return Ok(done);
     }
-    match known(store, new, "uuid")?.pop() {
+    match same_uuid(store, new)? {
         Some(known) if known.is(new) => repeated(store, Some(known.id)),
         None if seen.is_some_and(|started| new.same_start(started)) => repeated(store, None),
         Some(_) | None => conflict(store, new),
@@ -93,8 +94,10 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 /// Makes a letter of another call under a known uuid. If it came before, it is a repeat of that
 /// letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
-    if let Some(known) = known(store, new, "twin")?.iter().find(|it| it.is(new)) {
-        return repeated(store, Some(known.id));
+    for known in same_twin(store, new)? {
+        if known.is(new) {
+            return repeated(store, Some(known.id));
+        }
     }
     let message = format!(
         "another call from {} came under the same id {} with another start or number",
@@ -165,10 +168,21 @@ fn put(
     db.execute(&text, values)
 }
 
-/// The calls whose column is this one's uuid.
-fn known(db: &Db, new: &Finished, column: &str) -> Result<Vec<DuplicateCandidate>, Error> {
-    let text = format!("SELECT id, started, phone, heard AS raw FROM calls WHERE {column} = ?1");
-    db.query_all(&text, [new.uuid()])
+/// Finds the call with this call's uuid.
+fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
+    let text = "SELECT id, started, phone, heard AS raw FROM calls WHERE uuid = ?1";
+    db.query_first(text, [new.uuid()])
+}
+
+/// Finds the dead letters `uuid_conflict` under this call's uuid that began with it. A PBX that
+/// reuses one id for every call makes many of them under one uuid.
+fn same_twin(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
+    let text = "SELECT id, started, phone, heard AS raw FROM calls
+         WHERE twin = ?1 AND started BETWEEN ?2 AND ?3";
+    let started = new.started();
+    let from = started.saturating_sub_unsigned(SAME_START_SEC);
+    let until = started.saturating_add_unsigned(SAME_START_SEC);
+    db.query_all(text, (new.uuid(), from, until))
 }
 
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
@@ -176,12 +190,12 @@ fn known(db: &Db, new: &Finished, column: &str) -> Result<Vec<DuplicateCandidate
 fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let text = format!(
         "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
-                             AS INTEGER), phone
+                             AS INTEGER), phone, json_extract(record, '$.answered')
              FROM calls WHERE uuid = ?1 AND {WAITS}"
     );
-    let Some((row, span, phone)): Option<(RowId, i64, _)> =
-        store.query_first(&text, [new.uuid()])?
-    else {
+    let found: Option<(RowId, i64, Option<String>, bool)> =
+        store.query_first(&text, [new.uuid()])?;
+    let Some((row, span, phone, was_answered)) = found else {
         return Ok(None);
     };
     if new.judged.reason == Some(Reason::Incomplete) && new.span_micros() <= span {
@@ -204,17 +218,16 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     if let Some(before) = before {
         outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
     }
-    weigh(store, new, phone)?;
-    Ok(Some(Done::Corrected(row)))
-}
-
-/// Weighs anew who waits for a call back: the call had another number, or has other facts now.
-fn weigh(store: &Store, new: &Finished, before: Option<String>) -> Result<(), Error> {
-    let other = before.as_deref().filter(|it| Some(*it) != new.phone());
-    for phone in other.into_iter().chain(new.phone()) {
-        missed::anew(store, phone, new.judged.judged_at)?;
+    // Until now the call counted only if someone talked.
+    if let Some(phone) = &phone
+        && was_answered
+    {
+        missed::recount(store, phone, new.judged.judged_at)?;
     }
-    Ok(())
+    if !was_answered || phone.as_deref() != new.phone() {
+        missed::apply(store, new)?;
+    }
+    Ok(Some(Done::Corrected(row)))
 }
 
 /// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
@@ -246,8 +259,11 @@ fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }
-        let phone = store.query_one("SELECT phone FROM calls WHERE id = ?1", [part.0])?;
-        weigh(store, new, phone)?;
+        let text = "SELECT phone FROM calls
+             WHERE id = ?1 AND phone IS NOT NULL AND json_extract(record, '$.answered')";
+        if let Some(phone) = store.query_first::<String>(text, [part.0])? {
+            missed::recount(store, &phone, new.judged.judged_at)?;
+        }
     }
     Ok(())
 }

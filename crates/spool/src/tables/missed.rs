@@ -1,8 +1,10 @@
-//! Customers who called, got nobody, and were not talked to since: who waits for a call back.
+//! Customers who called, reached no one, and have not been talked to since. They wait for a
+//! callback.
 //!
-//! A call is weighed by its own times, in whatever order calls come: somebody waits since the first
-//! try that no talk ended after. In the usual order a call changes one row; what comes late is
-//! weighed against all kept calls of its number.
+//! Calls arrive in any order, so a call is judged by its own times. A customer waits since the
+//! first missed call that began at or after the end of the last talk. The talks and missed calls
+//! of a number have an index each ([`TALKS`], [`MISSED`]), so a call costs the same however many
+//! calls of its number came before it.
 
 use crate::{Db, Error, Finished, MissedCustomer, count, rang};
 use callbridge_call::{Direction, EventTime};
@@ -10,44 +12,59 @@ use callbridge_model::{Judged, LeadId, Phone, Reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Time without a call after which somebody does not wait any more.
+/// Customers are forgotten when they have not called for this long.
 const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// No call lasts longer: one that began before cannot have ended after.
-const CALL_SECONDS_MAX: i64 = 12 * 3600;
-/// Newest calls of a number that are weighed.
-const WEIGHED_MAX: usize = 1_000;
-/// Kept calls that `unanswered=no` leaves out of the journal.
+/// Calls kept here that `unanswered=no` leaves out of the journal.
 const KEPT_OUT_MAX: i64 = 100_000;
-/// Rows that a purge takes at most.
+/// Rows that one purge deletes at most.
 const PURGED_MAX: u32 = 500;
 
+/// The talks of a number, with the condition of the index `calls_talks`. A discarded incomplete
+/// call, or one without a possible start, proves no talk.
+const TALKS: &str = "calls WHERE phone = ?1 AND json_extract(record, '$.answered')
+    AND reason IS NOT 'invalid_epoch' AND NOT (state = 'discarded' AND reason IS 'incomplete')";
+/// Second at which a talk ended, as the index `calls_talks` orders them.
+const TALK_END: &str = "started + json_extract(record, '$.durationSec')";
+/// The kept missed calls of a number, with the condition of the index `calls_missed`. Whether an
+/// incomplete call was missed is unknown.
+const MISSED: &str = "calls WHERE phone = ?1 AND NOT json_extract(record, '$.answered')
+    AND json_extract(record, '$.direction') = 'INBOUND'
+    AND reason IS NOT 'invalid_epoch' AND reason IS NOT 'incomplete'";
+/// The missed calls of a number that `unanswered=no` leaves out of the journal.
+const LEFT_OUT: &str = "unanswered WHERE phone = ?1";
+
 impl Finished {
-    /// Returns the second at which it ended.
+    /// Second at which the call ended.
     fn end(&self) -> i64 {
         let duration = i64::from(self.judged.record.duration_sec);
         self.started().saturating_add(duration)
     }
 }
 
-/// Weighs a call that was not known before.
+/// Takes in a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
-    let Judged { record, reason, .. } = &new.judged;
-    let kept_out = new.judged.kept_out_unanswered;
-    if kept_out {
+    if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
     }
-    // A start that cannot be says nothing of before and after.
-    let is_weighed = *reason != Some(Reason::InvalidEpoch);
-    let Some(phone) = new.phone().filter(|_| is_weighed) else {
+    apply(db, new)
+}
+
+/// Changes the wait of this call's customer. The call counted for nothing until now.
+pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
+    let Judged { record, reason, .. } = &new.judged;
+    // An impossible start cannot be compared with the starts of other calls.
+    if *reason == Some(Reason::InvalidEpoch) {
+        return Ok(());
+    }
+    let Some(phone) = new.phone() else {
         return Ok(());
     };
-    // Of an incomplete one it is not known whether it was missed.
+    // Whether an incomplete call was missed is unknown.
     let is_known = *reason != Some(Reason::Incomplete);
+    let is_kept = new.judged.kept_out_unanswered || new.judged.outcome.is_kept();
     match record.direction {
         Direction::Inbound | Direction::Outbound if record.answered => talked(db, new, phone),
-        Direction::Inbound if is_known && (kept_out || new.judged.outcome.is_kept()) => {
-            missed(db, new, phone)
-        }
+        Direction::Inbound if is_known && is_kept => missed(db, new, phone),
         Direction::Internal | Direction::Inbound | Direction::Outbound => Ok(()),
     }
 }
@@ -88,76 +105,91 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// A kept talk with this number ended after this second.
-fn was_talked_to(db: &Db, phone: &str, since: i64) -> Result<bool, Error> {
-    let text = "SELECT 1 FROM calls
-         WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started > ?3
-           AND json_extract(record, '$.answered')
-           AND started + json_extract(record, '$.durationSec') > ?2
-           AND NOT (state = 'discarded' AND reason IS 'incomplete')
-         LIMIT 1";
-    db.exists(text, (phone, since, since - CALL_SECONDS_MAX))
+/// Returns `true` if a kept talk with this number ended after `second`.
+fn was_talked_to(db: &Db, phone: &str, second: i64) -> Result<bool, Error> {
+    let text = format!("SELECT 1 FROM {TALKS} AND {TALK_END} > ?2 LIMIT 1");
+    db.exists(&text, (phone, second))
 }
 
 fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     let text = "SELECT first_at, last_at FROM missed WHERE phone = ?1";
     match db.query_first(text, [phone])? {
-        Some((_, last)) if new.end() > last => gone(db, phone),
-        Some((first, _)) if new.end() > first => anew(db, phone, new.judged.judged_at),
+        Some((_, last)) if new.end() > last => forget(db, phone),
+        Some((first, last)) if new.end() > first => wait_since(db, phone, first, new.end(), last),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Counts the calls in vain of this customer since somebody talked with them; 0 where nobody waits.
+/// Takes the calls of a waiting customer that began in `first..talk_end` out of the wait. Only
+/// these are read: each missed call leaves a wait once, however many talks arrive late.
+fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Result<(), Error> {
+    let mut talked_about = 0_i64;
+    let mut first_after = last;
+    for calls in [MISSED, LEFT_OUT] {
+        let text = format!("SELECT count(*) FROM {calls} AND started >= ?2 AND started < ?3");
+        talked_about += db.query_one::<i64>(&text, (phone, first, talk_end))?;
+        let text =
+            format!("SELECT started FROM {calls} AND started >= ?2 ORDER BY started LIMIT 1");
+        if let Some(started) = db.query_first::<i64>(&text, (phone, talk_end))? {
+            first_after = first_after.min(started);
+        }
+    }
+    let text = "UPDATE missed SET first_at = ?2, tries = max(tries - ?3, 1) WHERE phone = ?1";
+    db.run(text, (phone, first_after, talked_about))
+}
+
+/// Counts the missed calls of this customer since the last talk. Returns 0 if they do not wait.
 pub(crate) fn tries(db: &Db, phone: &str) -> Result<u64, Error> {
     Ok(db
         .query_first("SELECT tries FROM missed WHERE phone = ?1", [phone])?
         .unwrap_or(0))
 }
 
-fn gone(db: &Db, phone: &str) -> Result<(), Error> {
+fn forget(db: &Db, phone: &str) -> Result<(), Error> {
     db.run("DELETE FROM missed WHERE phone = ?1", [phone])
 }
 
-/// A kept call, as far as it counts here.
+/// The newest missed call of a number.
 #[derive(Deserialize)]
-struct CountedCall {
+struct NewestMissed {
     started: i64,
-    /// Second at which a talk ended; `None` of a call that was missed.
-    talked_until: Option<i64>,
     pbx: String,
     trunk: String,
     lead: Option<i64>,
 }
 
-/// Weighs all kept calls of a number: one of them came late, or has other facts now.
-pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
+/// Finds out again since when a number waits, because facts of a call changed that counted before.
+/// Reads only index entries of the calls that are waited for now.
+pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
+    forget(db, phone)?;
+    let text = format!("SELECT {TALK_END} FROM {TALKS} ORDER BY {TALK_END} DESC LIMIT 1");
+    let talk_end: Option<i64> = db.query_first(&text, [phone])?;
     let oldest = now.minus(WAITS_MAX).floor_seconds().get();
-    let text = "SELECT started, iif(json_extract(record, '$.answered'),
-                    started + json_extract(record, '$.durationSec'), NULL) AS talked_until,
-                json_extract(record, '$.pbx') AS pbx,
+    let since = talk_end.map_or(oldest, |end| end.max(oldest));
+    let mut first = None;
+    let mut tries = 0_i64;
+    for calls in [MISSED, LEFT_OUT] {
+        let text = format!("SELECT min(started), count(*) FROM {calls} AND started >= ?2");
+        let (started, count): (Option<i64>, i64) = db.query_one(&text, (phone, since))?;
+        first = first.into_iter().chain(started).min();
+        tries += count;
+    }
+    let text = format!(
+        "SELECT started, json_extract(record, '$.pbx') AS pbx,
                 ifnull(json_extract(record, '$.trunk'), '') AS trunk,
                 json_extract(record, '$.leadId') AS lead
-         FROM calls
-         WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started >= ?2
-           AND (json_extract(record, '$.answered')
-                OR json_extract(record, '$.direction') = 'INBOUND')
-           AND NOT (reason IS 'incomplete'
-                    AND (state = 'discarded' OR NOT json_extract(record, '$.answered')))
-           AND reason IS NOT 'invalid_epoch'
-         ORDER BY started DESC LIMIT ?3";
-    let values = (phone, oldest, count(WEIGHED_MAX));
-    let mut calls: Vec<CountedCall> = db.query_all(text, values)?;
-    let text = "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
-         ORDER BY started DESC LIMIT ?3";
-    calls.extend(db.query_all::<CountedCall>(text, values)?);
-    gone(db, phone)?;
-    let talked_until = calls.iter().filter_map(|call| call.talked_until).max();
-    calls.retain(|call| call.talked_until.is_none() && Some(call.started) >= talked_until);
-    let Some(last) = calls.iter().max_by_key(|call| call.started) else {
+         FROM {MISSED} AND started >= ?2 ORDER BY started DESC LIMIT 1"
+    );
+    let kept: Option<NewestMissed> = db.query_first(&text, (phone, since))?;
+    let text = format!(
+        "SELECT started, pbx, trunk, NULL AS lead
+         FROM {LEFT_OUT} AND started >= ?2 ORDER BY started DESC LIMIT 1"
+    );
+    let left_out: Option<NewestMissed> = db.query_first(&text, (phone, since))?;
+    let newest = kept.into_iter().chain(left_out);
+    let Some(last) = newest.max_by_key(|call| call.started) else {
         return Ok(());
     };
-    let first_at = calls.iter().map(|call| call.started).min();
     let text = "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let values = (
@@ -165,15 +197,15 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
         &last.pbx,
         &last.trunk,
         last.lead,
-        first_at,
+        first,
         last.started,
-        count(calls.len()),
+        tries,
     );
     db.run(text, values)
 }
 
-/// Reads the customers who wait for a call back, longest waiting first, a page at a time after
-/// `after`; with `since` only those who tried at that second or later.
+/// Reads the customers who wait for a callback, longest wait first, one page at a time after
+/// `after`. With `since`, reads only those who called at that second or later.
 pub fn missed_waiting(
     db: &Db,
     since: Option<i64>,
@@ -200,13 +232,13 @@ pub fn missed_waiting(
     db.query_known(text, values, known)
 }
 
-/// Counts the customers who wait, by the trunk of their last try.
+/// Counts the customers who wait for a callback, by the trunk of their last call.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed GROUP BY trunk";
     db.query_all(text, [])
 }
 
-/// Forgets, a bounded part at a time, those who have waited in vain.
+/// Forgets customers whose last call is too old, a bounded number at a time.
 pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(WAITS_MAX).floor_seconds().get();
     let text = "DELETE FROM missed WHERE phone IN

@@ -26,6 +26,7 @@ pub const MIGRATIONS: &[&str] = &[
     PUBLISHED,
     LOGINS,
     PROFILES,
+    NUMBERS,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -474,6 +475,20 @@ ALTER TABLE directory_leads ADD COLUMN responsible INTEGER;
 ALTER TABLE directory_phones ADD COLUMN name_at INTEGER;    -- that of the slot's contact
 ALTER TABLE directory_phones ADD COLUMN name_rank INTEGER;
 ALTER TABLE directory_phones ADD COLUMN name TEXT;
+";
+
+/// Talks and missed calls of a number (`missed.rs` has the same conditions), and calls that came
+/// under the uuid of another, each in the order in which a new call is compared with them.
+const NUMBERS: &str = "
+CREATE INDEX calls_talks ON calls(phone, started + json_extract(record, '$.durationSec'))
+    WHERE phone IS NOT NULL AND json_extract(record, '$.answered')
+    AND reason IS NOT 'invalid_epoch' AND NOT (state = 'discarded' AND reason IS 'incomplete');
+CREATE INDEX calls_missed ON calls(phone, started)
+    WHERE phone IS NOT NULL AND NOT json_extract(record, '$.answered')
+    AND json_extract(record, '$.direction') = 'INBOUND'
+    AND reason IS NOT 'invalid_epoch' AND reason IS NOT 'incomplete';
+DROP INDEX calls_twin;
+CREATE INDEX calls_twins ON calls(twin, started) WHERE twin IS NOT NULL;
 ";
 
 /// Kind of database that a file turned out to be.

@@ -155,7 +155,7 @@ fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(),
     set_record(db, row, record)?;
     // Somebody said by hand whether they talked: others may wait for a call back now.
     match &record.client_phone {
-        Some(phone) if answered != Some(record.answered) => missed::anew(db, phone.as_str(), at),
+        Some(phone) if answered != Some(record.answered) => missed::recount(db, phone.as_str(), at),
         Some(_) | None => Ok(()),
     }
 }

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 /// A call of one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct One {
-    start: i64,
-    length: u32,
-    inbound: bool,
-    answered: bool,
+pub struct One {
+    pub start: i64,
+    pub length: u32,
+    pub inbound: bool,
+    pub answered: bool,
     /// `unanswered=no` keeps it out of the journal, where it was missed.
-    kept_out: bool,
+    pub kept_out: bool,
 }
 
-const fn missed(start: i64) -> One {
+pub const fn missed(start: i64) -> One {
     One {
         start,
         length: 5,
@@ -29,7 +29,7 @@ const fn missed(start: i64) -> One {
     }
 }
 
-const fn talk(start: i64) -> One {
+pub const fn talk(start: i64) -> One {
     One {
         start,
         length: 60,
@@ -43,7 +43,7 @@ fn phone() -> Phone {
     Phone::from_e164("+998901110001").expect("a number")
 }
 
-fn call(n: u32, one: One) -> Finished {
+pub fn call(n: u32, one: One) -> Finished {
     let kept_out = one.kept_out && one.inbound && !one.answered;
     let outcome = match kept_out {
         true => Outcome::Skipped,
@@ -67,11 +67,11 @@ fn call(n: u32, one: One) -> Finished {
     call
 }
 
-fn store() -> Store {
+pub fn store() -> Store {
     Store::in_memory(Settings::default()).expect("memory")
 }
 
-fn finish(store: &mut Store, call: Finished) -> Done {
+pub fn finish(store: &mut Store, call: Finished) -> Done {
     let mut done = store
         .write(vec![Op::Finish(Box::new(call))])
         .expect("stored");
@@ -83,7 +83,7 @@ fn waiting(store: &Store) -> Vec<MissedCustomer> {
 }
 
 /// First try, last try, tries.
-fn seen(store: &Store) -> Option<(i64, i64, u64)> {
+pub fn seen(store: &Store) -> Option<(i64, i64, u64)> {
     let all = waiting(store);
     assert!(all.len() <= 1, "{all:?}");
     let only = all.first()?;
@@ -224,7 +224,8 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
                  DROP TRIGGER remade_left; DROP TABLE remade; DROP TABLE remade_size;
                  DROP TABLE outcomes; DROP TABLE waiting_deliveries;
                  DROP TABLE waiting_deliveries_size;
-                 DROP INDEX calls_turn;
+                 DROP INDEX calls_turn; DROP INDEX calls_talks; DROP INDEX calls_missed;
+                 DROP INDEX calls_twins; CREATE INDEX calls_twin ON calls(twin);
                  ALTER TABLE calls DROP COLUMN generation;
                  DROP TRIGGER unreadable_login_came; DROP TRIGGER unreadable_login_gone;
                  DROP TABLE unreadable_logins;

@@ -16,6 +16,7 @@ mod doubt;
 mod durability;
 mod fields;
 mod finish;
+mod flood;
 mod frozen;
 mod given;
 mod handle;

@@ -1,0 +1,191 @@
+//! Does a call cost the same however many calls of its number came before?
+
+use super::call::at;
+use super::missed::{One, call, finish, missed, seen, store, talk};
+use crate::{Finished, Store};
+use callbridge_call::EventTime;
+use callbridge_model::{Outcome, Phone, Reason};
+use std::time::{Duration, Instant};
+
+/// Steps of SQLite's machine that a call may take on average. Reading all calls of the number once
+/// per call takes more than twice as many.
+const STEPS_MAX: u32 = 1_500;
+/// Calls of the one number in these tests.
+const CALLS: u32 = 2_000;
+
+/// A way in which the calls of one number can arrive.
+type Arrival = (&'static str, fn(u32) -> Finished);
+
+const fn unanswered_callback(start: i64) -> One {
+    One {
+        inbound: false,
+        ..missed(start)
+    }
+}
+
+const fn kept_out(start: i64) -> One {
+    One {
+        kept_out: true,
+        ..missed(start)
+    }
+}
+
+/// Start of the n-th call. Calls are further apart than a talk lasts.
+fn start(n: u32) -> i64 {
+    i64::from(n) * 100
+}
+
+/// The n-th call as an incomplete dead letter, of which it is known whether it was answered.
+fn incomplete(n: u32, one: One) -> Finished {
+    let mut call = call(n, one);
+    call.judged.outcome = Outcome::DeadLetter;
+    call.judged.reason = Some(Reason::Incomplete);
+    call.judged.record.incomplete = true;
+    call
+}
+
+/// A call under the uuid of call 1 with another start.
+fn reused_id(n: u32) -> Finished {
+    let mut twin = call(1, missed(start(n)));
+    twin.call.started = EventTime::from_seconds(super::call::T0 + start(n));
+    twin
+}
+
+const ARRIVALS: &[Arrival] = &[
+    ("missed only", |n| call(n, missed(start(n)))),
+    ("newest first", |n| call(n, missed(-start(n)))),
+    ("kept out of the journal", |n| call(n, kept_out(start(n)))),
+    ("failed callbacks between", |n| {
+        if n.is_multiple_of(2) {
+            call(n, unanswered_callback(start(n)))
+        } else {
+            call(n, missed(start(n)))
+        }
+    }),
+    ("talks between", |n| {
+        if n.is_multiple_of(2) {
+            call(n, talk(start(n)))
+        } else {
+            call(n, missed(start(n)))
+        }
+    }),
+    ("talks between, newest first", |n| {
+        if n.is_multiple_of(2) {
+            call(n, talk(-start(n)))
+        } else {
+            call(n, missed(-start(n)))
+        }
+    }),
+    ("all talks late, oldest first", |n| {
+        if n > CALLS / 2 {
+            call(n, talk(start(n - CALLS / 2) - 70))
+        } else {
+            call(n, missed(start(n)))
+        }
+    }),
+    ("all talks late, newest first", |n| {
+        if n > CALLS / 2 {
+            call(n, talk(start(CALLS + 1 - n) - 70))
+        } else {
+            call(n, missed(start(n)))
+        }
+    }),
+    ("incomplete, then corrected", |n| {
+        if n > CALLS / 2 {
+            call(n - CALLS / 2, missed(start(n - CALLS / 2)))
+        } else {
+            incomplete(n, missed(start(n)))
+        }
+    }),
+    ("one id for all calls", reused_id),
+];
+
+#[test]
+fn call_of_a_number_with_many_calls_takes_bounded_steps() {
+    for (name, arrival) in ARRIVALS {
+        let mut store = store();
+        store.remember_statements();
+        for n in 1..=CALLS {
+            finish(&mut store, arrival(n));
+        }
+        let steps = store.steps_taken();
+        let sum: i32 = steps.values().sum();
+        let mean = sum.cast_unsigned() / CALLS;
+        assert!(
+            mean < STEPS_MAX,
+            "{name}: {mean} steps per call: {steps:#?}"
+        );
+    }
+}
+
+#[test]
+fn late_talks_leave_only_the_tries_after_them() {
+    let mut store = store();
+    for n in 1..=100_u32 {
+        let one = if n.is_multiple_of(3) {
+            kept_out(start(n))
+        } else {
+            missed(start(n))
+        };
+        finish(&mut store, call(n, one));
+    }
+    for n in 1..100 {
+        finish(&mut store, call(1_000 + n, talk(start(n) + 10)));
+        let left = u64::from(100 - n);
+        assert_eq!(seen(&store), Some((start(n + 1), start(100), left)));
+    }
+}
+
+#[test]
+fn correction_of_an_incomplete_talk_gives_back_the_tries() {
+    let mut store = store();
+    for n in 1..=5 {
+        finish(&mut store, call(n, missed(start(n))));
+    }
+    finish(&mut store, incomplete(6, talk(start(4) + 10)));
+    assert_eq!(seen(&store), Some((start(5), start(5), 1)));
+    let mut whole = call(6, unanswered_callback(start(4) + 10));
+    whole.judged.judged_at = at(100_001);
+    finish(&mut store, whole);
+    assert_eq!(seen(&store), Some((start(1), start(5), 5)));
+}
+
+#[test]
+fn talk_with_an_impossible_start_ends_no_wait() {
+    let mut store = store();
+    let mut future = call(1, talk(90_000));
+    future.judged.outcome = Outcome::DeadLetter;
+    future.judged.reason = Some(Reason::InvalidEpoch);
+    finish(&mut store, future);
+    finish(&mut store, call(2, missed(100)));
+    assert_eq!(seen(&store), Some((100, 100, 1)));
+}
+
+/// A flood from one number beside the calls of others, with a bound that only a cost that grows
+/// with the flood can exceed.
+#[test]
+fn flood_of_missed_calls_of_one_number_is_stored_in_time() {
+    let mut store = store();
+    let began = Instant::now();
+    for n in 1..=20_000_u32 {
+        finish(&mut store, call(n, missed(i64::from(n))));
+        if n.is_multiple_of(200) {
+            finish(&mut store, of_another(n));
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_eq!(waiting_tries(&store), (101, 20_100));
+}
+
+fn of_another(n: u32) -> Finished {
+    let mut other = call(50_000 + n, missed(i64::from(n)));
+    let digits = 998_930_000_000 + i64::from(n);
+    other.judged.record.client_phone = Phone::from_digits(digits);
+    other
+}
+
+/// Customers who wait, and the sum of their tries.
+fn waiting_tries(store: &Store) -> (usize, u64) {
+    let all = crate::tables::missed::missed_waiting(store, None, None, 1_000).expect("readable");
+    (all.len(), all.iter().map(|one| one.tries).sum())
+}
