@@ -300,9 +300,11 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         call.remarks
             .extend(why.map(|it| format!("filled from the catch-up file: {it}")));
     }
-    if call.estimate {
-        // Records do not always name the channel that the call began with.
+    // Records of Asterisk do not always name the channel that the call began with. Those of
+    // FreeSWITCH do, and its ids show no age.
+    if call.estimate && shows_age(&second.linkedid) {
         let roots = halves.iter().map(|half| &half.linkedid);
+        let roots = roots.filter(|id| shows_age(id));
         let oldest = roots.chain([&second.linkedid]).min_by_key(|id| id.age());
         if let Some(oldest) = oldest.filter(|oldest| **oldest != second.linkedid) {
             call.also_known_as.retain(|id| id != oldest);
@@ -312,6 +314,11 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     }
     call.variables.sort_by(|a, b| a.name.cmp(&b.name));
     call
+}
+
+/// Returns `true` for an id in which the time of its channel's creation stands.
+fn shows_age(id: &UniqueId) -> bool {
+    UniqueId::epoch_in(id.as_str()).is_some()
 }
 
 /// An estimate learns what records may not know: the trunk, and that somebody was heard to talk,

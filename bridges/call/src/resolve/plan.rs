@@ -51,16 +51,17 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
         let joined_later = direction == Direction::Inbound && first != customers[0];
         let origin = origin(legs, customers[0]);
         let apart = i == 0 && (joined_later || given.is_some());
-        let begins_with = match origin {
-            Some(origin) => vec![origin],
+        let begins_with = match &origin {
+            Some(Origin::Leg(origin)) => vec![*origin],
             None if apart => with_linkedid(legs, &customers).into_iter().collect(),
-            None => own.clone(),
+            Some(Origin::Unheard(_)) | None => own.clone(),
         };
         made.push(Plan {
             linkedid: match origin {
-                Some(origin) if i == 0 && given.is_none() => legs[origin].leg.id.clone(),
-                None if i == 0 && given.is_none() => oldest(legs),
-                Some(_) | None => legs[customers[0]].leg.id.clone(),
+                _ if i > 0 || given.is_some() => legs[customers[0]].leg.id.clone(),
+                Some(Origin::Leg(origin)) => legs[origin].leg.id.clone(),
+                Some(Origin::Unheard(id)) => id,
+                None => oldest(legs),
             },
             direction,
             talk: talk(legs, &customers),
@@ -72,17 +73,27 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
     made
 }
 
-/// The channel that the customer's call began with, where each tells at its birth whose call it
-/// belongs to: whoever joined later, in a room or a queue, has a call of her own and begins none.
-fn origin(legs: &[&View<'_>], customer: usize) -> Option<usize> {
+/// The channel that a call began with.
+enum Origin {
+    Leg(usize),
+    /// No event of the channel was received.
+    Unheard(UniqueId),
+}
+
+/// Returns the channel that the customer's call began with, if each channel names at its creation
+/// whose call it belongs to. A channel that joined later, in a room or a queue, began a call of its
+/// own and not this one.
+fn origin(legs: &[&View<'_>], customer: usize) -> Option<Origin> {
     legs[customer].leg.traits.as_ref()?;
     let mut at = customer;
-    // Each step leads to another channel, or nobody can tell.
+    // Each step leads to another channel, or the channels name each other.
     for _ in 0..legs.len() {
         let call = legs[at].first_linkedid();
-        let next = legs.iter().position(|leg| leg.leg.id.as_str() == call)?;
+        let Some(next) = legs.iter().position(|leg| leg.leg.id.as_str() == call) else {
+            return UniqueId::new(call).map(Origin::Unheard);
+        };
         if next == at {
-            return Some(at);
+            return Some(Origin::Leg(at));
         }
         at = next;
     }

@@ -1,7 +1,7 @@
 //! Calls that are led on: diverted, transferred, picked up, parked, queued, or dialled over several
 //! carriers, after what a live switch was seen to tell of them.
 
-use crate::expected::finished;
+use crate::expected::{Ended, finished, finished_but_for};
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
@@ -313,4 +313,20 @@ fn a_conference_that_the_customer_is_called_into_and_a_colleague_is_called_into(
     it.hangs_up("p102");
     let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 8.0 of 9.0, whole");
     assert_eq!(lines(&it), [wanted]);
+}
+
+/// 101 called the customer and is gone before the line is back.
+#[test]
+fn call_whose_first_channel_was_missed_keeps_its_linkedid() {
+    let mut it = Switch::default();
+    calling(&mut it);
+    it.at(3000).hangs_up("p101").unbridges("p101", "far");
+    let missed = it.told.len();
+    it.rings("a102", "102", ("far", "far")).at(4000);
+    it.answers("a102").bridges("far", "a102").at(7000);
+    it.hangs_up("far").hangs_up("a102");
+    let calls = finished_but_for(&it.told, 0..missed, Ended::Recording);
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].linkedid.as_str(), "p101");
+    assert!(calls[0].incomplete.is_some());
 }
