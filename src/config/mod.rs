@@ -12,6 +12,7 @@
 //! | [`doubts`] | what is likely to be a mistake |
 //! | [`checked`] | the flags of `run`, `explain`, `check`, checked |
 //! | [`command`] | every command, checked; `checking` is the way there |
+//! | [`trunk_problem`] | a trunk whose calls cannot be logged with these flags |
 //! | [`manual`] | `man` and `completions` |
 
 pub(crate) mod arguments;
@@ -23,6 +24,7 @@ pub(crate) mod faults;
 pub(crate) mod flags;
 pub(crate) mod manual;
 pub(crate) mod options;
+pub(crate) mod trunk_problem;
 
 pub(crate) use checked::{
     BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, STATES, SourceConfig, TokenFrom,

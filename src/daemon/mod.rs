@@ -36,6 +36,7 @@ pub(crate) mod trunks;
 pub(crate) mod webhooks;
 
 use crate::config::doubts::{self, Doubt};
+use crate::config::trunk_problem::{self, TrunkProblem};
 use crate::config::{Config, SourceConfig, TokenFrom};
 use crate::privilege::is_open_to_all;
 use crate::{Failure, OrFail as _};
@@ -43,8 +44,9 @@ use callbridge_admin::{CommandHandler, socket};
 use callbridge_fleet::PbxOwners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::{owners::Owners, written::Files};
+use callbridge_mapping::people::files::Watched;
 use callbridge_model::status::{SourceStatus, Status, findings};
-use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace};
+use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, clock};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{Sessions, page::Page, server};
 use callbridge_source::{self as source, Limits, Ring, Source, Transport};
@@ -128,6 +130,24 @@ fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
     );
     for Doubt { what, kind, words } in doubts {
         tracing::warn!(id = what, reason = words, "{kind}");
+    }
+    warn_of_trunks(config);
+}
+
+/// Logs each trunk that `check` fails. Bad rows of the lists are logged where the lists are read.
+fn warn_of_trunks(config: &Config) {
+    let mut lists = Watched::of(config.rules.every_trunk());
+    lists.reload(clock::now().wall);
+    for trunk in config.rules.trunks.iter() {
+        if let Some(problem) = trunk_problem::find(config, trunk, lists.people()) {
+            let TrunkProblem { what, fix } = problem;
+            tracing::warn!(
+                trunk = trunk.name,
+                reason = what,
+                fix,
+                "trunk cannot log calls"
+            );
+        }
     }
 }
 

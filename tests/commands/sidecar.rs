@@ -1,6 +1,7 @@
 //! The program under test as a process of its own, with a CRM in this one to send to.
 
 use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::Grant;
 use callbridge_sandbox::{Config, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -53,6 +54,16 @@ pub async fn crm(change: impl FnOnce(&mut Config)) -> Server {
     config.settings.rate.requests = 100_000;
     change(&mut config);
     sandbox::start(config).await.expect("a sandbox")
+}
+
+/// Lets the sandbox's token read leads, too.
+pub fn grant_leads(crm: &Server) {
+    let words = [
+        "PERMISSION_OPEN_API_CALL:SAVE",
+        "PERMISSION_OPEN_API_LEAD:READ",
+    ];
+    let grants = words.map(|word| Grant::parse(word).expect("a grant"));
+    crm.admin(|core, now| core.set_grants(now, grants.to_vec()));
 }
 
 /// A command that has ended.

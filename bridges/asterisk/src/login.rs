@@ -59,8 +59,12 @@ pub enum Action {
 /// A reason for which no login can succeed, with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// `Authentication failed`, in the PBX's words.
-    #[error("the PBX refused the login: {0}; check user and secret in manager.conf")]
+    /// The PBX's message, as `Authentication failed`. Asterisk gives the same one for an address
+    /// that `permit` and `deny` exclude.
+    #[error(
+        "the PBX refused the login: {0}; check the user, its secret, and its permit lines in \
+         manager.conf"
+    )]
     Refused(String),
     /// The PBX knows no challenge, and its line is open to others.
     #[error(

@@ -286,6 +286,16 @@ impl SwitchFacts {
                     found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
                     continue;
                 }
+                Some(("user", user)) => {
+                    let what = format!(
+                        "user/{user} is a phone, not a line to the outside: no call goes over \
+                         trunk {trunk}"
+                    );
+                    let todo = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
+                                `sofia status` shows the names";
+                    found.push(SwitchFinding::new(Severity::Fault, about, what, todo));
+                    continue;
+                }
                 _ => continue,
             };
             found.push(if known.is_empty() {
@@ -316,11 +326,6 @@ fn unknown_address(
     gateways: &BTreeMap<String, SwitchGateway>,
 ) -> Option<SwitchFinding> {
     let about = format!("endpoint address/{address}");
-    let ip_of = |it: &str| {
-        let (host, port) = host_and_port(it);
-        let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
-        host.parse::<IpAddr>().ok().filter(|_| is_port)
-    };
     let (wanted, _) = host_and_port(address);
     if ip_of(address).is_none() && !wanted.contains('*') {
         let what = format!(
@@ -351,13 +356,30 @@ fn unknown_address(
     Some(SwitchFinding::new(Severity::Advice, about, what, todo))
 }
 
-/// A gateway that is not logged in to: nothing that comes in bears its name.
+/// A gateway that the switch does not register with: incoming calls carry no gateway name, so the
+/// trunk needs the address as well. A trunk takes IP addresses only.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let (about, address) = (format!("gateway {name}"), &gateway.address);
-    let what = "it does not register, so what comes in from there bears no gateway's name, and \
+    let what = "the switch does not register with it, so incoming calls carry no gateway name and \
                 would be internal";
-    let todo = format!("give --trunk '{trunk}={endpoint}|address/{address},…'");
+    let todo = if ip_of(address).is_some() {
+        format!("give --trunk '{trunk}={endpoint}|address/{address},…'")
+    } else {
+        format!(
+            "find the IP addresses that {address} calls from, and give --trunk \
+             '{trunk}={endpoint}|address/IP,…'"
+        )
+    };
     SwitchFinding::new(Severity::Advice, about, what, todo)
+}
+
+/// The IP address of `IP` or `IP:PORT`.
+fn ip_of(address: &str) -> Option<IpAddr> {
+    let (host, port) = host_and_port(address);
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return None;
+    }
+    host.parse().ok()
 }
 
 /// Gateways that no trunk takes.

@@ -32,17 +32,19 @@ impl SetupQuestion {
             Self::CrmAddress => "Address of the CRM's API, as https://crm.example.com",
             Self::Token => "The CRM's token (not shown; empty to connect by consent later)",
             Self::LeadRule => {
-                "Where a call's lead stands: var:NAME, userfield:REGEX, csv:/FILE or directory"
+                "Where to find a call's lead: var:NAME, userfield:REGEX, csv:/FILE or directory"
             }
             Self::Country => "Country of numbers that are written without one, as UZ",
         }
     }
 
-    /// The answer that an empty line means.
-    pub const fn default(self) -> Option<&'static str> {
+    /// The answer that an empty line means. The files in `deploy` export the lead as `lead_id` on
+    /// FreeSWITCH and as `LEAD_ID` on Asterisk.
+    pub const fn default(self, is_freeswitch: bool) -> Option<&'static str> {
         match self {
             Self::PbxAddress => Some("127.0.0.1:5038"),
             Self::Account => Some("callbridge"),
+            Self::LeadRule if is_freeswitch => Some("var:lead_id"),
             Self::LeadRule => Some("var:LEAD_ID"),
             Self::AccountSecret | Self::CrmAddress | Self::Token | Self::Country => None,
         }
@@ -77,7 +79,8 @@ impl SetupQuestion {
             ),
             Self::LeadRule => (
                 "--lead",
-                "is missing: where a call's lead stands, as var:LEAD_ID or csv:/FILE",
+                "is missing: where to find a call's lead, as var:LEAD_ID (FreeSWITCH: var:lead_id) \
+                 or csv:/FILE",
             ),
             Self::Country => (
                 "--country",
@@ -146,7 +149,7 @@ mod tests {
                 flag.starts_with("--") && words.contains("missing"),
                 "{words}"
             );
-            assert!(!(question.is_secret() && question.default().is_some()));
+            assert!(!(question.is_secret() && question.default(false).is_some()));
         }
     }
 

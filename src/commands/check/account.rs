@@ -49,8 +49,8 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
     Some(well(format!("events of {}", short(flag)), what))
 }
 
-/// The file of a PBX on this machine.
-fn local(flag: &SourceConfig) -> Option<ManagerConf> {
+/// The settings that `manager.conf` has for this account, if the PBX runs on this machine.
+pub(crate) fn local(flag: &SourceConfig) -> Option<ManagerConf> {
     match &flag.url.transport {
         Transport::Ami { endpoint, user } if endpoint.is_loopback() => {
             ManagerConf::find(user, endpoint.port)

@@ -5,8 +5,9 @@ use super::release::short;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::arguments::letters_apart;
 use crate::config::{Config, SourceConfig};
-use callbridge_asterisk::survey::Account;
+use callbridge_asterisk::survey::{Account, EndpointFact};
 use callbridge_call::Extension;
+use callbridge_formats::Format;
 use callbridge_mapping::{People, Trunk};
 use callbridge_model::Code;
 use callbridge_source::Transport;
@@ -14,6 +15,8 @@ use std::collections::BTreeSet;
 
 /// Names told in one line.
 const NAMES_MAX: usize = 10;
+/// A device named by more digits can be a line that is named by its number.
+const EXTENSION_DIGITS_MAX: usize = 5;
 /// A name with more letters of its own is another one, and not misspelt.
 const LETTERS_APART_MAX: usize = 2;
 
@@ -41,7 +44,16 @@ pub(crate) fn judge(
     let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
     let unknown = |it: &SourceConfig| !it.catch_up && !asked_otherwise(it);
     if shown.is_empty() && config.sources.iter().any(unknown) {
-        let what = "not known: only a manager account (ami://) can be asked for them";
+        let is_freeswitch = config
+            .sources
+            .iter()
+            .all(|it| matches!(it.url.format(), Format::Freeswitch | Format::FreeswitchCdr));
+        let line = if is_freeswitch {
+            "an event socket (esl://)"
+        } else {
+            "a manager account (ami://)"
+        };
+        let what = format!("not known: only {line} can be asked for them");
         found.push(well("endpoints", what));
     }
     for trunk in config.rules.trunks.iter() {
@@ -79,6 +91,14 @@ fn trunk_found(
                     between these telephones would be taken for customers'";
         let what = format!("takes in telephones, too: {}", listed(&phones));
         return advice(name, what, todo);
+    }
+    if let Some(reason) = own
+        .iter()
+        .find_map(|it| telephone_reason(config, shown, it, people))
+    {
+        let what = format!("{reason}: calls of this phone would be logged as a customer's");
+        let todo = "name the line to the outside with --trunk instead";
+        return fault(Code::Configuration, name, what, todo);
     }
     if !own.is_empty() {
         return well(name, format!("the PBX has {}", listed(&own)));
@@ -143,6 +163,46 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
         let name = format!("endpoints of {}", short(shown.flag));
         advice(name, format!("no trunk takes {}", listed(&left)), todo)
     })
+}
+
+/// The reason why this endpoint must be a phone; `None` if it can be a line to the outside. A
+/// gateway can register at the PBX as phones do, so that alone proves nothing.
+fn telephone_reason(
+    config: &Config,
+    shown: &[&&PbxEndpoints<'_>],
+    name: &str,
+    people: &People,
+) -> Option<String> {
+    let mut facts = shown
+        .iter()
+        .filter_map(|pbx| pbx.account.endpoints.facts.get(name))
+        .flatten();
+    let strongest = facts.next();
+    let is_trunk = strongest.is_some_and(|fact| {
+        use EndpointFact::{Fixed, Identified, LogsInThere, NoLogin, Outside, Registers};
+        matches!(
+            fact,
+            Registers(_) | Identified(_) | LogsInThere | Fixed(_) | NoLogin | Outside(_)
+        )
+    });
+    if is_trunk {
+        return None;
+    }
+    if let Some(EndpointFact::Hint(extension)) = strongest {
+        return Some(format!(
+            "{name} is the phone of extension {extension} (it has a hint)"
+        ));
+    }
+    if let Some(EndpointFact::Mailbox(mailbox)) = strongest {
+        return Some(format!("{name} is a phone (it has the mailbox {mailbox})"));
+    }
+    let device = name.split_once('/').map_or("", |(_, device)| device);
+    let is_short = is_number(name) && device.len() <= EXTENSION_DIGITS_MAX;
+    let has_employee = (shown.iter()).any(|pbx| is_telephone(config, pbx, name, people));
+    if is_short || has_employee && !is_number(name) {
+        return Some(format!("{name} is named like a phone of an employee"));
+    }
+    None
 }
 
 /// Returns `true` for an endpoint named by a number, or at which an employee of the lists sits.

@@ -6,8 +6,11 @@
 //! A FreeSWITCH: what it is, its gateways against the trunks, and what its file has mod_amqp
 //! publish. What is found is known by `bridges/freeswitch`.
 
+use super::account;
+use super::manager_conf::ManagerConf;
 use super::release::short;
 use super::{CheckFinding, advice, fault, well};
+use crate::config::trunk_problem::{self, TrunkProblem};
 use crate::config::{Config, SourceConfig};
 use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};
@@ -17,9 +20,10 @@ use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, Format, FormatFit};
 use callbridge_freeswitch::{module_conf, survey::Severity};
 use callbridge_intake::written;
-use callbridge_mapping::{LeadRule, Trunk};
+use callbridge_mapping::People;
 use callbridge_model::{Code, Permit};
 use callbridge_source::{Fix, StreamReading, Transport};
+use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
 
 /// Makes a finding of a trial: an error with its advice, and the code that it asks for; without a
@@ -52,12 +56,35 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
         Ok(account) => (Ok(()), account),
         Err(error) => (Err(error), None),
     };
+    if let Err(error) = &opened
+        && error.fix() == Fix::Secret
+        && let Some(conf) = account::local(flag)
+        && let Some(finding) = excluded_address(&name, flag, &conf)
+    {
+        return (finding, None);
+    }
     // A file that is not there is the only source with a code of its own.
     let code = |error: &callbridge_source::Error| match &flag.url.transport {
         Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
         _ => Some(by(error.fix())),
     };
     (tried(name, opened, "can be read", code), account)
+}
+
+/// A login from this machine that the account's `permit` lines exclude. Asterisk reports it as
+/// `Authentication failed`, like a wrong secret.
+fn excluded_address(name: &str, flag: &SourceConfig, conf: &ManagerConf) -> Option<CheckFinding> {
+    let host = &flag.url.endpoint()?.host;
+    let address = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    if conf.permits(address) {
+        return None;
+    }
+    let path = conf.path.display();
+    let what = format!("the PBX refused the login: {path} does not permit the address {address}");
+    let todo = format!(
+        "add `permit = {address}` after the account's deny line in {path}, then `manager reload`"
+    );
+    Some(fault(Code::NoPermission, name, what, todo))
 }
 
 /// The queue for dead letters: whether the broker lets us in and the queue is there.
@@ -154,35 +181,20 @@ fn by(fix: Fix) -> Code {
     }
 }
 
-/// Lead rules that can never give a lead with these sources.
-pub(crate) fn trunks(config: &Config) -> impl Iterator<Item = CheckFinding> {
-    config.rules.trunks.iter().map(|it| trunk(config, it))
-}
-
-fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
-    let name = format!("trunk {}", trunk.name);
-    let by_variable = trunk.leads.iter().find_map(LeadRule::variable);
-    let carries = |it: &SourceConfig| it.serves(trunk) && it.url.format().has_variables();
-    // It may know some leads from before, and learns of none.
-    let is_idle = |rule: &LeadRule| matches!(rule, LeadRule::Directory) && !config.lead_directory;
-    let (what, todo) = match by_variable {
-        Some(variable) if trunk.leads.len() == 1 && !config.sources.iter().any(carries) => (
-            format!("lead=var:{variable}, and CEL carries no channel variables"),
-            "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
-        ),
-        _ if config.webhooks.is_none() && trunk.leads.iter().any(is_idle) => (
-            "lead=directory, and nothing fills the directory".to_owned(),
-            "give --webhook-listen, or --lead-directory, or both",
-        ),
-        // A message may bring its lead, and who forwards leaves it to the sender.
-        _ if !trunk.has_channels() => return well(name, "calls whose message names it"),
-        _ if trunk.leads.is_empty() && trunk.journal && !config.rules.forwards => (
-            "no lead rule: every call would be parked".to_owned(),
-            "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
-        ),
-        _ => return well(name, format!("channels of {}", trunk.endpoint)),
-    };
-    fault(Code::Configuration, name, what, todo)
+/// Judges each trunk by the flags and lists.
+pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
+    let mut found = Vec::new();
+    for trunk in config.rules.trunks.iter() {
+        let name = format!("trunk {}", trunk.name);
+        if let Some(TrunkProblem { what, fix }) = trunk_problem::find(config, trunk, people) {
+            found.push(fault(Code::Configuration, name, what, fix));
+        } else if trunk.has_channels() {
+            found.push(well(name, format!("channels of {}", trunk.endpoint)));
+        } else {
+            found.push(well(name, "takes calls whose message names it"));
+        }
+    }
+    found
 }
 
 /// Looks into the file, which can be read; `None` where the source is none.

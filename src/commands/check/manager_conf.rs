@@ -1,7 +1,8 @@
-//! `manager.conf` of a PBX on this machine, where it can be read: what its manager account may
-//! hear. Secrets in it are stepped over.
+//! Reads `manager.conf` of a PBX on this machine, if it can be read: which events the manager
+//! account can receive, and from which addresses it can log in. Secrets in the file are skipped.
 
 use callbridge_setup::local_conf;
+use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeSet, path::Path, path::PathBuf};
 
 /// The paths at which Asterisk keeps the file.
@@ -25,6 +26,15 @@ pub(crate) struct ManagerConf {
     pub timed: bool,
     /// The names in `channelvars`, of the last line that sets it.
     pub variables: BTreeSet<String>,
+    /// The lines `deny` and `permit`, in their order.
+    address_rules: Vec<AddressRule>,
+}
+
+/// One network of a `permit` or `deny` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AddressRule {
+    permits: bool,
+    network: String,
 }
 
 impl ManagerConf {
@@ -55,12 +65,39 @@ impl ManagerConf {
                     ("general", "channelvars") => conf.variables = words(value),
                     (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
                     (of, "eventfilter") if of == user => conf.filters.push(value.clone()),
+                    (of, "permit" | "deny") if of == user => {
+                        conf.add_address_rules(key == "permit", value);
+                    }
                     _ => {}
                 }
             }
         }
         let known = sections.iter().any(|(section, _)| section == user);
         (known && its_port == port).then_some(conf)
+    }
+
+    /// Adds the networks of one line. `!` before a network reverses its meaning.
+    fn add_address_rules(&mut self, permits: bool, line: &str) {
+        for network in line.split(',').map(str::trim) {
+            let (permits, network) = match network.strip_prefix('!') {
+                Some(network) => (!permits, network),
+                None => (permits, network),
+            };
+            let network = network.to_owned();
+            self.address_rules.push(AddressRule { permits, network });
+        }
+    }
+
+    /// Returns `true` if the account can log in from this address. As in Asterisk, the last network
+    /// that contains the address decides, and an address in no network can log in.
+    pub(crate) fn permits(&self, address: IpAddr) -> bool {
+        let mut permitted = true;
+        for rule in &self.address_rules {
+            if contains(&rule.network, address) {
+                permitted = rule.permits;
+            }
+        }
+        permitted
     }
 
     /// Read as basic regular expressions its filters let nothing through: what lets something
@@ -73,6 +110,51 @@ impl ManagerConf {
     /// The account hears events of this class.
     pub(crate) fn receives(&self, class: &str) -> bool {
         self.read.contains(class) || self.read.contains("all")
+    }
+}
+
+/// Returns `true` if the network, as `10.0.0.0/8`, `10.0.0.0/255.0.0.0` or `10.0.0.1`, contains the
+/// address.
+fn contains(network: &str, address: IpAddr) -> bool {
+    let (base, mask) = network.split_once('/').unwrap_or((network, ""));
+    let Ok(base) = base.trim().parse::<IpAddr>() else {
+        return false;
+    };
+    match (base, address) {
+        (IpAddr::V4(base), IpAddr::V4(address)) => {
+            let Some(mask) = mask_v4(mask) else {
+                return false;
+            };
+            u32::from(base) & mask == u32::from(address) & mask
+        }
+        (IpAddr::V6(base), IpAddr::V6(address)) => {
+            let bits = if mask.is_empty() {
+                Ok(128)
+            } else {
+                mask.parse::<u32>()
+            };
+            let Ok(bits @ 0..=128) = bits else {
+                return false;
+            };
+            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+            u128::from(base) & mask == u128::from(address) & mask
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+    }
+}
+
+/// The bits of `8`, `255.0.0.0`, or no mask at all.
+fn mask_v4(mask: &str) -> Option<u32> {
+    let mask = mask.trim();
+    if mask.is_empty() {
+        return Some(u32::MAX);
+    }
+    if mask.contains('.') {
+        return mask.parse::<Ipv4Addr>().ok().map(u32::from);
+    }
+    match mask.parse::<u32>() {
+        Ok(bits @ 0..=32) => Some(u32::MAX.checked_shl(32 - bits).unwrap_or(0)),
+        Ok(_) | Err(_) => None,
     }
 }
 
@@ -181,6 +263,20 @@ mod tests {
             second.receives("system") && !second.receives("agent"),
             "its own counts"
         );
+        // A `permit` for another network refuses the login from this machine.
+        write(
+            "acl.conf",
+            "[bridge]\ndeny=0.0.0.0/0.0.0.0\npermit=10.0.0.0/255.0.0.0,192.168.1.0/24\n\
+             [open]\nread = call\n[local]\ndeny=0.0.0.0/0\npermit=127.0.0.1/32,!10.1.0.0/16\n",
+        );
+        let path_of_acl = folder.path().join("acl.conf");
+        let permits = |user, address: &str| {
+            let conf = ManagerConf::read(&path_of_acl, user, 5038).expect("the account");
+            conf.permits(address.parse().expect("an address"))
+        };
+        assert!(!permits("bridge", "127.0.0.1") && permits("bridge", "192.168.1.7"));
+        assert!(permits("open", "127.0.0.1") && permits("open", "::1"));
+        assert!(permits("local", "127.0.0.1") && !permits("local", "10.1.2.3"));
         // Another PBX on another port, and an account of another.
         assert_eq!(ManagerConf::read(&path, "bridge", 5039), None);
         assert_eq!(ManagerConf::read(&path, "other", 5038), None);

@@ -10,6 +10,7 @@
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company, fields; [`token`]: its source |
 //! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
+//! | [`notify`] | whether the command for notices exists |
 //! | [`webhooks`] | the receiver of its events and the page: address, certificate, secrets |
 
 pub(crate) mod account;
@@ -18,6 +19,7 @@ pub(crate) mod inward;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod manager_conf;
+pub(crate) mod notify;
 pub(crate) mod place;
 pub(crate) mod release;
 pub(crate) mod service;
@@ -170,8 +172,9 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     let doubts = cli::doubts::of(config).into_iter();
     findings.show(doubts.map(|it| advice(it.what, it.kind, it.words)))?;
     findings.show(open_secrets(config))?;
-    findings.show(inward::trunks(config))?;
+    findings.show(notify::check(config).await)?;
     let (found, people) = lists::check(config);
+    findings.show(inward::trunks(config, &people))?;
     findings.show(found)?;
     sources(config, &people, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;

@@ -22,6 +22,8 @@ use std::path::Path;
 
 /// Without it nothing can be journaled.
 const SAVE: Grant = Grant::CallSave;
+/// The finding about the grant for `--lead-directory`.
+const LEAD_GRANT: &str = "grant for leads";
 
 /// Returns the findings on the CRM; none where no CRM is given.
 pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
@@ -35,7 +37,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
             let left = trial.as_ref().map(|it| &it.left);
             let mut found = match other_sender(config, trial.is_some()).await {
                 Some(sender) => vec![of_sender(&sender)],
-                None => ask(crm, dir, &handle, left).await,
+                None => ask(crm, config.lead_directory, dir, &handle, left).await,
             };
             found.extend(kept(&handle, dir).await);
             close(handle, guard).await;
@@ -105,17 +107,30 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
     let company = token.company.as_deref().unwrap_or("not known yet");
     let what = format!("the daemon sends; token {}, company {company}", token.state);
     let mut found = vec![well("crm", what)];
+    let backfill = status
+        .directory
+        .as_ref()
+        .and_then(|directory| directory.backfill.as_deref());
+    if backfill == Some("no_grant") {
+        found.push(no_grant_for_leads());
+    }
     found.extend(status.lead_fields.iter().flat_map(fields_of_daemon));
     found.extend(of_journal(status));
     found
 }
 
-async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) -> Vec<CheckFinding> {
+async fn ask(
+    crm: &Crm,
+    reads_leads: bool,
+    dir: &Path,
+    spool: &Handle,
+    left: Option<&LeftSlots>,
+) -> Vec<CheckFinding> {
     let (mut found, token) = token::check(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token, left).await {
-            Ok(probe) => all(crm, spool, probe).await,
+            Ok(probe) => all(crm, reads_leads, spool, probe).await,
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
@@ -123,16 +138,23 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
     found
 }
 
-/// `token/info`, and with `--lead-field` the CRM's fields.
+/// Asks `token/info`, and with `--lead-field` the CRM's fields.
 async fn all(
     crm: &Crm,
+    reads_leads: bool,
     spool: &Handle,
     mut probe: TokenProbe<'_>,
 ) -> Result<Vec<CheckFinding>, Unasked> {
     let answer = probe.ask(&WorkQueue::default()).await?;
-    let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
+    let mut good = false;
+    let mut grant_for_leads = None;
+    if let Ok(ApiReply::TokenInfo(info)) = &answer {
+        good = true;
+        grant_for_leads = lead_grant(info, reads_leads);
+    }
     let place = outward::token_place(crm.token.as_ref(), outward::directory_of);
     let mut found = judge(&crm.setup.address, answer, &probe.binding, &place);
+    found.extend(grant_for_leads);
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();
         head.lead_requests.due.push(DueRequest {
@@ -176,7 +198,7 @@ fn unasked(why: &Unasked) -> CheckFinding {
     }
 }
 
-/// Judges the answer to `token/info`: address, token, company and grant.
+/// Judges the answer to `token/info`: address, token, company, and the grant that every call needs.
 pub(crate) fn judge(
     address: &Address,
     answer: ApiResult,
@@ -197,6 +219,15 @@ pub(crate) fn judge(
         let what = format!("{address} does not work: {}", said.trim());
         fault(Code::Unreachable, "crm", what, todo)
     };
+    // A 4xx without the API's envelope (§2.1) does not come from the CRM.
+    let by_proxy = |answer: &str| {
+        let what = format!(
+            "a proxy or firewall in front of {address} answered {}, not the CRM",
+            answer.trim()
+        );
+        let todo = "allow this machine's requests there, or correct --crm-url or --crm-proxy";
+        fault(Code::Unreachable, "crm", what, todo)
+    };
     let error = match answer {
         Ok(ApiReply::TokenInfo(info)) => {
             let mut found = vec![well("crm", address)];
@@ -213,7 +244,7 @@ pub(crate) fn judge(
                 message => refused(&format!("the CRM refuses it ({status}): {message}")),
             };
         }
-        ApiError::TooMany(false) => works_not("429 of something in between"),
+        ApiError::TooMany(false) => by_proxy("429"),
         ApiError::TooMany(true) => {
             let what = "its limit is used up (429): somebody else uses it";
             let todo =
@@ -238,6 +269,11 @@ pub(crate) fn judge(
             message,
             ..
         } => works_not(&format!("accept: false {message}")),
+        ApiError::Server {
+            own: false,
+            status: status @ 400..=499,
+            message,
+        } => by_proxy(&format!("{status} {message}")),
         ApiError::Server {
             status, message, ..
         }
@@ -301,6 +337,24 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
         fault(Code::NoPermission, "grant", what, todo)
     });
     found
+}
+
+/// `--lead-directory` reads leads, which needs a grant of its own.
+fn lead_grant(info: &TokenInfo, reads_leads: bool) -> Option<CheckFinding> {
+    if !reads_leads {
+        return None;
+    }
+    if info.may(Grant::LeadRead) {
+        return Some(well(LEAD_GRANT, Grant::LeadRead.word()));
+    }
+    Some(no_grant_for_leads())
+}
+
+fn no_grant_for_leads() -> CheckFinding {
+    let grant = Grant::LeadRead;
+    let what = format!("--lead-directory reads leads from the CRM, but {grant} is missing");
+    let todo = format!("grant {grant} to the application in the CRM, or remove --lead-directory");
+    fault(Code::NoPermission, LEAD_GRANT, what, todo)
 }
 
 /// Returns the status's findings on the journal, or where all is well the number of calls compared.

@@ -23,7 +23,8 @@ use crate::{Failure, Result, print};
 use callbridge_call::EventTime;
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, SecretPlace, clock, safe_lines};
-use callbridge_setup::{flags_file::WrittenFlag, question::SetupQuestion, zone};
+use callbridge_setup::question::{SetupQuestion, is_event_socket};
+use callbridge_setup::{flags_file::WrittenFlag, zone};
 use files::Planned;
 use jiff::tz::TimeZone;
 use rustix::termios::LocalModes;
@@ -37,6 +38,8 @@ const LOOKUP: &str =
 const LOOKUP_AT: &str = "127.0.0.1:4573";
 const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or with the package \
                         in /usr/share/doc/callbridge/examples";
+const DIRECTORY: &str = "Read the CRM's leads for the directory (--lead-directory; the token needs \
+                         the grant PERMISSION_OPEN_API_LEAD:READ)?";
 const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
                          CRM) or a FILE; empty for none: ";
 
@@ -98,23 +101,37 @@ impl Answers {
         !typed && missing.contains(&question)
     }
 
-    /// The answer to a question; its default for an empty line.
+    /// Asks a question. An empty line gives its default.
     pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String> {
-        let default = question.default();
-        let shown = default.map_or_else(String::new, |it| format!(" [{it}]"));
-        let prompt = format!("{}{shown}: ", question.words());
+        let default = question.default(self.is_freeswitch());
+        let mut prompt = question.words().to_owned();
+        if let Some(default) = default {
+            prompt.push_str(&format!(" [{default}]"));
+        }
+        prompt.push_str(": ");
         loop {
-            let typed = match question.is_secret() {
-                true => self.secret(&prompt).await?,
-                false => self.line(&prompt).await?,
+            let typed = if question.is_secret() {
+                self.secret(&prompt).await?
+            } else {
+                self.line(&prompt).await?
             };
-            match (typed.as_str(), default) {
-                ("", Some(default)) => return Ok(default.to_owned()),
-                // No token is an answer: by consent.
-                ("", None) if question != SetupQuestion::Token => {}
-                _ => return Ok(typed),
+            if !typed.is_empty() {
+                return Ok(typed);
+            }
+            if let Some(default) = default {
+                return Ok(default.to_owned());
+            }
+            // Without a token, the company connects by OAuth consent.
+            if question == SetupQuestion::Token {
+                return Ok(typed);
             }
         }
+    }
+
+    /// Returns `true` if the first source is a FreeSWITCH.
+    fn is_freeswitch(&self) -> bool {
+        let source = self.init.flags.sources.source.first();
+        source.is_some_and(|url| is_event_socket(url) || url.contains("format=freeswitch"))
     }
 
     /// Yes or no; an empty line is `default`.
@@ -198,6 +215,7 @@ async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
     trunks::find(answers, &shown).await?;
     service::find(answers).await?;
     rules(answers).await?;
+    directory(answers).await?;
     employees(answers).await?;
     lookup(answers).await?;
     notify::find(answers).await?;
@@ -212,30 +230,73 @@ async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
     Ok(planned)
 }
 
-/// The lead rule and the country: asked until they are right.
+/// Asks for the lead rule and the country until both are right.
 async fn rules(answers: &mut Answers) -> Result<()> {
     for question in [SetupQuestion::LeadRule, SetupQuestion::Country] {
         while answers.lacks(question) {
             let typed = answers.ask(question).await?;
-            answers.take(|flags| match question {
-                SetupQuestion::Country => flags.trunks.country = Some(typed.to_ascii_uppercase()),
-                _ => flags.trunks.lead = Some(typed),
-            })?;
+            if question == SetupQuestion::Country {
+                answers.take(|flags| flags.trunks.country = Some(typed.to_ascii_uppercase()))?;
+            } else if let Some(problem) = lead_file_problem(&typed) {
+                say(&problem)?;
+            } else {
+                answers.take(|flags| flags.trunks.lead = Some(typed))?;
+            }
         }
     }
     Ok(())
 }
 
-/// Asks for the employees at the extensions. None is an answer, and repeated to the person; flags
-/// that name them already are not asked for again.
+/// The reason why a lead rule `csv:FILE` cannot be used.
+fn lead_file_problem(rules: &str) -> Option<String> {
+    let files = rules
+        .split(';')
+        .filter_map(|rule| rule.trim().strip_prefix("csv:"));
+    let missing = files.into_iter().find(|file| !Path::new(file).is_file())?;
+    Some(format!(
+        "{missing} is not a file: create it first, with the columns phone,leadId"
+    ))
+}
+
+/// Asks whether to read the CRM's leads, if a trunk finds leads in the directory and nothing fills
+/// it.
+async fn directory(answers: &mut Answers) -> Result<()> {
+    let Ok(config) = answers.config() else {
+        return Ok(());
+    };
+    let mut rules = config.rules.every_trunk().flat_map(|trunk| &trunk.leads);
+    let uses_directory = rules.any(|rule| matches!(rule, LeadRule::Directory));
+    let is_filled = config.lead_directory || config.webhooks.is_some();
+    if !answers.init.asks || !uses_directory || is_filled {
+        return Ok(());
+    }
+    if answers.agrees(DIRECTORY, true).await? {
+        answers.init.flags.trunks.lead_directory = true;
+        return Ok(());
+    }
+    say("The directory stays empty until you give --lead-directory or --webhook-listen.")
+}
+
+/// Asks for the employees of the extensions, unless the flags name them. No employees is an answer.
 async fn employees(answers: &mut Answers) -> Result<()> {
     let flags = &answers.init.flags.trunks;
-    let named = flags.trunk.iter().any(|it| it.contains(",employees="));
-    let known = flags.employees.is_some() || named;
-    while answers.init.asks && !known {
+    let is_known = flags.employees.is_some()
+        || flags
+            .trunk
+            .iter()
+            .any(|trunk| trunk.contains(",employees="));
+    while answers.init.asks && !is_known {
         let typed = answers.line(EMPLOYEES).await?;
         if typed.is_empty() {
-            return say("no call will name an employee until --employees is given");
+            return say("No call will name an employee until you give --employees.");
+        }
+        // A text without `:` names a file.
+        if !typed.contains(':') && !Path::new(&typed).is_file() {
+            say(&format!(
+                "{typed} is neither a list, as 101:501;102:502, nor a file with the columns \
+                 extension,employeeId"
+            ))?;
+            continue;
         }
         if answers.take(|flags| flags.trunks.employees = Some(typed))? {
             return Ok(());
@@ -285,23 +346,28 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
     }
 }
 
-/// `check` with what was written, as another process: it becomes the owner of the state.
+/// Runs `check` on the written files as another process, which becomes the owner of the state. Then
+/// offers a trial notice and the start of the service.
+///
+/// # Errors
+/// The exit code of `check`, if it failed. The files are written all the same.
 async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Result<()> {
     say(&format!("\nwritten: {}", planned.listed()))?;
-    let at = format!("@{}", file.display());
+    let flags_file = format!("@{}", file.display());
+    let mut failed = None;
     if let Some(connect) = &planned.connect {
-        say(&format!("\nNext, the company's consent:\n  {connect}"))?;
+        say(&format!(
+            "\nNext, connect the company by consent:\n  {connect}"
+        ))?;
     } else {
-        say(&format!("\ncallbridge check {at}"))?;
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
-        let mut check = tokio::process::Command::new(program);
-        let check = check.args(["check", &at]).stdin(Stdio::null());
-        if !check.status().await.is_ok_and(|status| status.success()) {
-            say("the faults found there remain to be corrected; the files are written")?;
-        }
+        say(&format!("\ncallbridge check {flags_file}"))?;
+        failed = check_failure(&flags_file).await;
     }
     if let Some(messenger) = answers.messenger.take() {
         messenger.offer_trial(answers).await?;
+    }
+    if let Some(failure) = failed {
+        return Err(failure);
     }
     let service = format!("callbridge@{}", answers.init.name);
     let here = answers.is_of_service() && Path::new("/run/systemd/system").is_dir();
@@ -314,11 +380,36 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
             return say(&format!("{service} runs"));
         }
     }
-    let next = match answers.is_of_service() {
-        true => format!("systemctl enable --now {service}"),
-        false => format!("callbridge run {at}"),
+    let next = if answers.is_of_service() {
+        format!("systemctl enable --now {service}")
+    } else {
+        format!("callbridge run {flags_file}")
     };
     say(&format!("\nLet it run:\n  {next}"))
+}
+
+/// Runs `check` with these flags; returns its failure.
+async fn check_failure(flags_file: &str) -> Option<Failure> {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
+    let mut check = tokio::process::Command::new(program);
+    let status = check
+        .args(["check", flags_file])
+        .stdin(Stdio::null())
+        .status()
+        .await;
+    let code = match status {
+        Ok(status) if status.success() => return None,
+        Ok(status) => {
+            let number = status.code().and_then(|code| u8::try_from(code).ok());
+            number.map_or(Code::Failed, Code::of_number)
+        }
+        Err(_) => Code::Failed,
+    };
+    let message = format!(
+        "the files are written, but check found problems; correct them, then run: callbridge check \
+         {flags_file}"
+    );
+    Some(Failure::new(code, message))
 }
 
 /// The flags of `run` as lines of a file.

@@ -320,6 +320,27 @@ async fn a_trunk_that_no_endpoint_is_meant_by_is_78_with_the_one_that_is() {
 }
 
 #[tokio::test]
+async fn phone_given_as_trunk_is_78() {
+    let stage = Stage::new().await;
+    let checked = stage.check_trunk("PJSIP/101").await;
+    checked.fails(
+        78,
+        "endpoint PJSIP/101",
+        "PJSIP/101 is named like a phone",
+        "name the line",
+    );
+    // A gateway registers at the PBX as a phone does, and a line can be named by its number.
+    let rows = "Response: Success\nActionID: {id}\nEventList: start\n\n\
+        Event: EndpointList\nActionID: {id}\nObjectName: goip1\nAuths: goip1\nOutboundAuths: \n\
+        Contacts: goip1/sip:goip1@10.0.0.9:5060\n\n\
+        Event: EndpointList\nActionID: {id}\nObjectName: 712000000\nAuths: \nOutboundAuths: x\n\
+        Contacts: \n\nEvent: EndpointListComplete\nActionID: {id}\n\n";
+    stage.pbx.answers("PJSIPShowEndpoints", &[rows]);
+    stage.check_trunk("PJSIP/goip1").await.is_clean();
+    stage.check_trunk("PJSIP/712000000").await.is_clean();
+}
+
+#[tokio::test]
 async fn an_endpoint_that_no_trunk_takes_is_a_note_unless_it_is_a_telephone() {
     let mut stage = Stage::new().await;
     let checked = stage.check_trunk("PJSIP/city").await;

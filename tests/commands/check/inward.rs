@@ -124,11 +124,11 @@ async fn a_lead_rule_that_can_never_give_a_lead_is_78() {
     let source = format!("file://{cel}?format=cel-csv&from=start");
     let flags = with(flags, "--source", &source);
     let checked = check(&place, &flags).await;
-    let what = "CEL carries no channel variables";
+    let what = "no source reports channel variables";
     checked.fails(78, "trunk city", what, "lead=csv:FILE");
     let flags = with(flags, "--trunk", "city=PJSIP/city,country=UZ");
     let checked = check(&place, &flags).await;
-    checked.fails(78, "trunk city", "no lead rule", "lead=var:NAME");
+    checked.fails(78, "trunk city", "there is no lead rule", "lead=var:NAME");
 }
 
 #[tokio::test]
@@ -227,4 +227,94 @@ async fn quotes_around_a_secret_and_variables_that_nothing_reads_are_said() {
     let said = format!("{checked:?}");
     assert!(said.contains("it is in quotes"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[tokio::test]
+async fn trunk_that_is_an_employees_phone_is_78() {
+    let (place, _crm, flags) = stage().await;
+    let trunk = "city=PJSIP/101,country=UZ,lead=var:LEAD_ID,employees=101:501";
+    let checked = check(&place, &with(flags.clone(), "--trunk", trunk)).await;
+    checked.fails(
+        78,
+        "trunk city",
+        "PJSIP/101 is an employee's phone",
+        "name the line",
+    );
+    let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
+    check(&place, &with(flags, "--trunk", trunk))
+        .await
+        .is_clean();
+}
+
+#[tokio::test]
+async fn run_warns_about_a_trunk_that_check_fails() {
+    let (place, _crm, flags) = stage().await;
+    let flags = with(
+        flags,
+        "--trunk",
+        "city=PJSIP/city,country=UZ,lead=directory",
+    );
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        78,
+        "trunk city",
+        "nothing fills the directory",
+        "--lead-directory",
+    );
+    let run = ["run".to_owned(), "--until-idle".to_owned()];
+    let all: Vec<String> = run.into_iter().chain(flags).collect();
+    let said = place.say(&all).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    let warning = said
+        .err
+        .lines()
+        .find(|line| line.contains("trunk cannot log calls"));
+    let warning = warning.unwrap_or_else(|| panic!("no warning in {}", said.err));
+    for part in [
+        "WARN",
+        "trunk=",
+        "city",
+        "nothing fills the directory",
+        "--webhook-listen",
+    ] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+}
+
+#[tokio::test]
+async fn missing_notify_program_is_78() {
+    let (place, _crm, mut flags) = stage().await;
+    flags.push("--notify-command=/opt/no/such/notify /etc/token".to_owned());
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        78,
+        "--notify-command",
+        "/opt/no/such/notify does not exist",
+        "correct the path",
+    );
+    let flags = with(flags, "--notify-command", "cat > /dev/null");
+    check(&place, &flags).await.well("--notify-command");
+}
+
+#[tokio::test]
+async fn freeswitch_sources_are_not_sent_to_a_manager() {
+    let (place, _crm, flags) = stage().await;
+    let folder = place.path("cdrs");
+    std::fs::create_dir(&folder).expect("a folder");
+    let source = format!(
+        "file://{}/?format=freeswitch-cdr&from=start",
+        folder.display()
+    );
+    let flags = with(flags, "--source", &source);
+    let flags = with(
+        flags,
+        "--trunk",
+        "city=gateway/city,country=UZ,lead=var:lead_id",
+    );
+    let checked = check(&place, &flags).await;
+    let endpoints = checked.well("endpoints")["what"].to_string();
+    assert!(
+        endpoints.contains("esl://") && !endpoints.contains("ami://"),
+        "{endpoints}"
+    );
 }

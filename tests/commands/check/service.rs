@@ -1,7 +1,7 @@
 //! The CRM: its address, the token, the grant, the company, and what the question costs.
 
 use super::findings::{check, with};
-use crate::sidecar::{Place, TOKEN, crm};
+use crate::sidecar::{Place, TOKEN, crm, grant_leads};
 use callbridge_sandbox::token::TokenKind;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
@@ -70,6 +70,60 @@ async fn a_token_without_the_grant_is_77() {
         "grant",
     );
     checked.well("token");
+}
+
+#[tokio::test]
+async fn lead_directory_without_its_grant_is_77() {
+    let (place, crm, mut flags) = stage().await;
+    flags.push("--lead-directory".to_owned());
+    let checked = check(&place, &flags).await;
+    let grant = "PERMISSION_OPEN_API_LEAD:READ";
+    checked.fails(77, "grant for leads", &format!("{grant} is missing"), grant);
+    grant_leads(&crm);
+    check(&place, &flags).await.well("grant for leads");
+}
+
+#[tokio::test]
+async fn refusal_of_a_proxy_is_not_blamed_on_the_crm() {
+    let (place, _crm, flags) = stage().await;
+    for status in [
+        "403 Forbidden",
+        "407 Proxy Authentication Required",
+        "429 Too Many Requests",
+    ] {
+        let proxy = web_server(status).await;
+        let flags = with(
+            flags.clone(),
+            "--crm-url",
+            &format!("http://127.0.0.1:{proxy}"),
+        );
+        let checked = check(&place, &flags).await;
+        let what = format!("answered {}", &status[..3]);
+        checked.fails(69, "crm", &what, "--crm-proxy");
+        let said = format!("{checked:?}");
+        assert!(
+            said.contains("a proxy or firewall") && !said.contains("support"),
+            "{said}"
+        );
+    }
+}
+
+/// Answers every request with this status and a page, as a proxy does.
+async fn web_server(status: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\
+                 Connection: close\r\n\r\n<html></html>"
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    port
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Every answer is a flag: what is written, and what takes it.
 
 use super::stage::Stage;
+use crate::sidecar::grant_leads;
 use crate::sidecar::{TOKEN, until};
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -73,6 +74,7 @@ async fn trunks_are_told_by_kind_and_check_and_run_take_what_is_written() {
 #[tokio::test]
 async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
     let stage = Stage::new().await;
+    grant_leads(&stage.crm);
     stage.init(&[]).await.well();
     let before = stage.read("office.flags");
     // The same once more changes nothing, and asks nobody.
@@ -113,4 +115,19 @@ async fn a_file_that_is_no_utf_8_is_not_written_over_either() {
     assert_eq!(kept, old);
     stage.init(&["--yes"]).await.well();
     assert!(stage.read("office.flags").contains("--lead=var:LEAD_ID\n"));
+}
+
+#[tokio::test]
+async fn init_ends_with_the_code_of_the_failed_check() {
+    let stage = Stage::new().await;
+    let employees = format!("--employees={}", stage.place.path("missing.csv").display());
+    let said = stage.init(&[&employees]).await;
+    assert_eq!(said.code, 66, "{said:?}");
+    assert!(
+        said.err
+            .contains("the files are written, but check found problems"),
+        "{said:?}"
+    );
+    assert!(!said.out.contains("Let it run:"), "{said:?}");
+    stage.read("office.flags");
 }

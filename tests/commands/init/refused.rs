@@ -54,7 +54,8 @@ async fn a_pbx_that_is_not_there_refuses_or_gives_no_rights_is_named_with_the_cu
     let said = stage.place.say(&of(&refused)).await;
     assert_eq!(said.code, 77, "{said:?}");
     assert!(
-        said.err.contains("check user and secret in manager.conf"),
+        said.err
+            .contains("check the user, its secret, and its permit lines in manager.conf"),
         "{said:?}"
     );
     stage.pbx.answers(

@@ -1,6 +1,7 @@
 //! A FreeSWITCH: is it asked for its gateways and telephones, and taken by `check` afterwards?
 
 use crate::sidecar::{Place, Said, TOKEN, crm};
+use crate::terminal::Terminal;
 use callbridge_sandbox::Server;
 use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
 
@@ -32,9 +33,13 @@ impl SwitchStage {
     }
 
     async fn init(&self, password: &str) -> Said {
+        self.place.say(&self.flags(password)).await
+    }
+
+    fn flags(&self, password: &str) -> Vec<String> {
         let secret = self.place.write("secret", password);
         let etc = self.place.path("etc/callbridge");
-        let flags = [
+        vec![
             "init".to_owned(),
             "--name=office".to_owned(),
             format!("--etc={}", etc.display()),
@@ -48,8 +53,7 @@ impl SwitchStage {
             "--lead=var:lead_id".to_owned(),
             "--country=UZ".to_owned(),
             format!("--state={}", self.place.path("state").display()),
-        ];
-        self.place.say(&flags).await
+        ]
     }
 
     fn read(&self, name: &str) -> String {
@@ -153,4 +157,31 @@ async fn a_password_that_the_switch_refuses_leaves_nothing_written() {
     assert_eq!(said.code, 77, "{said:?}");
     assert!(said.err.contains("refused the password"), "{said:?}");
     assert!(!stage.place.path("etc").exists(), "something was written");
+}
+
+#[tokio::test]
+async fn freeswitch_lead_variable_is_proposed_as_deploy_exports_it() {
+    let stage = SwitchStage::new().await;
+    let mut flags = stage.flags(PASSWORD);
+    flags.retain(|flag| !flag.starts_with("--lead="));
+    let mut terminal = Terminal::start(&stage.place, &flags);
+    terminal.shows("Trunks, separated by spaces").await;
+    terminal.types("\n").await;
+    terminal.shows("[var:lead_id]: ").await;
+    terminal.types("\n").await;
+    terminal.shows("empty for none: ").await;
+    terminal.types("\n").await;
+    terminal.shows("telegram, mail, or empty for none: ").await;
+    terminal.types("\n").await;
+    terminal.shows("Write these files? [Y/n] ").await;
+    terminal.types("\n").await;
+    let (code, rest) = terminal.ends().await;
+    assert_eq!(code, 0, "{rest}");
+    let flags = stage.read("office.flags");
+    assert!(flags.contains("--lead=var:lead_id\n"), "{flags}");
+    let exported = include_str!("../../../deploy/freeswitch/dialplan.xml");
+    assert!(
+        exported.contains("lead_id="),
+        "deploy exports another variable"
+    );
 }

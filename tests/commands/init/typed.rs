@@ -1,7 +1,7 @@
 //! A person at a terminal.
 
 use super::stage::Stage;
-use crate::sidecar::TOKEN;
+use crate::sidecar::{TOKEN, grant_leads};
 use crate::terminal::{CTRL_C, Terminal};
 use callbridge_testbed::messengers::Messenger;
 
@@ -55,6 +55,12 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     assert!(!alone.contains("CRM's API"), "{alone}");
     terminal.types(&format!("{TOKEN}\n")).await;
     terminal.shows("[var:LEAD_ID]: ").await;
+    terminal.types("csv:/no/such/leads.csv\n").await;
+    let again = terminal.shows("[var:LEAD_ID]: ").await;
+    assert!(
+        again.contains("/no/such/leads.csv is not a file"),
+        "{again}"
+    );
     terminal.types("\n").await;
     terminal.shows("as UZ: ").await;
     terminal.types("Uzbekistan\n").await;
@@ -62,6 +68,9 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     assert!(again.contains("is not a country code"), "{again}");
     terminal.types("uz\n").await;
     terminal.shows("empty for none: ").await;
+    terminal.types("9\n").await;
+    let again = terminal.shows("empty for none: ").await;
+    assert!(again.contains("9 is neither a list"), "{again}");
     terminal.types("101:501;101:502\n").await;
     let again = terminal.shows("empty for none: ").await;
     assert!(again.contains("has two employees"), "{again}");
@@ -183,6 +192,7 @@ async fn a_trunk_that_only_its_name_is_known_of_is_told_by_a_call_that_is_watche
 async fn a_dialplan_may_ask_who_calls_where_leads_are_found_by_number_and_only_by_a_yes() {
     for (answer, is_written) in [("\n", false), ("y\n", true)] {
         let stage = Stage::new().await;
+        grant_leads(&stage.crm);
         let mut flags = stage.flags();
         flags.retain(|flag| !flag.starts_with("--lead="));
         let given = [
@@ -208,4 +218,36 @@ async fn a_dialplan_may_ask_who_calls_where_leads_are_found_by_number_and_only_b
         let has = flags.contains("--lookup=127.0.0.1:4573\n");
         assert_eq!(has, is_written, "{flags}");
     }
+}
+
+#[tokio::test]
+async fn directory_rule_asks_for_lead_directory() {
+    let stage = Stage::new().await;
+    grant_leads(&stage.crm);
+    let mut flags = stage.flags();
+    flags.retain(|flag| !flag.starts_with("--lead="));
+    flags.push("--trunk=x7=PJSIP/x7".to_owned());
+    flags.push("--employees=101:501".to_owned());
+    let mut terminal = Terminal::start(&stage.place, &flags);
+    terminal.shows("Its secret (not shown): ").await;
+    terminal.types("secret of the manager\n").await;
+    terminal.shows("[var:LEAD_ID]: ").await;
+    terminal.types("directory\n").await;
+    terminal
+        .shows("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
+        .await;
+    terminal.types("\n").await;
+    terminal.shows("whose desk rings first? [y/N] ").await;
+    terminal.types("\n").await;
+    terminal.shows("telegram, mail, or empty for none: ").await;
+    terminal.types("\n").await;
+    terminal.shows("Write these files? [Y/n] ").await;
+    terminal.types("\n").await;
+    let (code, rest) = terminal.ends().await;
+    assert_eq!(code, 0, "{rest}");
+    let flags = stage.read("office.flags");
+    assert!(
+        flags.contains("--lead=directory\n--lead-directory\n"),
+        "{flags}"
+    );
 }

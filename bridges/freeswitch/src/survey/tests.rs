@@ -134,7 +134,7 @@ fn a_gateway_that_does_not_register_is_told_to_be_known_by_its_address_too() {
     let [told] = told.as_slice() else {
         panic!("{told:?}")
     };
-    assert!(told.starts_with("Advice gateway city: it does not register, so what comes in"));
+    assert!(told.starts_with("Advice gateway city: the switch does not register with it"));
     assert!(
         told.ends_with("give --trunk 'a=gateway/city|address/127.0.0.1:16000,…'"),
         "{told}"

@@ -1,0 +1,71 @@
+//! Finds a trunk whose calls cannot be logged as its flags and lists are. `check` reports such a
+//! trunk, and `run` warns about it in the log.
+
+use crate::config::{Config, SourceConfig};
+use callbridge_call::Extension;
+use callbridge_mapping::{LeadRule, People, Trunk};
+
+/// A trunk that its flags make useless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TrunkProblem {
+    pub what: String,
+    /// The flag to change.
+    pub fix: &'static str,
+}
+
+impl TrunkProblem {
+    fn new(what: impl Into<String>, fix: &'static str) -> Self {
+        let what = what.into();
+        Self { what, fix }
+    }
+}
+
+/// Returns the first problem of the trunk. `people` are the employees of the lists.
+pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<TrunkProblem> {
+    if let Some(endpoint) = trunk.endpoints().find(|it| has_employee(trunk, it, people)) {
+        let what = format!(
+            "{endpoint} is an employee's phone in --employees: its calls would be logged as a \
+             customer's"
+        );
+        let fix = "name the line to the outside with --trunk, or correct --employees";
+        return Some(TrunkProblem::new(what, fix));
+    }
+    let carries_variables =
+        |source: &SourceConfig| source.serves(trunk) && source.url.format().has_variables();
+    let variable = trunk.leads.iter().find_map(LeadRule::variable);
+    if let Some(variable) = variable
+        && trunk.leads.len() == 1
+        && !config.sources.iter().any(carries_variables)
+    {
+        let what = format!("lead=var:{variable}, but no source reports channel variables");
+        let fix = "give lead=csv:FILE or lead=userfield:REGEX, or a source that reports variables \
+                   (ami:// or esl://)";
+        return Some(TrunkProblem::new(what, fix));
+    }
+    let by_directory = trunk
+        .leads
+        .iter()
+        .any(|rule| matches!(rule, LeadRule::Directory));
+    if by_directory && !config.lead_directory && config.webhooks.is_none() {
+        let what = "lead=directory, but nothing fills the directory";
+        let fix = "give --webhook-listen, --lead-directory, or both";
+        return Some(TrunkProblem::new(what, fix));
+    }
+    // A message can name its lead, and a collector leaves the lead to the sender.
+    let needs_rule = trunk.has_channels() && trunk.journal && !config.rules.forwards;
+    if needs_rule && trunk.leads.is_empty() {
+        let what = "there is no lead rule: every call would wait for a lead";
+        let fix = "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory";
+        return Some(TrunkProblem::new(what, fix));
+    }
+    None
+}
+
+/// Returns `true` if the lists have an employee at this endpoint, as at `101` for `PJSIP/101`.
+fn has_employee(trunk: &Trunk, endpoint: &str, people: &People) -> bool {
+    let device = endpoint
+        .split_once('/')
+        .map_or(endpoint, |(_, device)| device);
+    let extension = Extension::new(device);
+    !endpoint.contains('*') && people.employee_of(&extension, trunk).is_some()
+}
