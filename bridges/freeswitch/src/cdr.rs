@@ -20,6 +20,7 @@ use callbridge_call::{
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The applications of a leg that are read.
 const APPLICATIONS_MAX: usize = 1024;
@@ -131,8 +132,8 @@ struct Connected {
 enum Ran {
     /// The leg came into this room.
     Room(String),
-    /// The leg consulted someone.
-    Consultation,
+    /// The leg consulted someone. If the switch dialed no one for it, it is over at once.
+    Consultation { dialed_no_one: bool },
     /// The leg monitored this channel.
     Monitor(String, MonitorMode),
 }
@@ -188,9 +189,16 @@ impl<'f> LegFile<'f> {
         for (at, name, data) in applications(log) {
             let data = text(data);
             if name == "conference" {
-                ran.push((at, Ran::Room(data)));
+                ran.push((at, Ran::Room(room(&data, &variables.get("uuid")))));
             } else if name == ATTENDED {
-                ran.push((at, Ran::Consultation));
+                // The legs of the last dialing are named at the end.
+                for (_, earlier) in &mut ran {
+                    if let Ran::Consultation { dialed_no_one } = earlier {
+                        *dialed_no_one = false;
+                    }
+                }
+                let dialed_no_one = variables.get("originated_legs").is_empty();
+                ran.push((at, Ran::Consultation { dialed_no_one }));
             } else if let Some((target, mode)) =
                 monitor::in_log(name, &data, whisper.each_ref().map(String::as_str))
             {
@@ -265,8 +273,12 @@ impl<'f> LegFile<'f> {
             let left = self.left.iter().copied().filter(|&at| at > came);
             let left = left.min().unwrap_or(ended);
             match ran {
-                Ran::Consultation => {
+                Ran::Consultation { dialed_no_one } => {
                     events.push(event(came, Kind::Consults { begins: true }));
+                    if dialed_no_one {
+                        let back = came.plus(Duration::from_micros(1));
+                        events.push(event(back, Kind::Consults { begins: false }));
+                    }
                 }
                 Ran::Room(room) => {
                     for (at, enters) in [(came, true), (left, false)] {
@@ -359,6 +371,29 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
         Value::Array(list) => list.iter().for_each(|it| profiles_in(it, depth + 1, into)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+}
+
+/// Begins the argument of `conference` that calls someone into the room.
+const CALLS_IN: &str = "bridge:";
+/// Stands for a room that has the id of the channel.
+const OWN_ROOM: &str = "_uuid_";
+
+/// Returns the name of the room that `conference` was run with by the leg `id`: `600` of
+/// `600@default+1234+flags{mute}`, where a profile, a PIN, and flags follow the name.
+fn room(argument: &str, id: &str) -> String {
+    let calls_in = argument.get(..CALLS_IN.len());
+    let is_call = calls_in.is_some_and(|begin| begin.eq_ignore_ascii_case(CALLS_IN));
+    let mut name = argument;
+    if is_call {
+        let rest = &argument[CALLS_IN.len()..];
+        name = rest.split_once(':').map_or(rest, |(name, _)| name);
+    }
+    let name = name.split_once('+').map_or(name, |(name, _)| name);
+    let name = name.rsplit_once('@').map_or(name, |(name, _)| name).trim();
+    if name.eq_ignore_ascii_case(OWN_ROOM) {
+        return id.to_owned();
+    }
+    name.to_owned()
 }
 
 /// Begins what is dialled over a gateway.
@@ -475,6 +510,28 @@ mod tests {
         assert_eq!(found(data, "a;;9989"), []);
         let again = "sofia/gateway/city/9989|sofia/gateway/city/9989";
         assert_eq!(found(again, "a;;9989"), [pair("a", "city")]);
+    }
+
+    #[test]
+    fn room_is_named_without_profile_pin_and_flags() {
+        for argument in [
+            "600",
+            "600@default",
+            "600@default+1234",
+            "600+flags{mute|endconf}",
+            "600@default+flags{mute}",
+            "600@wideband+1234+flags{moderator}",
+            " 600@default",
+            "bridge:600@default:user/101@pbx.lab",
+            "BRIDGE:600:sofia/gateway/city/998901110001",
+        ] {
+            assert_eq!(room(argument, "a"), "600", "{argument}");
+        }
+        // FusionPBX names rooms after the domain, too.
+        assert_eq!(room("600-pbx.lab@video+flags{}", "a"), "600-pbx.lab");
+        assert_eq!(room("600@pbx.lab@default", "a"), "600@pbx.lab");
+        assert_eq!(room("bridge:_uuid_:user/101", "a"), "a");
+        assert_eq!(room("", "a"), "");
     }
 
     #[test]

@@ -318,17 +318,20 @@ fn monitors(legs: &[&Leg], links: &[Link]) -> Vec<Monitor> {
     monitors
 }
 
-/// Returns the time at which the last of those hung up whom this channel dialled in the span;
-/// `None` if one is still up.
+/// Returns the time at which the last of those hung up whom this channel dialed in the span; `None`
+/// if one is still up, or if it dialed no one.
 fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTime> {
-    let dialled = legs.iter().filter(|leg| {
-        let by_it = |what: &FactKind| {
-            matches!(what, FactKind::Dialled { by: Some(it), .. } if *it == by.id)
-        };
-        any(&leg.facts, by_it) && (from..=to).contains(&leg.first)
-    });
-    let ends: Option<Vec<EventTime>> = dialled.map(|leg| leg.ended()).collect();
-    ends?.into_iter().max()
+    // The creation of a channel has the time of the switch's clock, which steps. So it can lie
+    // before the application that dialed the channel.
+    let dialed_in = from.minus(AT_ONCE)..=to;
+    let mut last = None;
+    for leg in legs.iter().filter(|leg| dialed_in.contains(&leg.first)) {
+        let is_dialer = |what: &FactKind| matches!(what, FactKind::Dialled { by: Some(dialer), .. } if *dialer == by.id);
+        if any(&leg.facts, is_dialer) {
+            last = last.max(Some(leg.ended()?));
+        }
+    }
+    last
 }
 
 /// Cuts other spans out of one, and returns the rest of it.

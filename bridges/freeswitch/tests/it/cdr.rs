@@ -4,6 +4,7 @@ use crate::expected::{ExpectedCall, Recording, faults, folded, moment, recording
 use crate::switch::line;
 use callbridge_call::{Decoded, Direction, Unreadable};
 use callbridge_freeswitch::Decoder;
+use serde_json::{Value, json};
 
 /// The consultation by feature code begins where the switch plays music.
 const SLACK: f64 = 0.6;
@@ -132,4 +133,131 @@ fn of_an_outbound_call_the_file_of_who_dialled_says_that_it_was_one() {
         told_of += 1;
     }
     assert!(told_of >= 4, "only {told_of}");
+}
+
+/// The files of `attended_transfer` with each leg's file changed: 102 as the first, then 101, then
+/// the customer.
+fn transfer_changed(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
+    let recordings = recordings();
+    let recording = recordings.iter().find(|it| it.name == "attended_transfer");
+    let lines = recording.expect("a recording").read("json_cdr.jsonl");
+    let mut legs = ["102@", "101@", "998901110002@"].map(|name| {
+        let mut files = files(&lines).into_iter();
+        let file = files.find(|file| String::from_utf8_lossy(file).contains(&channel(name)));
+        serde_json::from_slice::<Value>(file.expect("a file")).expect("a file")
+    });
+    change(&mut legs);
+    let files = legs.map(|leg| leg.to_string());
+    let calls = folded(files.iter().map(String::as_bytes));
+    calls.iter().map(line).collect()
+}
+
+/// The channel's name in a file, where values are percent-encoded.
+fn channel(user: &str) -> String {
+    let user = user.replace('@', "%40");
+    format!(
+        "\"channel_name\":\"sofia/{}/{user}",
+        if user.len() > 8 {
+            "external"
+        } else {
+            "internal"
+        }
+    )
+}
+
+/// Leaves the leg with its first profile, from its answer to this end.
+fn ends(leg: &mut Value, answered: &str, end: &str) {
+    let mut first = leg["callflow"]
+        .as_array()
+        .expect("profiles")
+        .last()
+        .cloned()
+        .expect("one");
+    first["times"]["transfer_time"] = "0".into();
+    first["times"]["hangup_time"] = end.into();
+    for time in ["answered_time", "bridged_time"] {
+        first["times"][time] = answered.into();
+    }
+    leg["callflow"] = Value::Array(vec![first]);
+    leg["variables"]["end_uepoch"] = end.into();
+    leg["variables"]["answer_uepoch"] = answered.into();
+}
+
+/// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock steps, so its leg was created
+/// before the consultation began.
+#[test]
+fn talk_goes_on_after_a_consultation_that_was_refused() {
+    const END: &str = "1795211869253321";
+    const TALKS: &str = "1795211859693323";
+    let calls = transfer_changed(|[phone, employee, customer]| {
+        ends(phone, "0", "1795211864254142");
+        ends(employee, TALKS, END);
+        ends(customer, TALKS, END);
+    });
+    let wanted = "4cc4f176-d4e6-4a50-a66b-620302e25a5e in city 998901110002 [101] 101 \
+                  talk 8.6 of 10.6, whole";
+    assert_eq!(calls, [wanted]);
+}
+
+/// 102 answers, and 101 comes back with `#`: the switch bridges 101 and the customer again.
+#[test]
+fn talk_goes_on_after_a_consultation_that_was_canceled() {
+    const BACK: &str = "1795211866273312";
+    const END: &str = "1795211869253321";
+    let calls = transfer_changed(|[phone, employee, customer]| {
+        ends(phone, "1795211864254142", BACK);
+        let mut again = customer["callflow"][0].clone();
+        let uuid = employee["variables"]["uuid"].clone();
+        again["caller_profile"]["originator"] = json!({ "originator_caller_profiles": [
+            {"uuid": uuid, "chan_name": "sofia/internal/101@127.0.0.1:16101"}
+        ]});
+        customer["callflow"][0] = again;
+        customer["variables"]["bridge_uuid"] = uuid;
+        employee["callflow"][0]["times"]["transfer_time"] = BACK.into();
+        employee["callflow"][0]["times"]["hangup_time"] = "0".into();
+        employee["variables"]["end_uepoch"] = END.into();
+    });
+    let wanted = "4cc4f176-d4e6-4a50-a66b-620302e25a5e in city 998901110002 [101] 101 \
+                  talk 6.5 of 10.6, whole";
+    assert_eq!(calls, [wanted]);
+}
+
+/// No telephone of 102 is registered: the switch dials no one.
+#[test]
+fn talk_goes_on_after_a_consultation_that_reached_no_one() {
+    const END: &str = "1795211869253321";
+    const TALKS: &str = "1795211859693323";
+    let calls = transfer_changed(|[phone, employee, customer]| {
+        ends(employee, TALKS, END);
+        ends(customer, TALKS, END);
+        let variables = employee["variables"].as_object_mut().expect("variables");
+        variables.remove("originated_legs");
+        *phone = customer.clone();
+    });
+    let wanted = "4cc4f176-d4e6-4a50-a66b-620302e25a5e in city 998901110002 [101] 101 \
+                  talk 9.6 of 10.6, whole";
+    assert_eq!(calls, [wanted]);
+}
+
+/// One member came with flags and another profile, as a moderator does.
+#[test]
+fn members_of_one_room_with_other_flags_are_in_one_call() {
+    let recordings = recordings();
+    let recording = recordings.iter().find(|it| it.name == "conference");
+    let recording = recording.expect("a recording");
+    let text = String::from_utf8(recording.read("json_cdr.jsonl")).expect("text");
+    let mut changed = String::new();
+    for (place, line) in text.lines().enumerate() {
+        let arguments = [
+            "600@default+flags{endconf}",
+            "600@wide+1234+flags{mute}",
+            "600",
+        ];
+        changed += &line.replace("600@default", arguments[place % 3]);
+        changed += "\n";
+    }
+    assert_ne!(changed, text);
+    let calls = folded(files(changed.as_bytes()).into_iter());
+    let faults = faults(&calls, &recording.expected(), SLACK);
+    assert!(faults.is_empty(), "{faults:?}");
 }
