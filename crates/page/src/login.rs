@@ -6,10 +6,12 @@ use crate::language::{LANGUAGE_COOKIE, Language};
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::sessions::{LoggedIn, SESSION_SECONDS};
 use crate::shell::{PageShell, Viewer, now_seconds};
+use crate::throttle::{Admitted, WAIT_MAX};
 use crate::{page::Page, passwords::PASSWORD_BYTES_MAX, random};
 use askama::Template;
 use callbridge_admin::PageRole;
 use callbridge_listener::body::Body;
+use callbridge_listener::places::PeerGroup;
 use callbridge_model::clock;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::sync::{Arc, PoisonError};
@@ -121,16 +123,23 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     }
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
-    let throttle = || page.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-    let (attempt, wait) = throttle().enter(clock::now().boot, asked.from, &name);
-    if !wait.is_zero() {
-        let from = asked.from;
-        tracing::warn!(from = ?from, ?wait, "many wrong passwords for the page: this one waits");
-        tokio::time::sleep(wait).await;
-    }
+    let Some(turn) = LoginTurn::enter(page, asked.from, &name) else {
+        tracing::debug!(from = ?asked.from, "refused a login to the page: too many tries");
+        let view = LoginSheet {
+            name: &name,
+            carried: &carried,
+            wrong: Some(shell.t("login.busy")),
+            ..LoginSheet::new(page, shell, local_path(&next))
+        };
+        let refused = answer::html_as(StatusCode::TOO_MANY_REQUESTS, &view)?;
+        let seconds = WAIT_MAX.as_secs().to_string();
+        return Ok(answer::with(refused, "retry-after", &seconds));
+    };
+    turn.wait().await;
     let password = asked.form.typed("password");
     let Some(role) = role(page, &name, password).await else {
-        tracing::warn!(from = ?asked.from, "a wrong name or password for the page");
+        drop(turn);
+        tracing::warn!(from = ?asked.from, "wrong name or password for the page");
         let view = LoginSheet {
             name: &name,
             carried: &carried,
@@ -139,7 +148,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
         return answer::html_as(StatusCode::FORBIDDEN, &view);
     };
-    throttle().forgive(&attempt);
+    turn.succeed();
     let line = page.settings.people.borrow().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
@@ -164,6 +173,60 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     };
     hand_over(page, &mut response, &token);
     Ok(response)
+}
+
+/// A login that has been admitted. It leaves the throttle when dropped.
+struct LoginTurn<'a> {
+    page: &'a Page,
+    admitted: Admitted,
+}
+
+impl<'a> LoginTurn<'a> {
+    fn enter(page: &'a Page, from: PeerGroup, name: &str) -> Option<Self> {
+        let mut throttle = page.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = throttle.enter(clock::now().boot, from, name)?;
+        Some(Self { page, admitted })
+    }
+
+    /// Waits until the password can be hashed.
+    async fn wait(&self) {
+        if !self.admitted.wait.is_zero() {
+            tokio::time::sleep(self.admitted.wait).await;
+        }
+        loop {
+            let mut left = std::pin::pin!(self.page.login_left.notified());
+            left.as_mut().enable();
+            if self.begins() {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    fn begins(&self) -> bool {
+        let throttle = &self.page.throttle;
+        let mut throttle = throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.begins(self.admitted.rank)
+    }
+
+    fn leave(&self, is_right: bool) {
+        let throttle = &self.page.throttle;
+        let mut throttle = throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.leave(self.admitted.rank, is_right);
+        self.page.login_left.notify_waiters();
+    }
+
+    /// Ends the turn with the right password, which does not count as a wrong one.
+    fn succeed(self) {
+        self.leave(true);
+    }
+}
+
+impl Drop for LoginTurn<'_> {
+    fn drop(&mut self) {
+        // After `succeed` the try has left, and nothing happens.
+        self.leave(false);
+    }
 }
 
 async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {

@@ -11,7 +11,7 @@ use callbridge_model::{Code, Status};
 use hyper::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Sessions for whom something waits to be said.
 const NOTICES_MAX: usize = 1000;
@@ -24,6 +24,8 @@ pub struct Page {
     /// The name of a session's cookie: it parts two pages on one host, whose ports do not.
     pub(crate) cookie: String,
     pub(crate) throttle: Mutex<LoginThrottle>,
+    /// Wakes the logins that wait for their turn when one has left.
+    pub(crate) login_left: Notify,
     /// One password is hashed at a time, in one piece of memory.
     pub(crate) hashing: Arc<tokio::sync::Mutex<HashMemory>>,
     pub(crate) jobs: Jobs,
@@ -65,6 +67,7 @@ impl Page {
             sessions,
             cookie: format!("callbridge-{instance}"),
             throttle: Mutex::default(),
+            login_left: Notify::new(),
             hashing: Arc::default(),
             settings,
             backend,

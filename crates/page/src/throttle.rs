@@ -1,92 +1,205 @@
-//! Wrong passwords make the next try wait, by address, by name, and in sum: for seconds, so that
-//! guessing is slow, and never longer, so that nobody is kept out by what others try.
+//! Decides which logins are hashed, and in which order.
+//!
+//! Hashing a password takes a tenth of a second, one at a time, so a flood of logins must not fill
+//! the queue. Wrong passwords are counted by address and by name. An address or a name over its
+//! limit has one try under way per pair of address and name. Every other try is refused at once.
+//! Addresses under their limit are hashed first, so a flood from other addresses delays a right
+//! login by a few seconds at most, also if the flood uses its name.
 
 use callbridge_listener::places::PeerGroup;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// In which wrong ones are counted.
+/// Wrong passwords are counted over this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Wrong ones of an address, or with a name, after which a try waits.
+/// Wrong passwords of an address or a name before it is over its limit.
 const WRONG_MAX: usize = 5;
-/// Wrong ones of all addresses and names together.
+/// Wrong passwords of all addresses and names together before every try waits.
 const WRONG_OF_ALL_MAX: usize = 60;
-/// The first wait; each further wrong one doubles it.
+/// The first wait of an address over its limit. Each further wrong password doubles it.
 const WAIT_FIRST: Duration = Duration::from_millis(500);
-const WAIT_MAX: Duration = Duration::from_secs(4);
-/// The wait where the sum alone is over its limit.
-const WAIT_OF_ALL: Duration = Duration::from_secs(1);
-/// Tries that are remembered of one address or name: with so many the wait is the longest.
+/// The longest wait before a try is hashed.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(2);
+/// The wait of an address under its limit while the name or the sum of all is over its limit.
+const WAIT_OF_OTHERS: Duration = Duration::from_secs(1);
+/// Tries under way from addresses under their limit.
+const PENDING_MAX: usize = 16;
+/// Tries under way from addresses over their limit.
+const PENDING_OVER_MAX: usize = 8;
+/// Tries under way from one address over its limit, each with another name.
+const PENDING_OF_ONE_MAX: usize = 4;
+/// Tries that are remembered of one address or name. This many have the longest wait.
 const TRIES_MAX: usize = 16;
-/// Addresses, and names, that are remembered: where more come, those that are silent longest are
-/// forgotten.
+/// Addresses, and names, that are remembered. If more appear, those silent longest are forgotten.
 const KEYS_MAX: usize = 10_000;
 /// Characters of a typed name that are remembered.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Tries in time since boot. A try counts as wrong from its beginning, so that many at once are no
-/// way around it.
+/// The logins of the last minute and those under way, in time since boot. A try counts as wrong
+/// from its beginning, so many tries at once do not evade the limits.
 #[derive(Debug, Default)]
 pub(crate) struct LoginThrottle {
     addresses: TriesByKey<PeerGroup>,
     names: TriesByKey<String>,
     all: Tries,
+    next_id: u64,
+    pending: BTreeMap<Rank, LoginTry>,
 }
 
-/// One try to log in, to be forgiven when its password is right.
-#[derive(Clone, Debug)]
-pub(crate) struct LoginTry {
+/// The order in which tries are hashed: addresses under their limit first, then names under their
+/// limit, then the order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    address_is_over: bool,
+    name_is_over: bool,
+    id: u64,
+}
+
+/// A try under way.
+#[derive(Debug)]
+struct LoginTry {
     began: Duration,
     from: PeerGroup,
     name: String,
+    progress: TryProgress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TryProgress {
+    /// Its wait is not over.
+    Waits,
+    /// It can be hashed when it is the first of those that are ready.
+    Ready,
+    Hashes,
+}
+
+/// A try that will be hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    pub(crate) rank: Rank,
+    /// Time before it becomes ready.
+    pub(crate) wait: Duration,
 }
 
 impl LoginThrottle {
-    /// Begins a try: how long it waits. It counts as wrong until [`LoginThrottle::forgive`].
-    pub(crate) fn enter(
-        &mut self,
-        now: Duration,
-        from: PeerGroup,
-        name: &str,
-    ) -> (LoginTry, Duration) {
+    /// Admits a try, or refuses it at once (`None`). A refused try counts for nothing, because its
+    /// password is not looked at. An admitted one must end with [`LoginThrottle::leave`].
+    pub(crate) fn enter(&mut self, now: Duration, from: PeerGroup, name: &str) -> Option<Admitted> {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        let of_one = enter(&mut self.addresses, now, from);
-        let of_name = enter(&mut self.names, now, name.clone());
-        let of_all = self.all.enter(now, WRONG_OF_ALL_MAX + 1) > WRONG_OF_ALL_MAX;
-        let of_all = if of_all { WAIT_OF_ALL } else { Duration::ZERO };
-        let wait = wait_after(of_one).max(wait_after(of_name)).max(of_all);
+        let wrong_of_address = count(&mut self.addresses, now, &from);
+        let wrong_of_name = count(&mut self.names, now, &name);
+        let rank = Rank {
+            address_is_over: wrong_of_address >= WRONG_MAX,
+            name_is_over: wrong_of_name >= WRONG_MAX,
+            id: self.next_id,
+        };
+        if !self.has_room(rank, from, &name) {
+            return None;
+        }
+        let all_are_over = self.all.count(now) >= WRONG_OF_ALL_MAX;
+        let mut wait = Duration::ZERO;
+        if rank.name_is_over || all_are_over {
+            wait = WAIT_OF_OTHERS;
+        }
+        if let Some(wrong_over) = wrong_of_address.checked_sub(WRONG_MAX) {
+            wait = wait.max(wait_after(wrong_over));
+        }
+        enter(&mut self.addresses, now, from);
+        enter(&mut self.names, now, name.clone());
+        self.all.enter(now, WRONG_OF_ALL_MAX);
+        self.next_id += 1;
+        let progress = TryProgress::Waits;
         let began = now;
-        (LoginTry { began, from, name }, wait)
+        let entered = LoginTry {
+            began,
+            from,
+            name,
+            progress,
+        };
+        self.pending.insert(rank, entered);
+        Some(Admitted { rank, wait })
     }
 
-    /// Takes a try that was right out of the counts.
-    pub(crate) fn forgive(&mut self, right: &LoginTry) {
-        forgive(&mut self.addresses, right.began, &right.from);
-        forgive(&mut self.names, right.began, &right.name);
-        self.all.forgive(right.began);
+    fn has_room(&self, rank: Rank, from: PeerGroup, name: &str) -> bool {
+        let mut of_class = 0;
+        let mut of_address = 0;
+        for (known, pending) in &self.pending {
+            let is_over = rank.address_is_over || rank.name_is_over;
+            if is_over && pending.from == from && pending.name == name {
+                return false;
+            }
+            if known.address_is_over == rank.address_is_over {
+                of_class += 1;
+                of_address += usize::from(pending.from == from);
+            }
+        }
+        if rank.address_is_over {
+            of_class < PENDING_OVER_MAX && of_address < PENDING_OF_ONE_MAX
+        } else {
+            of_class < PENDING_MAX
+        }
+    }
+
+    /// Makes a try ready, whose wait is over, and begins to hash it if its turn has come. Otherwise
+    /// ask again when another try has left.
+    pub(crate) fn begins(&mut self, rank: Rank) -> bool {
+        if let Some(pending) = self.pending.get_mut(&rank) {
+            pending.progress = TryProgress::Ready;
+        }
+        for pending in self.pending.values() {
+            if pending.progress == TryProgress::Hashes {
+                return false;
+            }
+        }
+        for (first, pending) in &mut self.pending {
+            if pending.progress == TryProgress::Ready {
+                if *first != rank {
+                    return false;
+                }
+                pending.progress = TryProgress::Hashes;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Ends a try. One with the right password does not count as wrong.
+    pub(crate) fn leave(&mut self, rank: Rank, is_right: bool) {
+        let Some(left) = self.pending.remove(&rank) else {
+            return;
+        };
+        if is_right {
+            forgive(&mut self.addresses, left.began, &left.from);
+            forgive(&mut self.names, left.began, &left.name);
+            self.all.forgive(left.began);
+        }
     }
 }
 
-/// So long does a try wait that is the `count`th.
-fn wait_after(count: usize) -> Duration {
-    match count.checked_sub(WRONG_MAX + 1) {
-        None => Duration::ZERO,
-        Some(over) => WAIT_MAX.min(WAIT_FIRST * (1 << over.min(8))),
-    }
+/// The wait of an address with this many wrong passwords over its limit.
+fn wait_after(wrong_over: usize) -> Duration {
+    WAIT_MAX.min(WAIT_FIRST * (1 << wrong_over.min(8)))
 }
 
-/// The beginnings of tries that are not known to be right, the oldest first.
+/// When the tries that are not known to be right began, oldest first.
 #[derive(Debug, Default)]
 struct Tries(VecDeque<Duration>);
 
 impl Tries {
-    /// Returns the count of tries with this one, of which `most` are remembered.
-    fn enter(&mut self, now: Duration, most: usize) -> usize {
-        while self.0.len() >= most || self.0.front().is_some_and(|at| *at + WINDOW <= now) {
+    /// Counts the tries of the last minute.
+    fn count(&mut self, now: Duration) -> usize {
+        while self.0.front().is_some_and(|at| *at + WINDOW <= now) {
+            self.0.pop_front();
+        }
+        self.0.len()
+    }
+
+    /// Adds a try. At most `most` are remembered.
+    fn enter(&mut self, now: Duration, most: usize) {
+        if self.0.len() >= most {
             self.0.pop_front();
         }
         self.0.push_back(now);
-        self.0.len()
     }
 
     fn forgive(&mut self, began: Duration) {
@@ -103,12 +216,17 @@ impl Tries {
 /// The tries of each address or name.
 type TriesByKey<K> = BTreeMap<K, Tries>;
 
-/// Counts a try of this key, with those before it.
-fn enter<K: Ord>(all: &mut TriesByKey<K>, now: Duration, key: K) -> usize {
+/// Counts the tries of this key in the last minute.
+fn count<K: Ord>(all: &mut TriesByKey<K>, now: Duration, key: &K) -> usize {
+    all.get_mut(key).map_or(0, |tries| tries.count(now))
+}
+
+/// Adds a try of this key.
+fn enter<K: Ord>(all: &mut TriesByKey<K>, now: Duration, key: K) {
     if all.len() >= KEYS_MAX && !all.contains_key(&key) {
         forget(all, now);
     }
-    all.entry(key).or_default().enter(now, TRIES_MAX)
+    all.entry(key).or_default().enter(now, TRIES_MAX);
 }
 
 fn forgive<K: Ord>(all: &mut TriesByKey<K>, began: Duration, key: &K) {
@@ -123,77 +241,14 @@ fn forgive<K: Ord>(all: &mut TriesByKey<K>, began: Duration, key: &K) {
 fn forget<K: Ord>(all: &mut TriesByKey<K>, now: Duration) {
     all.retain(|_, tries| tries.last() + WINDOW > now);
     if all.len() >= KEYS_MAX {
-        // A tenth at once, so that a crowd does not cost a look at all of them each time.
+        // A tenth at once, so a crowd does not cause a search of all of them each time.
         let mut ends: Vec<Duration> = all.values().map(Tries::last).collect();
         let (_, silent_since, _) = ends.select_nth_unstable(KEYS_MAX / 10);
         let silent_since = *silent_since;
         all.retain(|_, tries| tries.last() > silent_since);
     }
 }
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    const fn from(n: u32) -> PeerGroup {
-        PeerGroup::V4(Ipv4Addr::from_bits(n))
-    }
-
-    const fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn after_five_wrong_ones_each_waits_longer_and_never_more_than_four_seconds() {
-        let mut throttle = LoginThrottle::default();
-        let waits: Vec<u128> = (0..12)
-            .map(|n| throttle.enter(at(100 + n), from(1), "anna").1.as_millis())
-            .collect();
-        assert_eq!(
-            waits,
-            [0, 0, 0, 0, 0, 500, 1000, 2000, 4000, 4000, 4000, 4000]
-        );
-        let (_, wait) = throttle.enter(at(110), from(2), "bek");
-        assert_eq!(wait, at(0), "another name from another address");
-        let (_, wait) = throttle.enter(at(110), from(3), "anna");
-        assert_eq!(wait, at(4), "the same name from another address");
-        let (_, wait) = throttle.enter(at(200), from(1), "anna");
-        assert_eq!(wait, at(0), "a minute later");
-    }
-
-    #[test]
-    fn names_and_addresses_that_change_each_time_wait_by_their_sum() {
-        let mut throttle = LoginThrottle::default();
-        let wait = |throttle: &mut LoginThrottle, n: u32| {
-            throttle.enter(at(10), from(n), &format!("name{n}")).1
-        };
-        assert!((0..60).all(|n| wait(&mut throttle, n) == at(0)));
-        assert!((60..1000).all(|n| wait(&mut throttle, n) == at(1)));
-    }
-
-    #[test]
-    fn right_ones_do_not_count() {
-        let mut throttle = LoginThrottle::default();
-        for n in 0..100 {
-            let (right, wait) = throttle.enter(at(n / 10), from(1), "anna");
-            assert_eq!(wait, at(0));
-            throttle.forgive(&right);
-        }
-        assert!(throttle.addresses.is_empty() && throttle.names.is_empty());
-    }
-
-    #[test]
-    fn a_crowd_of_addresses_and_names_takes_a_bounded_memory() {
-        let mut throttle = LoginThrottle::default();
-        for n in 0..20_000 {
-            let now = Duration::from_millis(u64::from(n) / 10);
-            throttle.enter(now, from(n), &n.to_string());
-        }
-        assert!(throttle.addresses.len() <= KEYS_MAX);
-        assert!(throttle.names.len() <= KEYS_MAX);
-        for n in 0..200 {
-            throttle.enter(at(3600), from(100_000 + n), "anna");
-        }
-        assert!(throttle.addresses.len() <= 200, "what is old makes room");
-    }
-}
+#[path = "throttle_tests.rs"]
+mod tests;

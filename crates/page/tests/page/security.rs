@@ -281,6 +281,78 @@ async fn after_five_wrong_passwords_a_right_one_is_let_in_and_what_was_typed_is_
     served.stop().await;
 }
 
+/// Sends wrong passwords from one address of a client until the page ends.
+async fn flood(served: std::net::SocketAddr, client: String, name: Option<&'static str>) {
+    let mut browser = Browser::new(served);
+    for n in 0.. {
+        let made_up = format!("name{n}");
+        let fields = [
+            ("name", name.unwrap_or(&made_up)),
+            ("password", "not this one"),
+        ];
+        let headers = format!(
+            "X-Forwarded-For: {client}\r\nOrigin: {}\r\n",
+            browser.origin()
+        );
+        let answer = browser.post_as("/login", &fields, &headers).await;
+        assert!([403, 429].contains(&answer.status), "{}", answer.status);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
+    let manner = Manner {
+        behind_proxy: true,
+        ..with_anna()
+    };
+    let (_, served) = served(manner).await;
+    let mut floods = tokio::task::JoinSet::new();
+    for n in 0..24 {
+        // Addresses of one network in IPv6 are one client.
+        let client = match n % 3 {
+            0 => format!("192.0.2.{n}"),
+            1 => "198.51.100.7".to_owned(),
+            _ => format!("2001:db8::{n}"),
+        };
+        let name = if n % 2 == 0 { Some("anna") } else { None };
+        floods.spawn(flood(served.address, client, name));
+    }
+    let refused = async {
+        // The flood is over its limits when one of its clients is refused at once.
+        let mut browser = Browser::new(served.address);
+        let headers = format!(
+            "X-Forwarded-For: 198.51.100.7\r\nOrigin: {}\r\n",
+            browser.origin()
+        );
+        let wrong = [("name", "anna"), ("password", "not this one")];
+        loop {
+            let answer = browser.post_as("/login", &wrong, &headers).await;
+            if answer.status == 429 {
+                return answer;
+            }
+        }
+    };
+    let refused = refused.await;
+    assert_eq!(refused.header("retry-after"), Some("2"));
+    assert!(refused.body.contains("name=\"name\" value=\"anna\""));
+    for _ in 0..3 {
+        let mut anna = Browser::new(served.address);
+        let headers = format!(
+            "X-Forwarded-For: 203.0.113.9\r\nOrigin: {}\r\n",
+            anna.origin()
+        );
+        let right = [("name", "anna"), ("password", PASSWORD)];
+        let began = std::time::Instant::now();
+        let entered = anna.post_as("/login", &right, &headers).await;
+        assert_eq!(entered.status, 303);
+        let took = began.elapsed();
+        assert!(took.as_secs() < 8, "the right login took {took:?}");
+    }
+    floods.abort_all();
+    served.stop().await;
+}
+
 #[tokio::test]
 async fn sessions_live_over_a_restart() {
     let (fake, served) = served(Manner::default()).await;
