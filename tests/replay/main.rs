@@ -10,12 +10,14 @@
 //! | `metamorphic` | does a change that means nothing change nothing? |
 //! | `gaps` | is what a torn line hid told or missed, and never wrong? |
 //! | `explain`, `story` | does `explain` tell, list and draw them so? |
+//! | `field` | do calls that were once assembled wrongly in the field come out right? |
 //! | `matrix` | is a file under the wrong format's flag named? |
 
 mod ami1;
 mod cdr_alone;
 mod cel;
 mod explain;
+mod field;
 mod gaps;
 mod matrix;
 mod metamorphic;
