@@ -129,12 +129,17 @@ impl FactKind {
         Some((with, matches!(self, Self::Linked { .. })))
     }
 
-    /// Returns the channel that this one was dialled by or linked with.
-    pub(crate) fn partner(&self) -> Option<&UniqueId> {
-        if let Self::Dialled { by, .. } = self {
-            return by.as_ref();
+    /// Returns the channel that dialed this one.
+    pub(crate) fn dialer(&self) -> Option<&UniqueId> {
+        match self {
+            Self::Dialled { by, .. } => by.as_ref(),
+            _ => None,
         }
-        self.link().map(|(with, _)| with)
+    }
+
+    /// Returns the channel that dialed this one or was linked with it.
+    pub(crate) fn partner(&self) -> Option<&UniqueId> {
+        self.dialer().or(self.link().map(|(with, _)| with))
     }
 
     /// Returns the monitored channel, if this channel can be heard by someone.

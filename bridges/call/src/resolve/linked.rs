@@ -326,8 +326,7 @@ fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTim
     let dialed_in = from.minus(AT_ONCE)..=to;
     let mut last = None;
     for leg in legs.iter().filter(|leg| dialed_in.contains(&leg.first)) {
-        let is_dialer = |what: &FactKind| matches!(what, FactKind::Dialled { by: Some(dialer), .. } if *dialer == by.id);
-        if any(&leg.facts, is_dialer) {
+        if any(&leg.facts, |what| what.dialer() == Some(&by.id)) {
             last = last.max(Some(leg.ended()?));
         }
     }
