@@ -75,15 +75,16 @@ impl CdrClock {
         let Some((start, local)) = start else {
             return;
         };
-        let lasted = cdr.duration_sec.map(|sec| i64::from(sec) * 1_000_000);
+        let lasted = cdr.duration_micros.filter(|lasted| *lasted >= 0);
         let near = |text: &str, wanted: Option<i64>| match written(text)? {
             Written::Absolute(micros) => Some(micros),
             Written::Local(at) => self.after(at, start, local, wanted),
         };
-        let over = lasted.map(|lasted| start + lasted);
+        let over = lasted.map(|lasted| start.saturating_add(lasted));
         let end = near(&cdr.end, over).filter(|end| *end >= start).or(over);
-        let billed = cdr.billable_sec.map(|sec| i64::from(sec) * 1_000_000);
-        let answered = end.zip(billed).map(|(end, billed)| end - billed);
+        let billed = cdr.billed_micros;
+        let answered = end.zip(billed);
+        let answered = answered.map(|(end, billed)| end.saturating_sub(billed));
         let answer = near(&cdr.answer, answered);
         cdr.zoneless = self.zoneless;
         cdr.started_at = Some(EventTime::from_micros(start));
@@ -208,13 +209,13 @@ mod tests {
         id: &'static str,
         start: &'static str,
         end: &'static str,
-        duration: u32,
+        duration: i64,
     ) -> (i64, i64) {
         let mut cdr = Cdr {
             uniqueid: id.into(),
             start: start.into(),
             end: end.into(),
-            duration_sec: Some(duration),
+            duration_micros: Some(duration * 1_000_000),
             ..Cdr::default()
         };
         clock.place(&mut cdr, None);

@@ -2,9 +2,10 @@
 //! the header, by the flags, or by trying the layouts that Asterisk's samples, FreePBX and Wazo
 //! have.
 
+use crate::cdr::is_missing;
 use crate::cel::{CelRow, Field};
 use crate::cel_time::CelClock;
-use crate::csv_record::CsvRecord;
+use crate::csv_record::{CsvRecord, DELIMITERS};
 use callbridge_call::{Decoded, UniqueId, Unreadable};
 use memchr::memmem;
 use std::borrow::Cow;
@@ -13,9 +14,12 @@ use std::str::FromStr;
 /// A row of fewer columns has none of the layouts known here.
 const KNOWN_MIN: usize = 19;
 
-/// Reads records, and keeps the last one's fields.
+/// Reads the records of one file.
 #[derive(Debug)]
 pub(crate) struct CsvRows {
+    /// Set by the header, or by the first row that can be read. It holds for the whole file: at
+    /// another one, a comma in `appdata` would move every value after it.
+    delimiter: Option<u8>,
     columns: Columns,
     /// The columns were named, by the flags or a header: no other layout is tried.
     named: bool,
@@ -25,33 +29,28 @@ pub(crate) struct CsvRows {
 impl CsvRows {
     pub(crate) fn new(named: Option<Columns>) -> Self {
         Self {
+            delimiter: None,
             named: named.is_some(),
             columns: named.unwrap_or_default(),
             record: CsvRecord::default(),
         }
     }
 
-    /// Decodes one record; a header row sets the columns of those that follow.
+    /// Decodes one record. A header sets the delimiter and the columns of the records after it.
     pub(crate) fn decode<'a>(&'a mut self, record: &[u8], clock: &mut CelClock) -> Decoded<'a> {
-        self.record.read(&unescaped(record), COLUMNS_MIN);
-        if let Some(columns) = Columns::header(&self.record) {
+        let record = unescaped(record);
+        if let Some((delimiter, columns)) = self.read_header(&record) {
+            self.delimiter = Some(delimiter);
             self.columns = columns;
             self.named = true;
             return Decoded::Skipped;
         }
-        if !self.named && !self.columns.fit(&self.record) {
-            match Columns::recognised(&self.record) {
-                Some(columns) => self.columns = columns,
-                None if self.record.len() < KNOWN_MIN => {
-                    return Decoded::Unreadable(Unreadable::TooFewColumns);
-                }
-                None => return Decoded::Unreadable(Unreadable::UnknownColumns),
-            }
-        }
-        let needed = [Field::Event, Field::Uniqueid, Field::Linkedid].into_iter();
-        let last = needed.filter_map(|column| self.columns.place(column)).max();
-        if last.is_none_or(|last| last >= self.record.len()) {
-            return Decoded::Unreadable(Unreadable::TooFewColumns);
+        let found = match self.delimiter {
+            Some(delimiter) => self.split(&record, delimiter),
+            None => self.split_at_any(&record),
+        };
+        if let Err(why) = found {
+            return Decoded::Unreadable(why);
         }
         let (mut row, mut repaired) = (CelRow::default(), false);
         for (index, column) in self.columns.0.iter().enumerate() {
@@ -59,18 +58,78 @@ impl CsvRows {
                 row.set(*column, self.field(index), &mut repaired);
             }
         }
-        if !is_event(&row.event) {
-            return Decoded::Unreadable(Unreadable::NoEvent);
-        }
         row.decoded(clock, repaired)
     }
 
-    /// A field; what a database writes for nothing is nothing.
-    fn field(&self, index: usize) -> &[u8] {
-        match self.record.field(index) {
-            b"NULL" | b"\\N" => b"",
-            field => field,
+    /// Returns the delimiter and the columns that this record names; `None` if it is not a header.
+    /// Few rows of calls contain `unique`, so few are searched name by name.
+    fn read_header(&mut self, record: &[u8]) -> Option<(u8, Columns)> {
+        let is_unique = |q: usize| {
+            let word = q.checked_sub(3).and_then(|from| record.get(from..q + 3));
+            word.is_some_and(|word| word.eq_ignore_ascii_case(b"unique"))
+        };
+        if !memchr::memchr2_iter(b'q', b'Q', record).any(is_unique) {
+            return None;
         }
+        for delimiter in DELIMITERS {
+            self.record.read(record, delimiter);
+            let names = (0..self.record.len()).map(|index| self.record.text(index));
+            if let Ok(columns) = Columns::of(names) {
+                return Some((delimiter, columns));
+            }
+        }
+        None
+    }
+
+    /// Splits the first row of a file without a header at the delimiter that makes it a row of
+    /// CEL, and keeps that delimiter.
+    fn split_at_any(&mut self, record: &[u8]) -> Result<(), Unreadable> {
+        let mut first = Ok(());
+        for delimiter in DELIMITERS {
+            let split = self.split(record, delimiter);
+            if split.is_ok() {
+                self.delimiter = Some(delimiter);
+                return Ok(());
+            }
+            // Of several reasons, the one of the split with enough columns helps most.
+            if first.is_ok() || first == Err(Unreadable::TooFewColumns) {
+                first = split;
+            }
+        }
+        first
+    }
+
+    /// Splits a record, and checks that it is a row of CEL.
+    fn split(&mut self, record: &[u8], delimiter: u8) -> Result<(), Unreadable> {
+        self.record.read(record, delimiter);
+        if !self.named && !self.columns.fit(&self.record) {
+            match Columns::recognised(&self.record) {
+                Some(columns) => self.columns = columns,
+                None if self.record.len() < KNOWN_MIN => return Err(Unreadable::TooFewColumns),
+                None => return Err(Unreadable::UnknownColumns),
+            }
+        }
+        let needed = [Field::Event, Field::Uniqueid, Field::Linkedid].into_iter();
+        let last = needed.filter_map(|column| self.columns.place(column)).max();
+        if last.is_none_or(|last| last >= self.record.len()) {
+            return Err(Unreadable::TooFewColumns);
+        }
+        // A delimiter in a field that is not quoted moves the ids.
+        if self.record.len() > self.columns.0.len() && self.named && !self.columns.fit(&self.record)
+        {
+            return Err(Unreadable::OtherColumns);
+        }
+        if is_event(self.columns.text(&self.record, Field::Event)) {
+            Ok(())
+        } else {
+            Err(Unreadable::NoEvent)
+        }
+    }
+
+    /// Returns a field; empty if its value is missing.
+    fn field(&self, index: usize) -> &[u8] {
+        let field = self.record.field(index);
+        if is_missing(field) { b"" } else { field }
     }
 }
 
@@ -89,9 +148,6 @@ fn unescaped(record: &[u8]) -> Cow<'_, [u8]> {
 
 /// Columns that tie a row to its channel and its call.
 const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
-
-/// Fewer columns make no CEL row.
-const COLUMNS_MIN: usize = 5;
 
 /// Fields in the columns of a CEL file, in order; `None` for a column that no call depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,23 +223,15 @@ impl Columns {
     /// The fields of a record, for whoever is to name its columns.
     pub fn seen(record: &[u8]) -> Vec<String> {
         let mut fields = CsvRecord::default();
-        fields.read(record, COLUMNS_MIN);
+        let counts = DELIMITERS.map(|delimiter| {
+            fields.read(record, delimiter);
+            (fields.len(), delimiter)
+        });
+        // Of equally many, the first in the list.
+        let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
+        fields.read(record, most.map_or(b',', |(_, delimiter)| delimiter));
         let text = |at| String::from_utf8_lossy(fields.field(at)).into_owned();
         (0..fields.len()).map(text).collect()
-    }
-
-    /// The columns, if this record is a header. Hardly a row of calls holds `unique`, and so hardly
-    /// one has to be looked at name by name.
-    fn header(record: &CsvRecord) -> Option<Self> {
-        let bytes = record.bytes();
-        let is_unique = |q: usize| {
-            let word = q.checked_sub(3).and_then(|from| bytes.get(from..q + 3));
-            word.is_some_and(|word| word.eq_ignore_ascii_case(b"unique"))
-        };
-        if !memchr::memchr2_iter(b'q', b'Q', bytes).any(is_unique) {
-            return None;
-        }
-        Self::of((0..record.len()).map(|index| record.text(index))).ok()
     }
 
     /// The layout that this record has, of those known: by its ids, or by the number of its columns

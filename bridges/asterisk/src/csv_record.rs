@@ -2,20 +2,23 @@
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+/// Delimiters of the files that PBXs, databases, and spreadsheets write, in the order in which
+/// they are tried.
+pub(crate) const DELIMITERS: [u8; 4] = *b",;\t|";
+
 /// Splits records, and keeps the last one's fields.
 #[derive(Debug)]
 pub(crate) struct CsvRecord {
-    readers: [(u8, Reader); 3],
+    readers: [(u8, Reader); DELIMITERS.len()],
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Default for CsvRecord {
     fn default() -> Self {
-        // The comma first: another delimiter is tried only where it gives too few fields.
         let reader = |delimiter| (delimiter, ReaderBuilder::new().delimiter(delimiter).build());
         Self {
-            readers: [reader(b','), reader(b';'), reader(b'\t')],
+            readers: DELIMITERS.map(reader),
             bytes: Vec::new(),
             ends: Vec::new(),
         }
@@ -23,18 +26,11 @@ impl Default for CsvRecord {
 }
 
 impl CsvRecord {
-    /// Splits a record at commas, or where that gives fewer than `least` fields, at semicolons or
-    /// tabs.
-    pub(crate) fn read(&mut self, record: &[u8], least: usize) {
-        for at in 0..self.readers.len() {
-            let delimiter = self.readers[at].0;
-            let stands_there = at == 0 || memchr::memchr(delimiter, record).is_some();
-            if stands_there && !self.split_plain(record, delimiter) {
-                self.split_any(record, at);
-            }
-            if self.len() >= least {
-                return;
-            }
+    /// Splits a record at this delimiter, which is one of [`DELIMITERS`].
+    pub(crate) fn read(&mut self, record: &[u8], delimiter: u8) {
+        let known = DELIMITERS.iter().position(|known| *known == delimiter);
+        if !self.split_plain(record, delimiter) {
+            self.split_any(record, known.unwrap_or(0));
         }
     }
 
@@ -115,11 +111,6 @@ impl CsvRecord {
         self.bytes.truncate(written);
     }
 
-    /// All fields, one after the other without anything between them.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
     /// Number of fields in the record that was read last.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
@@ -148,6 +139,9 @@ mod tests {
         (0..record.len()).map(|at| record.field(at)).collect()
     }
 
+    /// Line ends, other delimiters, a byte order mark, and an escaped quote.
+    const ODD: [&str; 8] = ["\r", "\n", "\r\n", ";", "\t", "|", "\u{feff}", "\\\""];
+
     /// What rows are made of, and what breaks them.
     fn record() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
@@ -155,8 +149,7 @@ mod tests {
             2 => Just("\"\"".to_owned()),
             4 => Just(",".to_owned()),
             3 => Just("\",\"".to_owned()),
-            1 => prop::sample::select(vec!["\r", "\n", "\r\n", ";", "\t", "\u{feff}", "\\\""])
-                .prop_map(str::to_owned),
+            1 => prop::sample::select(&ODD).prop_map(str::to_owned),
             4 => "[a-zA-Z0-9 _/{}:.]{0,6}",
         ];
         prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat().into_bytes())
@@ -165,7 +158,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn a_record_has_the_fields_that_csv_core_reads(bytes in record(), reader in 0..3_usize) {
+        fn a_record_has_the_fields_that_csv_core_reads(
+            bytes in record(),
+            reader in 0..DELIMITERS.len(),
+        ) {
             let (mut ours, mut plain) = (CsvRecord::default(), CsvRecord::default());
             if !ours.split_plain(&bytes, ours.readers[reader].0) {
                 ours.split_any(&bytes, reader);

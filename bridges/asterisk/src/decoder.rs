@@ -1,6 +1,6 @@
 //! One entry for all formats of Asterisk: a framed message in, what it tells out.
 
-use crate::cdr::CdrRows;
+use crate::cdr_csv::CdrRows;
 use crate::cdr_time::CdrClock;
 use crate::cel_csv::{Columns, CsvRows};
 use crate::cel_time::CelClock;

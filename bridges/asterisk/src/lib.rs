@@ -12,7 +12,7 @@
 //! | `repair`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_csv` | channel event logging |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone of each PBX |
-//! | `cdr`, `cdr_time` | call detail records |
+//! | `cdr`, `cdr_csv`, `cdr_time` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
 //! | [`subscription_probe`] | whether a line that is let in hears calls |
 //! | [`survey`] | what an account may do and hear, and which endpoints there are |
@@ -22,6 +22,7 @@ mod ami;
 mod ami1;
 mod ami_json;
 mod cdr;
+mod cdr_csv;
 mod cdr_time;
 mod cel;
 mod cel_csv;

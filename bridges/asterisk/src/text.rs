@@ -134,11 +134,6 @@ pub(crate) fn number<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// Whole seconds of `5` or `5.25`.
-pub(crate) fn seconds(value: &[u8]) -> Option<u32> {
-    number(value.split(|&byte| byte == b'.').next()?)
-}
-
 /// `LEAD_ID=4001`; an empty value is left out.
 pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: Text<'a>) {
     let bytes = pair.as_bytes();

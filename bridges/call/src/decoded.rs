@@ -115,9 +115,27 @@ pub enum Unreadable {
     /// A row of CEL, perhaps, in an order of columns that is none known here.
     #[error("the order of the row's columns is not known: name them with --columns")]
     UnknownColumns,
-    /// No row of `cdr_csv` or `cdr_custom`: its beginning or its end is missing.
-    #[error("the row is not a whole CDR: it lacks three times and two counts of seconds")]
+    /// The row fits neither `cdr_csv` nor `cdr_custom`, and no header names its columns.
+    #[error(
+        "the row is not a whole CDR of cdr_csv or cdr_custom, or it is from a table whose header \
+         is missing"
+    )]
     NotACdr,
+    /// The header of a CDR table lacks a column without which no call can be read.
+    #[error("the file's header has no column {0}: export the table with it")]
+    NoColumn(&'static str),
+    /// The row has more or fewer fields than its file's header.
+    #[error(
+        "the row has more or fewer fields than the header: it is torn, or a field with a \
+         delimiter in it is not quoted"
+    )]
+    OtherColumns,
+    /// The column that the header calls the start holds no time.
+    #[error("the row's start is not a date and time")]
+    NoStart,
+    /// This column should hold seconds, and holds something else.
+    #[error("the row's {0} is not a number of seconds")]
+    NoCount(&'static str),
     /// No object with the variables of a channel and its call flow.
     #[error(
         "the file is not a CDR of a channel: `variables` with a uuid, or `callflow`, is \

@@ -462,10 +462,12 @@ pub struct Cdr<'a> {
     pub answer: Text<'a>,
     /// Column `end`, as the PBX wrote it.
     pub end: Text<'a>,
-    /// Column `duration`: seconds from start to end.
-    pub duration_sec: Option<u32>,
-    /// Column `billsec`: seconds from the answer to the end.
-    pub billable_sec: Option<u32>,
+    /// Column `duration`: microseconds from start to end. Negative if the PBX's clock was set back
+    /// in between.
+    pub duration_micros: Option<i64>,
+    /// Column `billsec`: microseconds from the answer to the end. It can be negative, or longer
+    /// than the duration, in the same way.
+    pub billed_micros: Option<i64>,
     /// `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or others to come.
     pub disposition: Text<'a>,
     /// Column `userfield`: text that the dialplan sets.

@@ -1,6 +1,6 @@
 //! One entry for the formats of all PBXs: a framed message in, what it tells out.
 
-use crate::format::Format;
+use crate::format::{Format, Framing};
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
 use callbridge_call::Decoded;
 
@@ -43,4 +43,10 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Returns `true` if a file of this format begins with this record as its header.
+pub fn is_header(format: Format, record: &[u8]) -> bool {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    format.framing() == Framing::CsvRecord && decoder.decode(record) == Decoded::Skipped
 }

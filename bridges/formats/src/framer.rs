@@ -269,9 +269,9 @@ fn before_cr(body: &[u8], end: usize) -> usize {
     end - usize::from(end > 0 && body[end - 1] == b'\r')
 }
 
-/// Ends a field: which of them a file uses shows only when its records are read.
+/// Ends a field. Which of these delimiters a file uses is known only when its records are read.
 const fn is_delimiter(byte: u8) -> bool {
-    matches!(byte, b',' | b';' | b'\t')
+    matches!(byte, b',' | b';' | b'\t' | b'|')
 }
 
 /// No quote is open at the end of the line: it is a record, as nearly every line is. Only the
@@ -353,7 +353,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",;a\r\n]{0,24}\n?") {
+        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",;|a\r\n]{0,24}\n?") {
             let body = text.as_bytes();
             prop_assert_eq!(record(body, 0, false, true), found(body));
         }
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_line_end_in_quotes_ends_no_record_whatever_stands_between_its_fields() {
-        for delimiter in [",", ";", "\t"] {
+        for delimiter in [",", ";", "\t", "|"] {
             let first = ["\"1\"", "two", "\"a\nb\"", "\"\""].join(delimiter);
             let body = format!("{first}\n\"2\"{delimiter}\n");
             let end = Some((first.len(), first.len() + 1));

@@ -19,7 +19,7 @@ pub mod framer;
 pub mod likeness;
 pub mod message;
 
-pub use decoder::Decoder;
+pub use decoder::{Decoder, is_header};
 pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames};
 pub use likeness::{FormatFit, Likeness};

@@ -40,7 +40,7 @@ fn of_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
         return None;
     };
     // What cannot be opened is told by the source itself.
-    let bytes = callbridge_source::sample(path, from).ok()?;
+    let bytes = callbridge_source::sample(path, *format, from).ok()?;
     otherwise(*format, &FormatFit::of(*format, settings, &bytes), &bytes)
 }
 

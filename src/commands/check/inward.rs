@@ -204,7 +204,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     };
     let kind = if flag.catch_up { "catch-up" } else { "source" };
     let name = format!("{kind} {}", flag.url.public());
-    let bytes = match callbridge_source::sample(path, from) {
+    let bytes = match callbridge_source::sample(path, *format, from) {
         Ok(bytes) => bytes,
         Err(error) => {
             let todo = "let the user that callbridge runs as read it";

@@ -48,8 +48,8 @@ fn owned(cdr: &Cdr<'_>) -> Cdr<'static> {
         last_data: text(&cdr.last_data),
         disposition: text(&cdr.disposition),
         userfield: text(&cdr.userfield),
-        duration_sec: cdr.duration_sec,
-        billable_sec: cdr.billable_sec,
+        duration_micros: cdr.duration_micros,
+        billed_micros: cdr.billed_micros,
         started_at: cdr.started_at,
         answered_at: cdr.answered_at,
         ended_at: cdr.ended_at,
@@ -128,7 +128,10 @@ fn rows_of_the_sample_of_cdr_custom_are_known_by_where_their_times_stand() {
         ("101", "PJSIP/city-0000000a")
     );
     assert_eq!((&*cdr.uniqueid, &*cdr.userfield), ("1.2", "lead=7"));
-    assert_eq!((cdr.duration_sec, cdr.answered_at), (Some(20), None));
+    assert_eq!(
+        (cdr.duration_micros, cdr.answered_at),
+        (Some(20_000_000), None)
+    );
 }
 
 #[test]
@@ -141,8 +144,8 @@ fn a_header_names_the_columns_of_tables_and_reports() {
         1795168800.2\n";
     let cdr = one(table);
     assert_eq!(
-        (&*cdr.linkedid, cdr.billable_sec),
-        ("1795168800.2", Some(62))
+        (&*cdr.linkedid, cdr.billed_micros),
+        ("1795168800.2", Some(62_000_000))
     );
     assert_eq!((&*cdr.did, &*one(SIXTEEN).did), ("998712001122", ""));
     let lasted = cdr
@@ -157,5 +160,103 @@ fn a_header_names_the_columns_of_tables_and_reports() {
         2026-11-20 10:00:00,2026-11-20 10:00:16,2026-11-20 10:01:05,65,49,ANSWERED,3,lead=7\n";
     let cdr = one(report);
     assert_eq!((&*cdr.channel, &*cdr.dest_channel), ("Zap/8-1", "Zap/18-1"));
-    assert_eq!((cdr.billable_sec, &*cdr.userfield), (Some(49), "lead=7"));
+    assert_eq!(
+        (cdr.billed_micros, &*cdr.userfield),
+        (Some(49_000_000), "lead=7")
+    );
+}
+
+const HEADER: [&str; 12] = [
+    "calldate",
+    "clid",
+    "src",
+    "dst",
+    "channel",
+    "dstchannel",
+    "lastapp",
+    "lastdata",
+    "duration",
+    "billsec",
+    "disposition",
+    "uniqueid",
+];
+
+/// A row of a call with nine commas in `lastdata`, as FreePBX's queues have them.
+fn queue_row(delimiter: &str) -> String {
+    let fields = [
+        "2026-11-20 10:00:00",
+        "\"Ann\" <101>",
+        "998901110001",
+        "400",
+        "PJSIP/city-0000000a",
+        "PJSIP/101-0000000b",
+        "Queue",
+        "400,t,,,,,,,,",
+        "60",
+        "40",
+        "ANSWERED",
+        "1795168800.2",
+    ];
+    fields.join(delimiter)
+}
+
+#[test]
+fn header_decides_the_delimiter_of_the_file() {
+    for delimiter in [";", "|", "\t"] {
+        let header = HEADER.join(delimiter);
+        let row = queue_row(delimiter);
+        let cdr = one(&format!("{header}\n{row}\n"));
+        assert_eq!(cdr.last_data, "400,t,,,,,,,,", "{delimiter:?}");
+        assert_eq!(cdr.dest_channel, "PJSIP/101-0000000b");
+        assert_eq!(
+            (&*cdr.uniqueid, cdr.billed_micros),
+            ("1795168800.2", Some(40_000_000))
+        );
+    }
+}
+
+#[test]
+fn row_with_other_fields_than_the_header_is_unreadable() {
+    let header = HEADER.join(",");
+    let quoted = queue_row(",").replace("400,t,,,,,,,,", "\"400,t,,,,,,,,\"");
+    let torn = &quoted[..quoted.len() - 20];
+    let text = format!("{header}\n{}\n{torn}\n{quoted}\n", queue_row(","));
+    let rows = rows(&text);
+    assert_eq!(
+        rows[..2],
+        [Err(Unreadable::OtherColumns), Err(Unreadable::OtherColumns)]
+    );
+    assert_eq!(rows[2].as_ref().expect("quoted").last_data, "400,t,,,,,,,,");
+}
+
+#[test]
+fn header_without_a_needed_column_is_named() {
+    for (missing, place) in [("channel", 4), ("dstchannel", 5), ("disposition", 10)] {
+        let mut names = HEADER.to_vec();
+        names.remove(place);
+        let mut row: Vec<String> = queue_row(";").split(';').map(str::to_owned).collect();
+        row.remove(place);
+        let text = format!("{}\n{}\n", names.join(";"), row.join(";"));
+        assert_eq!(rows(&text), [Err(Unreadable::NoColumn(missing))]);
+    }
+}
+
+#[test]
+fn first_row_decides_the_delimiter_of_a_file_without_a_header() {
+    let plain = SIXTEEN.replace('"', "").replace("Ann, the B", "Ann");
+    for delimiter in [";", "|", "\t"] {
+        let fields: Vec<&str> = plain.split(',').collect();
+        let (data, times) = (fields[8..11].join(","), fields[11..].join(delimiter));
+        let row = [&fields[..8].join(delimiter), data.as_str(), &times].map(str::to_owned);
+        let row = row.join(delimiter);
+        let text = format!("{row}{delimiter}1.2\n{SIXTEEN}\n{row}{delimiter}1.3\n");
+        let rows = rows(&text);
+        let read: Vec<bool> = rows.iter().map(Result::is_ok).collect();
+        assert_eq!(read, [true, false, true], "{text}");
+        let first = rows[0].as_ref().expect("a record");
+        assert_eq!(
+            (&*first.last_data, &*first.uniqueid),
+            ("PJSIP/101,20,tT", "1.2")
+        );
+    }
 }

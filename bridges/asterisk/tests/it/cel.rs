@@ -421,6 +421,28 @@ fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
     assert_eq!(event.kind, Kind::Hangup { cause: None });
 }
 
+#[test]
+fn header_decides_the_delimiter_of_a_cel_file() {
+    let header = "eventtype;eventtime;channame;appname;appdata;uniqueid;linkedid";
+    let row = "APP_START;1795151320.5;PJSIP/city-00000001;Queue;400,t,,,,,,,,;1795151317.1;\
+               1795151317.1";
+    let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
+    assert_eq!(decoder.decode(header.as_bytes()), Decoded::Skipped);
+    let Decoded::Event { received, .. } = decoder.decode(row.as_bytes()) else {
+        panic!("no event")
+    };
+    let PbxEvent::Channel(event) = &received.event else {
+        panic!("{received:?}")
+    };
+    assert_eq!(event.channel.uniqueid, "1795151317.1");
+    let name = "Queue".into();
+    let data = "400,t,,,,,,,,".into();
+    assert_eq!(event.kind, Kind::App { name, data });
+    let moved = row.replace("400,t", "400;t");
+    let why = decoder.decode(moved.as_bytes());
+    assert_eq!(why, Decoded::Unreadable(Unreadable::OtherColumns));
+}
+
 /// Rows of Asterisk 16 with `cel_custom.conf` as ours is: a channel that ARI had made as `recorder`
 /// was unreadable, each of its rows a dead letter.
 #[test]

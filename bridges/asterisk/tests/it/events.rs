@@ -316,7 +316,10 @@ fn a_cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
             ("Dial", "PJSIP/102,15\\n")
         );
         assert_eq!((&*cdr.start, &*cdr.answer), ("2026-11-20 05:08:37", ""));
-        assert_eq!((cdr.duration_sec, cdr.billable_sec), (Some(5), Some(0)));
+        assert_eq!(
+            (cdr.duration_micros, cdr.billed_micros),
+            (Some(5_000_000), Some(0))
+        );
         assert_eq!(
             (&*cdr.disposition, &*cdr.userfield),
             ("NO ANSWER", "lead=4001")
@@ -333,7 +336,10 @@ fn a_cdr_of_amqp_was_not_answered_in_1970() {
         "disposition":"NO ANSWER","linkedid":"5.0","uniqueid":"5.1","userfield":null}"#;
     cdr(Format::CdrAmqp, body, |cdr| {
         assert_eq!((&*cdr.uniqueid, &*cdr.linkedid), ("5.1", "5.0"));
-        assert_eq!((cdr.duration_sec, cdr.billable_sec), (Some(5), Some(0)));
+        assert_eq!(
+            (cdr.duration_micros, cdr.billed_micros),
+            (Some(5_000_000), Some(0))
+        );
         assert_eq!(
             (&*cdr.answer, &*cdr.dest_channel, &*cdr.userfield),
             ("", "", "")

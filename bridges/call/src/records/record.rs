@@ -63,7 +63,7 @@ impl Record {
         if channel.is_empty() {
             return None;
         }
-        let lasted = cdr.duration_sec.map(|s| Duration::from_secs(s.into()));
+        let lasted = cdr.duration_micros.and_then(duration);
         let born = birth(&cdr.uniqueid);
         let start = cdr.started_at.or(born);
         let reported = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
@@ -178,6 +178,11 @@ fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     }
 }
 
+/// `None` for a negative count.
+fn duration(micros: i64) -> Option<Duration> {
+    u64::try_from(micros).ok().map(Duration::from_micros)
+}
+
 /// The end that was told; a record that lasted longer was told before its end.
 fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
     let lasted = start.plus(lasted);
@@ -209,7 +214,7 @@ pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
 fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
     let exact = |at: EventTime| at.micros() % 1_000_000 != 0;
     let answer = cdr.answered_at.filter(|at| (start..=end).contains(at));
-    let billed = cdr.billable_sec.map(|s| Duration::from_secs(s.into()));
+    let billed = cdr.billed_micros.and_then(duration);
     match (answer, billed) {
         (Some(answer), _) if exact(answer) || exact(end) => answer,
         (_, Some(billed)) => end.minus(billed).max(start),

@@ -34,7 +34,7 @@ fn cdr(row: &Row) -> Cdr<'static> {
         started_at: Some(at(start)),
         answered_at: billed.map(|billed| at(end - i64::from(billed))),
         ended_at: Some(at(end)),
-        billable_sec: Some(billed.unwrap_or(0)),
+        billed_micros: Some(i64::from(billed.unwrap_or(0)) * 1_000_000),
         disposition: if billed.is_some() {
             "ANSWERED"
         } else {
@@ -361,8 +361,8 @@ fn a_record_told_before_its_end_lasts_as_long_as_it_says() {
     let row = Cdr {
         ended_at: Some(at(0)),
         answered_at: None,
-        duration_sec: Some(45),
-        billable_sec: Some(38),
+        duration_micros: Some(45_000_000),
+        billed_micros: Some(38_000_000),
         ..cdr(&Row(CITY, ANNA, "Dial", 0, 0, Some(38), (0, 1)))
     };
     let mut folder = folder();

@@ -54,8 +54,8 @@ prop_compose! {
             disposition: if answered { "ANSWERED" } else { "NO ANSWER" }.into(),
             started_at: Some(at(start)),
             ended_at: ended.then(|| at(start + i64::from(lasted))),
-            duration_sec: Some(lasted),
-            billable_sec: Some(billed),
+            duration_micros: Some(i64::from(lasted) * 1_000_000),
+            billed_micros: Some(i64::from(billed) * 1_000_000),
             ..Cdr::default()
         }
     }

@@ -71,6 +71,9 @@ pub(super) struct Opened {
     /// Bytes read from the file's start.
     read: u64,
     framer: Framer,
+    /// The header of a file that is not read from its start. It is given before the first record,
+    /// because a new decoder knows neither delimiter nor columns.
+    header: Option<Bytes>,
     /// When it was written to last, as of the last look.
     pub(super) written: EventTime,
     /// Length and time of change when it was last looked at.
@@ -113,6 +116,11 @@ impl Opened {
     ) -> io::Result<Self> {
         let (file, metadata) = opening::open(path)?;
         let head = read_at(&file, head_len(offset), 0)?;
+        let header = if offset > 0 {
+            opening::header(&file, format)?
+        } else {
+            None
+        };
         Ok(Self {
             file,
             inode: metadata.ino(),
@@ -121,6 +129,7 @@ impl Opened {
             head,
             read: offset,
             framer: Framer::at(format, offset),
+            header: header.map(Bytes::from),
             written: written(&metadata),
             seen: None,
         })
@@ -182,8 +191,12 @@ impl Opened {
             self.head_hash = whole(&self.head);
         }
         self.read += chunk.len() as u64;
-        self.framer.push(&chunk);
         let mut frames = Vec::new();
+        if let Some(header) = self.header.take() {
+            // Reading goes on after a restart where it would without the header.
+            frames.push((header, self.position()));
+        }
+        self.framer.push(&chunk);
         while let Some(record) = self.framer.next().map(kept) {
             frames.push((record, self.position()));
         }

@@ -1,7 +1,8 @@
 //! Opening what a path names, if it is a file: a FIFO would hang whoever opens it, and lose what is
 //! read of it; a device has no end.
 
-use crate::url::From;
+use crate::url::{Format, From};
+use callbridge_formats::{Frame, Frames, is_header};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -9,6 +10,8 @@ use std::path::Path;
 
 /// So much of a file is looked at to see how it is written.
 const SAMPLE_BYTES: u64 = 256 << 10;
+/// A header is looked for in this many bytes at the start of a file.
+const HEADER_BYTES_MAX: u64 = 16 << 10;
 /// So many files of a folder.
 const SAMPLE_FILES: usize = 16;
 
@@ -49,31 +52,48 @@ fn only_files(metadata: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Whole records of a file, from where a source that is new begins: its end, or its start.
+/// Reads whole records of a file from where a new source begins, at its end or its start. The
+/// file's header comes first, because the records cannot be read without it.
 ///
 /// # Errors
 /// When it cannot be opened or read.
-pub fn sample(path: &Path, from: &From) -> io::Result<Vec<u8>> {
+pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     if std::fs::metadata(path)?.is_dir() {
         return records(path);
     }
     let (mut file, metadata) = open(path)?;
-    let at_end = *from == From::End;
-    let cut = metadata.len() > SAMPLE_BYTES;
-    if at_end && cut {
-        file.seek(SeekFrom::End(-i64::try_from(SAMPLE_BYTES).unwrap_or(0)))?;
-    }
+    let is_cut = metadata.len() > SAMPLE_BYTES;
     let mut bytes = Vec::new();
+    if *from == From::End && is_cut {
+        if let Some(header) = header(&file, format)? {
+            bytes.extend(header);
+            bytes.push(b'\n');
+        }
+        file.seek(SeekFrom::End(-i64::try_from(SAMPLE_BYTES).unwrap_or(0)))?;
+        let mut end = Vec::new();
+        file.take(SAMPLE_BYTES).read_to_end(&mut end)?;
+        // The first line is probably cut.
+        let begin = end.iter().position(|byte| *byte == b'\n');
+        bytes.extend_from_slice(&end[begin.map_or(0, |at| at + 1)..]);
+        return Ok(bytes);
+    }
     file.take(SAMPLE_BYTES).read_to_end(&mut bytes)?;
-    if cut && at_end {
-        // The first line is likely to be cut, or the last one.
-        let begin = bytes.iter().position(|byte| *byte == b'\n');
-        bytes.drain(..begin.map_or(0, |at| at + 1));
-    } else if cut {
+    if is_cut {
         let end = bytes.iter().rposition(|byte| *byte == b'\n');
         bytes.truncate(end.map_or(bytes.len(), |at| at + 1));
     }
     Ok(bytes)
+}
+
+/// Reads the header that a CSV file begins with; `None` if it has none.
+pub(super) fn header(mut file: &File, format: Format) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(HEADER_BYTES_MAX).read_to_end(&mut bytes)?;
+    let Some(Frame::Message(record)) = Frames::new(format, &bytes).next() else {
+        return Ok(None);
+    };
+    Ok(is_header(format, record).then(|| record.to_vec()))
 }
 
 /// A few records of a folder that holds a file for each, a line each.
@@ -121,13 +141,33 @@ mod tests {
             (From::End, "row ", "row 39999\n"),
             (From::Start, "row 0\n", "\n"),
         ] {
-            let bytes = sample(&path, &from).expect("a sample");
+            let bytes = sample(&path, Format::CelCsv, &from).expect("a sample");
             let text = String::from_utf8(bytes).expect("text");
             assert!(text.starts_with(first) && text.ends_with(last), "{from:?}");
             assert!(rows.contains(&text) && text.len() < rows.len());
         }
         std::fs::write(&path, "one\ntwo").expect("written");
-        assert_eq!(sample(&path, &From::End).expect("a sample"), b"one\ntwo");
+        assert_eq!(
+            sample(&path, Format::CelCsv, &From::End).expect("a sample"),
+            b"one\ntwo"
+        );
+    }
+
+    #[test]
+    fn sample_of_a_files_end_begins_with_its_header() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows");
+        let header = "calldate|channel|dstchannel|disposition|duration|billsec\n";
+        let rows: String = (0..40_000).map(|n| format!("row {n}\n")).collect();
+        std::fs::write(&path, format!("{header}{rows}")).expect("written");
+        let bytes = sample(&path, Format::CdrCsv, &From::End).expect("a sample");
+        let text = String::from_utf8(bytes).expect("text");
+        assert!(
+            text.starts_with(&format!("{header}row ")),
+            "{}",
+            &text[..80]
+        );
+        assert!(text.ends_with("row 39999\n"));
     }
 
     #[test]

@@ -377,3 +377,19 @@ fn a_long_file_is_read_in_pieces_that_lose_nothing() {
     let length = fs::metadata(desk.path()).expect("there").len();
     assert_eq!(position.offset, length);
 }
+
+#[test]
+fn header_comes_again_after_a_restart() {
+    let header = "eventtype;eventtime;channame;uniqueid;linkedid";
+    let mut desk = Desk::new(From::Start);
+    desk.follower = Follower::new(desk.path(), Format::CelCsv, From::Start, None);
+    desk.write(&format!("{header}\none\n"));
+    assert_eq!(desk.read(), [header, "one"]);
+    let stored = desk.position.clone();
+    desk.follower = Follower::new(desk.path(), Format::CelCsv, From::Start, stored);
+    assert!(desk.read().is_empty(), "nothing was written");
+    desk.write("two\n");
+    assert_eq!(desk.read(), [header, "two"]);
+    desk.write("three\n");
+    assert_eq!(desk.read(), ["three"]);
+}
