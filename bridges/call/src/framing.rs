@@ -20,9 +20,11 @@ pub enum FrameStep {
     },
     /// The end of a message longer than [`MESSAGE_BYTES_MAX`].
     TooLong {
-        /// Length of the message, in bytes.
+        /// Length of the message, in bytes. Most of it can have been given up in earlier steps.
         bytes: u64,
-        /// So many bytes are done with.
+        /// Index behind the message's last byte, without what closed it.
+        to: usize,
+        /// Number of bytes that are done with.
         used: usize,
     },
     /// The bytes hold no whole message.

@@ -13,12 +13,17 @@ pub enum Frame<'a> {
     TooLong {
         /// Length of the message, in bytes.
         bytes: u64,
+        /// Offset of the message's first byte in the stream: a file can be read again from there.
+        start: u64,
     },
 }
 
 /// Splits a stream that arrives in pieces into messages; how it is cut into pieces makes no
 /// difference. Bytes are read straight into its [`buffer`](Self::buffer) and lent out from there.
 /// It holds one message and one piece at most.
+///
+/// Empty lines and NUL bytes before a message are skipped. After `copytruncate`, a writer that kept
+/// its offset leaves a hole of NUL bytes, which can be gigabytes long.
 #[derive(Debug)]
 pub struct Framer {
     splitter: FormatSplitter,
@@ -73,8 +78,9 @@ impl Framer {
     fn advance(&mut self, at_end: bool) -> Option<Frame<'_>> {
         let step = self.splitter.step(self.buffer.waiting(), at_end);
         let used = step.used();
+        let from = self.position;
         self.position += used as u64;
-        frame_of(step, self.buffer.take(used))
+        frame_of(step, self.buffer.take(used), from)
     }
 }
 
@@ -83,6 +89,7 @@ impl Framer {
 pub struct Frames<'a> {
     splitter: FormatSplitter,
     rest: &'a [u8],
+    position: u64,
 }
 
 impl<'a> Frames<'a> {
@@ -91,6 +98,7 @@ impl<'a> Frames<'a> {
         Self {
             splitter: FormatSplitter::new(format.framing()),
             rest: bytes,
+            position: 0,
         }
     }
 }
@@ -103,16 +111,21 @@ impl<'a> Iterator for Frames<'a> {
         let bytes = self.rest;
         let step = self.splitter.step(bytes, true);
         self.rest = &bytes[step.used()..];
-        frame_of(step, bytes)
+        let from = self.position;
+        self.position += step.used() as u64;
+        frame_of(step, bytes, from)
     }
 }
 
-/// The piece that a step has found at the beginning of these bytes.
+/// Returns the piece that a step has found in these bytes, which begin at `position`.
 #[inline]
-fn frame_of(step: FrameStep, bytes: &[u8]) -> Option<Frame<'_>> {
+fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     match step {
         FrameStep::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
-        FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
+        FrameStep::TooLong { bytes, to, .. } => {
+            let start = (position + to as u64).saturating_sub(bytes);
+            Some(Frame::TooLong { bytes, start })
+        }
         FrameStep::More { .. } => None,
     }
 }
@@ -190,13 +203,16 @@ impl Splitter {
             return self.not_found(from, body.len());
         };
         self.searched = 0;
-        let (used, end) = (from + next, from + to);
+        let used = from + next;
         if self.dropped == 0 && to <= MESSAGE_BYTES_MAX {
-            let to = end;
+            let to = from + to;
             return FrameStep::Message { from, to, used };
         }
-        let bytes = std::mem::take(&mut self.dropped) + to as u64;
-        FrameStep::TooLong { bytes, used }
+        FrameStep::TooLong {
+            bytes: std::mem::take(&mut self.dropped) + to as u64,
+            to: from + to,
+            used,
+        }
     }
 
     fn not_found(&mut self, from: usize, length: usize) -> FrameStep {
@@ -213,12 +229,11 @@ impl Splitter {
         }
     }
 
-    /// Counts the bytes of empty lines before a message.
+    /// Counts the bytes before a message that say nothing: empty lines and NUL bytes.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
-        let ends = bytes.iter();
-        let ends = ends.take_while(|byte| matches!(byte, b'\r' | b'\n'));
-        let lead = ends.count();
+        let is_blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b'\0');
+        let lead = bytes.iter().take_while(is_blank).count();
         if lead > 0 {
             self.searched = 0;
         }
@@ -366,6 +381,76 @@ mod tests {
             let body = format!("{first}\n\"2\"{delimiter}\n");
             let end = Some((first.len(), first.len() + 1));
             assert_eq!(record(body.as_bytes(), 0, false, false), end, "{body}");
+        }
+    }
+
+    /// The messages and over-long messages of a stream that arrives in pieces of this length.
+    fn read_in_pieces(format: Format, stream: &[u8], length: usize) -> Vec<String> {
+        let mut framer = Framer::new(format);
+        let mut read = Vec::new();
+        for piece in stream.chunks(length) {
+            framer.push(piece);
+            while let Some(frame) = framer.next() {
+                read.push(match frame {
+                    Frame::Message(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Frame::TooLong { bytes, start } => format!("{bytes} bytes at {start}"),
+                });
+            }
+            assert!(framer.buffer.len() <= 2 * MESSAGE_BYTES_MAX + length);
+        }
+        read
+    }
+
+    #[test]
+    fn nul_bytes_before_a_message_are_skipped() {
+        let hole = vec![0; MESSAGE_BYTES_MAX + 70_000];
+        let messages: [(Format, &str); 4] = [
+            (Format::CelCsv, "\"CHAN_START\",\"1\""),
+            (Format::AmiJson, "{\"Event\":\"Hangup\"}"),
+            (Format::Ami, "Event: Hangup\r\nUniqueid: 1.1\r\n"),
+            (Format::Freeswitch, "{\"Event-Name\":\"CHANNEL_CREATE\"}"),
+        ];
+        for (format, message) in messages {
+            let part = [&hole[..], message.as_bytes(), b"\r\n"].concat();
+            let expected = [message.trim_end(), message.trim_end()];
+            for length in [4_093, 65_536, 4 << 20] {
+                let read = read_in_pieces(format, &part.repeat(2), length);
+                assert_eq!(read, expected, "{format}, pieces of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn too_long_message_names_its_first_byte() {
+        let long = "x".repeat(MESSAGE_BYTES_MAX + 70_000);
+        let csv = ("a,b\n".to_owned(), format!("{long}\r\n"), "c,d\n");
+        let ami = (
+            "A: b\r\n\r\n".to_owned(),
+            format!("C: {long}\r\n\r\n"),
+            "E: f\r\n\r\n",
+        );
+        let line = format!("{{\"x\":\"{long}\"}}\n");
+        let json = (
+            "{\"Event-Name\":1}\n".to_owned(),
+            line,
+            "{\"Event-Name\":2}\n",
+        );
+        for (format, (before, long, after)) in [
+            (Format::CdrCsv, csv),
+            (Format::Ami, ami),
+            (Format::Freeswitch, json),
+        ] {
+            let stream = [before.as_str(), &long, after].concat();
+            let bytes = long.trim_end().len();
+            let expected = [
+                before.trim_end(),
+                &format!("{bytes} bytes at {}", before.len()),
+                after.trim_end(),
+            ];
+            for length in [4_093, 65_536, 4 << 20] {
+                let read = read_in_pieces(format, stream.as_bytes(), length);
+                assert_eq!(read, expected, "{format}, pieces of {length}");
+            }
         }
     }
 }

@@ -45,6 +45,7 @@ enum Sighting {
     },
     TooLong {
         bytes: u64,
+        to: usize,
         used: usize,
     },
     /// So many bytes are done with, and the rest is looked at again.
@@ -67,9 +68,12 @@ impl Splitter {
             match sighting {
                 Sighting::Skip(used) => done += used,
                 Sighting::Wait(used) => return FrameStep::More { used: done + used },
-                Sighting::TooLong { bytes, used } => {
-                    let used = done + used;
-                    return FrameStep::TooLong { bytes, used };
+                Sighting::TooLong { bytes, to, used } => {
+                    return FrameStep::TooLong {
+                        bytes,
+                        to: done + to,
+                        used: done + used,
+                    };
                 }
                 Sighting::Found { from, to, next } => {
                     return FrameStep::Message {
@@ -82,10 +86,10 @@ impl Splitter {
         }
     }
 
-    /// Something begins here, or nothing does.
+    /// Decides whether a message begins here. Empty lines and NUL bytes before it are skipped.
     fn classify(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
-        let blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ');
-        let lead = bytes.iter().take_while(blank).count();
+        let is_blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ' | b'\0');
+        let lead = bytes.iter().take_while(is_blank).count();
         if lead > 0 {
             return Sighting::Skip(lead);
         }
@@ -106,6 +110,7 @@ impl Splitter {
             Sighting::Found { from, to, next } if to - from > MESSAGE_BYTES_MAX => {
                 Sighting::TooLong {
                     bytes: (to - from) as u64,
+                    to,
                     used: next,
                 }
             }
@@ -164,8 +169,11 @@ impl Splitter {
         let used = found.unwrap_or(bytes.len());
         self.astray = None;
         if std::mem::take(&mut self.too_long) {
-            let bytes = skipped + used as u64;
-            return Sighting::TooLong { bytes, used };
+            return Sighting::TooLong {
+                bytes: skipped + used as u64,
+                to: used,
+                used,
+            };
         }
         Sighting::Skip(used)
     }
