@@ -49,10 +49,11 @@ use callbridge_model::status::{SourceStatus, Status, findings};
 use callbridge_model::{Code, ExitCode, Heartbeat, SecretPlace, clock};
 use callbridge_ops::{http, metrics::Durations, systemd};
 use callbridge_page::{Sessions, page::Page, server};
-use callbridge_source::{self as source, Limits, Ring, Source, Transport};
+use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source, Transport};
 use callbridge_spool::{Guard, Handle, Integrity};
 use lists::Lists;
 use observer::Observer;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
@@ -219,6 +220,9 @@ fn failed_at_work(error: anyhow::Error) -> Failure {
     Failure::of(code, error)
 }
 
+/// Parts of the daemon that commands ask.
+type AskedParts = (SharedPeople, Owners, BTreeMap<String, FilesAgain>);
+
 impl Daemon {
     /// Opens the state and starts everything; `announce` is called before the first part runs.
     ///
@@ -242,11 +246,16 @@ impl Daemon {
         let lists = Lists::load(rules, leads.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
+        let urls = config.sources.iter().map(|flag| flag.url.public());
+        let files_again = urls.zip(opened.sources.iter().map(Source::files_again));
+        let files_again = files_again.collect();
+        let counts = opened.sources.iter().map(Source::counts).collect();
         let verdicts = start_sources(opened.sources, ring, &mut intake);
         let shell = Shell {
             intake: opened.intake,
             ring: ring_end,
             verdicts,
+            counts,
             spool: spool.clone(),
             memory: opened.memory,
             people: Arc::clone(&people),
@@ -311,7 +320,7 @@ impl Daemon {
             tasks,
             guard: opened.guard,
         };
-        let asked = (people, owners);
+        let asked = (people, owners, files_again);
         daemon.listen(config, asked, opened.assembling).await
     }
 
@@ -319,7 +328,7 @@ impl Daemon {
     async fn listen(
         mut self,
         config: &Config,
-        (people, owners): (SharedPeople, Owners),
+        (people, owners, files_again): AskedParts,
         assembling: callbridge_intake::Settings,
     ) -> Result<Self, Failure> {
         let (tasks, observer) = (&mut self.tasks, &self.observer);
@@ -341,6 +350,7 @@ impl Daemon {
             }),
             page: shown.as_ref().map(|(_, door, _)| Arc::clone(door)),
             owners,
+            files_again,
         });
         tasks.start(Arc::clone(&handler).read_newer_again());
         if let Some((listener, _, settings)) = shown {

@@ -265,6 +265,8 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
         source: format!("open calls of {pbx}"),
         pbx: pbx.clone(),
         bytes,
+        cut_from: None,
+        file: None,
         why: format!("a call that was open when callbridge ended cannot be restored: {why}"),
         at: clock::now().wall,
         by: None,

@@ -277,6 +277,8 @@ async fn a_message_of_a_newer_version_stops_nobody_and_is_read_by_the_version_th
         source: format!("{from}&format=call"),
         pbx: String::new(),
         bytes: all[2].clone().into_bytes(),
+        cut_from: None,
+        file: None,
         why: "version: it is 1, and this callbridge reads version 0".to_owned(),
         at: EventTime::from_seconds(1_795_151_400),
         by: Some(PublishedBy {

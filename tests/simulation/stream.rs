@@ -246,8 +246,8 @@ impl StreamReader {
                 user: Some(user.into()),
                 content_type: Some(message.kind.content_type().into()),
                 is_own,
-                cut_from: None,
             })),
+            details: None,
         };
         let received = self.intake.frame(READ, &frame, &mut |_, _| None);
         received.expect("no conflict");

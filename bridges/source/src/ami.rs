@@ -186,9 +186,12 @@ impl LiveLine for AmiLine {
     /// A frame is for the login, for what proves that calls are heard, and for the decoder.
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         while let Some(frame) = self.framer.next() {
-            let Frame::Message(bytes) = frame else {
-                feed.counts.count(|it| it.too_long += 1);
-                continue;
+            let bytes = match frame {
+                Frame::Message(bytes) => bytes,
+                Frame::TooLong { bytes, .. } => {
+                    feed.too_long(Some(bytes)).await?;
+                    continue;
+                }
             };
             // Also after the login: what became of the filters is heard of here.
             match self.login.on_frame(bytes) {

@@ -159,7 +159,7 @@ impl LiveLine for SocketLine {
                     feed.gap(format!("events are missing: {words}")).await?;
                     list_ended = list_ends;
                 }
-                FrameMeaning::TooLong => feed.counts.count(|it| it.too_long += 1),
+                FrameMeaning::TooLong => feed.too_long(None).await?,
             }
             if list_ended {
                 feed.mark(Mark::ListEnd).await?;

@@ -90,6 +90,44 @@ pub struct Frame {
     pub position: Option<Position>,
     /// Properties set by the publisher; `None` but for a broker's messages that carry whole calls.
     pub publisher: Option<Box<Publisher>>,
+    /// What the source knows of the record besides its bytes; `None` where that is nothing.
+    pub details: Option<Box<RecordDetails>>,
+}
+
+/// Stands between the path of a file with many records and the end of one of them.
+pub const RECORD_IN_FILE: &str = ", record that ends at byte ";
+
+/// What a source knows of a record besides its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordDetails {
+    /// Path of the file that holds this record and no other; `None` elsewhere.
+    pub file: Option<SmolStr>,
+    /// Length of the whole record in bytes, where the frame holds only its first 64 KiB.
+    pub cut_from: Option<u64>,
+    /// Why the source cannot read the record, with what to do.
+    pub fault: Option<String>,
+}
+
+/// Bytes that are kept of a record that is longer than any may be.
+pub(crate) const KEPT_BYTES: usize = 64 << 10;
+
+impl Frame {
+    /// Returns the file of this record, and the place in it where the file holds many.
+    pub fn file(&self) -> Option<String> {
+        let own = self.details.as_ref().and_then(|it| it.file.as_ref());
+        match (own, &self.position) {
+            (Some(file), _) => Some(file.to_string()),
+            (None, Some(Position::File(place))) => {
+                Some(format!("{}{RECORD_IN_FILE}{}", place.path, place.offset))
+            }
+            (None, Some(Position::Stream(_)) | None) => None,
+        }
+    }
+
+    /// Returns the length of the whole record, where the frame holds only its beginning.
+    pub fn cut_from(&self) -> Option<u64> {
+        self.details.as_ref()?.cut_from
+    }
 }
 
 /// AMQP properties of a message that say whether its calls are to be believed.
@@ -101,8 +139,6 @@ pub struct Publisher {
     pub is_own: bool,
     /// AMQP property `content_type`, where the publisher set one.
     pub content_type: Option<SmolStr>,
-    /// Length of the whole message in bytes, where the frame holds only its beginning.
-    pub cut_from: Option<u64>,
 }
 
 /// Place at which the reading of a source goes on after a restart, as the spool stores it.
@@ -154,12 +190,15 @@ pub struct FilePosition {
     /// The file's inode; of a folder the time, in microseconds, before which its files are not
     /// ours.
     pub inode: u64,
-    /// Number of first bytes that `head_hash` is made of: at most 1024, never beyond `offset`.
+    /// Number of NUL bytes that the file begins with: a hole that `copytruncate` left. The head
+    /// comes after them.
+    pub head_at: u64,
+    /// Number of bytes that `head_hash` is made of: at most 1024, never beyond `offset`.
     pub head_len: u32,
     /// FNV-1a (64 bit) of these bytes.
     pub head_hash: u64,
-    /// Bytes from the file's start to the end of the last frame; of a folder the time, in
-    /// microseconds, of the newest file that was given.
+    /// Bytes from the file's start to the end of the last frame. Of a folder, the moment in
+    /// microseconds up to which every change of its files (`ctime`) was read.
     pub offset: u64,
     /// The time at which the file had been written to when it was looked at last: should it be
     /// gone, what was rotated after it is known by that. 0 of a folder, and where an earlier

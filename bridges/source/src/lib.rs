@@ -38,9 +38,10 @@ mod websocket;
 pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
 pub use error::{Error, Fix, LineError};
-pub use file::sample;
+pub use file::{FilesAgain, sample};
 pub use item::{
-    FilePosition, Frame, Item, MessageMark, Outage, Position, Publisher, SourceId, StreamPosition,
+    FilePosition, Frame, Item, MessageMark, Outage, Position, Publisher, RECORD_IN_FILE,
+    RecordDetails, SourceId, StreamPosition,
 };
 pub use ring::{Gone, Intake, Limits, Ring, ring};
 pub use session::{Counts, CountsNow};
@@ -51,5 +52,5 @@ pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};
 
 pub(crate) use connect::{NO_REASON, Stream, Target};
 pub(crate) use live::{LiveLine, TcpLine, listen, send_within};
-pub(crate) use session::{Access, Context, SourceFeed, Stop};
+pub(crate) use session::{Access, Context, FrameContent, SourceFeed, Stop};
 pub(crate) use url::{QueueSource, TcpEndpoint};

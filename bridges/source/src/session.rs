@@ -5,10 +5,12 @@
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
 use crate::{
-    Fix, Frame, Item, Outage, Position, Publisher, SourceId, connect::Target, url::TcpEndpoint,
+    Fix, Frame, Item, Outage, Position, Publisher, RecordDetails, SourceId, connect::Target,
+    url::TcpEndpoint,
 };
 use bytes::Bytes;
 use callbridge_call::Mark;
+use callbridge_formats::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
@@ -47,6 +49,15 @@ impl Access {
 pub(crate) struct Context {
     pub line: SourceFeed,
     pub access: Access,
+}
+
+/// A record as a source has it, before it is numbered.
+#[derive(Default)]
+pub(crate) struct FrameContent {
+    pub bytes: Bytes,
+    pub position: Option<Position>,
+    pub publisher: Option<Box<Publisher>>,
+    pub details: Option<Box<RecordDetails>>,
 }
 
 /// Between two looks whether the ring has room again.
@@ -144,13 +155,14 @@ impl SourceFeed {
         self.ring.report(self.id, item).await
     }
 
-    fn frame(&self, bytes: Bytes) -> Frame {
+    fn frame(&self, content: FrameContent) -> Frame {
         Frame {
             seq: self.seq + 1,
             arrived: (self.clock)(),
-            bytes,
-            position: None,
-            publisher: None,
+            bytes: content.bytes,
+            position: content.position,
+            publisher: content.publisher,
+            details: content.details,
         }
     }
 
@@ -167,7 +179,10 @@ impl SourceFeed {
     pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
         let length = bytes.len();
         if self.report_dropped() {
-            let frame = self.frame(bytes);
+            let frame = self.frame(FrameContent {
+                bytes,
+                ..FrameContent::default()
+            });
             if self.ring.offer(self.id, frame)? {
                 self.given(length);
                 return Ok(());
@@ -206,16 +221,28 @@ impl SourceFeed {
         tokio::time::sleep(RETRY_AFTER).await;
     }
 
+    /// Reports that a line has sent a message that is longer than any may be. It is thrown away, so
+    /// events may be missing.
+    pub(crate) async fn too_long(&mut self, bytes: Option<u64>) -> Result<(), Gone> {
+        self.counts.count(|it| it.too_long += 1);
+        let length = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+        self.gap(format!(
+            "a message{length} was thrown away: at most {MESSAGE_BYTES_MAX} bytes are read"
+        ))
+        .await
+    }
+
     /// Gives a frame, waiting for room; its number. Safe to cancel: then it is not given.
-    pub(crate) async fn give(
-        &mut self,
-        bytes: Bytes,
-        position: Option<Position>,
-        publisher: Option<Box<Publisher>>,
-    ) -> Result<u64, Gone> {
-        let (length, mut frame) = (bytes.len(), self.frame(bytes));
-        (frame.position, frame.publisher) = (position, publisher);
-        self.ring.give(self.id, frame).await?;
+    pub(crate) async fn give(&mut self, content: FrameContent) -> Result<u64, Gone> {
+        let length = content.bytes.len();
+        if content
+            .details
+            .as_ref()
+            .is_some_and(|it| it.cut_from.is_some())
+        {
+            self.counts.count(|it| it.too_long += 1);
+        }
+        self.ring.give(self.id, self.frame(content)).await?;
         self.given(length);
         Ok(self.seq)
     }
@@ -236,7 +263,8 @@ pub struct CountsNow {
     pub overflow: u64,
     /// Times that a line which had been up was lost and is being opened again.
     pub reconnects: u64,
-    /// Messages above 1 MiB: thrown away, or from a broker given shortened.
+    /// Messages above 1 MiB: on a line thrown away and reported as a gap, from a broker or a file
+    /// given shortened.
     pub too_long: u64,
 }
 

@@ -1,9 +1,9 @@
 //! One source, from its URL to its end.
 
 use crate::{
-    Access, Backoff, Clock, Context, Counts, Error, Fix, Item, LineError, Position, Ring, Secret,
-    Settings, SourceFeed, SourceId, SourceUrl, Stop, Transport, VerdictReader, ami, amqp, chance,
-    esl, file, websocket,
+    Access, Backoff, Clock, Context, Counts, Error, FilesAgain, Fix, Item, LineError, Position,
+    Ring, Secret, Settings, SourceFeed, SourceId, SourceUrl, Stop, Transport, VerdictReader, ami,
+    amqp, chance, esl, file, websocket,
 };
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
@@ -18,6 +18,7 @@ pub struct Source {
     start: Option<Position>,
     clock: Clock,
     counts: Counts,
+    again: FilesAgain,
 }
 
 impl fmt::Debug for Source {
@@ -49,12 +50,18 @@ impl Source {
             start,
             clock,
             counts: Counts::default(),
+            again: FilesAgain::default(),
         }
     }
 
     /// Returns a handle on the counters, which stays valid while [`Source::run`] has the source.
     pub fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    /// Returns a handle by which files of a folder are read again, however often they were read.
+    pub fn files_again(&self) -> FilesAgain {
+        self.again.clone()
     }
 
     /// Opens the source once, as far as it goes without taking anything from it; of a manager
@@ -114,7 +121,15 @@ impl Source {
         let mut context = Context { line, access };
         let (stop_sender, stop) = watch::channel(false);
         let transport = &self.url.transport;
-        let work = work(&mut context, transport, self.start, verdicts, Stop(stop));
+        let stop = Stop(stop);
+        let work = work(
+            &mut context,
+            transport,
+            self.start,
+            self.again,
+            verdicts,
+            stop,
+        );
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
             ended = &mut work => ended,
@@ -135,6 +150,7 @@ async fn work(
     context: &mut Context,
     transport: &Transport,
     start: Option<Position>,
+    again: FilesAgain,
     verdicts: VerdictReader,
     stop: Stop,
 ) -> Result<(), crate::Gone> {
@@ -145,7 +161,8 @@ async fn work(
     };
     let mut queue = match transport {
         Transport::File { path, format, from } => {
-            let mut tail = file::Tail::new(path.clone(), *format, from.clone(), in_file, verdicts);
+            let (path, from) = (path.clone(), from.clone());
+            let mut tail = file::Tail::new(path, *format, from, in_file, again, verdicts);
             return tokio::select! {
                 gone = tail.follow(context) => gone,
                 () = stop.requested() => Ok(()),

@@ -7,7 +7,7 @@ use super::socket::AnswerRequest;
 use crate::letters::{Letters, Selection, plan_retry};
 use callbridge_broker::ForwardAgain;
 use callbridge_call::EventTime;
-use callbridge_intake::owners::Owners;
+use callbridge_intake::{owners::Owners, read_again::FilesAgain};
 use callbridge_mapping::{People, RetryValues, Rules};
 use callbridge_model::{CallUuid, Code, EmployeeId, LeadId, Reason, Status, clock};
 use callbridge_sender::CrmProxy;
@@ -15,7 +15,7 @@ use callbridge_spool::{Error, Handle, Letter, Op, RowId, Step, Store, tables};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::mpsc;
@@ -62,6 +62,9 @@ pub struct CommandHandler {
     pub page: Option<PageDoor>,
     /// The broker's users that own the PBXs of messages; empty when no daemon runs.
     pub owners: Owners,
+    /// The ways to have files of folders read again, by the URLs of their sources; empty when no
+    /// daemon runs.
+    pub files_again: BTreeMap<String, FilesAgain>,
 }
 
 /// The cause for which an answer ends early.
@@ -370,6 +373,16 @@ impl CommandHandler {
         who: &str,
     ) -> Result<LetterOutcome, Error> {
         let refused = |why: String| Ok(LetterOutcome::of(letter, "refused", Some(why)));
+        if let Some(file) = read_again::record_file(letter) {
+            return match self.read_file_again(letter, file, dry_run).await? {
+                Ok(()) => {
+                    let result = if dry_run { "would_send" } else { "ready" };
+                    let why = format!("the file is read again: {file}");
+                    Ok(LetterOutcome::of(letter, result, Some(why)))
+                }
+                Err(why) => refused(why),
+            };
+        }
         if letter.reason == Reason::Unreadable {
             return match self.read_again(letter.id, dry_run, who).await? {
                 Ok(result) => Ok(LetterOutcome::of(letter, result, None)),

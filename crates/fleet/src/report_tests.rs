@@ -74,7 +74,6 @@ fn publisher() -> Publisher {
         user: Some("branch7".into()),
         content_type: Some(CONTENT_TYPE.into()),
         is_own: false,
-        cut_from: None,
     }
 }
 

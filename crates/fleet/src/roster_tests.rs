@@ -49,7 +49,6 @@ fn heard(user: &str, word: &StatusReport, live: bool) -> FleetMessage {
             user: Some(user.into()),
             content_type: Some(CONTENT_TYPE.into()),
             is_own: false,
-            cut_from: None,
         },
         live,
     }

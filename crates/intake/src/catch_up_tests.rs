@@ -91,6 +91,7 @@ fn frame(intake: &mut Intake, of: SourceId, seq: usize, arrived: EventTime, body
         bytes: body.as_bytes().to_vec().into(),
         position: None,
         publisher: None,
+        details: None,
     };
     let taken = intake.frame(of, &frame, &mut |_, _| None);
     taken.expect("taken");

@@ -57,6 +57,7 @@ fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {
             bytes: line.as_bytes().to_vec().into(),
             position: None,
             publisher: None,
+            details: None,
         };
         let taken = intake.frame(SOURCE, &frame, &mut |_, _| None);
         taken.expect("taken");

@@ -10,7 +10,7 @@ use callbridge_call::{EventTime, Patience, PbxEvent, Timing, trunk::Conflict};
 use callbridge_formats::{Decoded, Format, Likeness, Unreadable};
 use callbridge_mapping::{People, journal};
 use callbridge_model::status::{self, Lacking, SourceState};
-use callbridge_source::{FilePosition, Frame, FrameVerdict, Outage, Position, SourceId};
+use callbridge_source::{CountsNow, FilePosition, Frame, FrameVerdict, Outage, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -159,6 +159,13 @@ impl Intake {
             status
         };
         self.sources.iter().map(status).collect()
+    }
+
+    /// Takes over what each source has counted, in the order of the flags.
+    pub fn note_counts(&mut self, counts: impl Iterator<Item = CountsNow>) {
+        for (source, counts) in self.sources.iter_mut().zip(counts) {
+            source.note_counts(counts);
+        }
     }
 
     /// Calls that are open now.
@@ -314,6 +321,11 @@ impl Intake {
             return Ok(());
         }
         source.note(frame);
+        if let Some(why) = source.fault_of(frame) {
+            self.ops.push(source.set_aside(frame, why));
+            return Ok(());
+        }
+        let file_read = source.file_read(frame);
         let (server, event) = match source.decoder.decode(&frame.bytes) {
             Decoded::Skipped | Decoded::Call(_) => {
                 source.status.skipped += 1;
@@ -332,6 +344,7 @@ impl Intake {
                 source.other_format = None;
                 let state = &mut source.status.state;
                 (source.proof).on_event(&source.settings, state, &received.event, &frame.bytes);
+                self.ops.extend(file_read);
                 (received.server, received.event)
             }
         };

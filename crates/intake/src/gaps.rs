@@ -197,7 +197,8 @@ impl Intake {
             self.gap_ends(at, from, now, None);
         }
         let source = &mut self.sources[at];
-        source.gap_is_reported_again = true;
+        // The line reports the gap of a reconnect again, and none where it comes up first.
+        source.gap_is_reported_again = std::mem::replace(&mut source.was_up, true);
         source.whole(now);
         self.each_pbx(at, |pbx| pbx.back(now));
         let pbx = &self.sources[at].settings.pbx;

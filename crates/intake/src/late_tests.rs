@@ -31,6 +31,7 @@ fn frame(seq: u64, arrived: EventTime, body: &str) -> Frame {
         bytes: body.as_bytes().to_vec().into(),
         position: None,
         publisher: None,
+        details: None,
     }
 }
 

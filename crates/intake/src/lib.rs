@@ -49,6 +49,8 @@ mod source;
 mod tests;
 pub mod under_way;
 pub mod unmatched;
+#[cfg(test)]
+mod unread_tests;
 pub mod whole_calls;
 #[cfg(test)]
 mod whole_calls_tests;

@@ -6,6 +6,7 @@ use callbridge_call::ReportedCall;
 use callbridge_formats::message::read;
 use callbridge_model::CallUuid;
 use callbridge_source::SourceUrl;
+pub use callbridge_source::{FilesAgain, RECORD_IN_FILE};
 use callbridge_spool::{Error, Op, PeerOutcome, STREAM_BEGAN, Store, UnreadMessage, tables};
 
 /// Beginning of the words with which a message of a newer version is set aside.

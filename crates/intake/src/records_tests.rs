@@ -84,6 +84,7 @@ fn tell(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arrived: i
         bytes: bytes.as_bytes().to_vec().into(),
         position: None,
         publisher: None,
+        details: None,
     };
     let taken = intake.frame(source, &frame, &mut |_, _| None);
     taken.expect("taken");

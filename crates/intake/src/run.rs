@@ -5,7 +5,7 @@
 use crate::{Batch, Intake, release::release, written::Files};
 use callbridge_mapping::{People, journal};
 use callbridge_model::{Heartbeat, Outcome, Reason, clock, status};
-use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
+use callbridge_source::{Counts, Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Op};
 use callbridge_webhook::{receiver, tally::Tally};
@@ -55,6 +55,8 @@ pub struct Shell {
     pub ring: RingEnd,
     /// The way back to each source, in the order of the flags.
     pub verdicts: Vec<Verdicts>,
+    /// Counters of each source, in the order of the flags.
+    pub counts: Vec<Counts>,
     /// Stores calls and positions; each batch is one transaction.
     pub spool: spool::Handle,
     /// Asked for ids of calls that are finished already.
@@ -121,6 +123,8 @@ impl Shell {
             self.intake
                 .fold(now, &mut |pbx, id| memory.finished(pbx, id));
             self.commit().await?;
+            let counts = self.counts.iter().map(Counts::now);
+            self.intake.note_counts(counts);
             self.views.statuses.send_replace(self.intake.statuses());
             if over {
                 self.report();

@@ -2,9 +2,9 @@
 
 use crate::{Memory, Settings, SourceSettings, proof::Proof, report::Report, written};
 use callbridge_call::EventTime;
-use callbridge_formats::Decoder;
+use callbridge_formats::{Decoder, MESSAGE_BYTES_MAX};
 use callbridge_model::status::{self, SourceState};
-use callbridge_source::{Frame, Position};
+use callbridge_source::{CountsNow, Frame, Position};
 use callbridge_spool::{Op, PublishedBy, UnreadableBytes};
 
 /// So many messages of a source are looked at for another format, before the first that is read.
@@ -29,6 +29,8 @@ pub(super) struct IntakeSource {
     pub(super) gap_since: Option<EventTime>,
     /// The gap that ended last is going to be told once more, by the line itself.
     pub(super) gap_is_reported_again: bool,
+    /// The line was up before in this process.
+    pub(super) was_up: bool,
     /// Frames and position to acknowledge with the next commit.
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
@@ -75,6 +77,7 @@ impl IntakeSource {
             up_since_frame: true,
             gap_since: None,
             gap_is_reported_again: false,
+            was_up: false,
             through: None,
             refused: Vec::new(),
             position: None,
@@ -129,12 +132,55 @@ impl IntakeSource {
         Some((self.settings.label.clone(), words))
     }
 
+    /// Takes over what the source itself has counted. Each counter is named, so that a new one is
+    /// not forgotten.
+    pub(super) fn note_counts(&mut self, counts: CountsNow) {
+        let CountsNow {
+            frames: _,
+            bytes: _,
+            overflow,
+            reconnects: _,
+            too_long,
+        } = counts;
+        self.status.dropped = overflow;
+        self.status.too_long = too_long;
+    }
+
     /// Status with the faults found so far.
     pub(super) fn shown(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.why = shown.why.or_else(|| self.other_format.clone());
         shown.lacks = self.proof.shown();
         shown
+    }
+
+    /// Returns why nothing can be made of the frame's bytes: its source could not read the record,
+    /// or gives only its beginning.
+    pub(super) fn fault_of(&self, frame: &Frame) -> Option<String> {
+        let details = frame.details.as_ref()?;
+        let Some(length) = details.cut_from else {
+            return details.fault.clone();
+        };
+        let kept = frame.bytes.len();
+        let mut why = format!(
+            "the record has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: its first \
+             {kept} bytes are kept"
+        );
+        if frame.file().is_none() {
+            why.push_str("; let the broker refuse such messages (max_message_size)");
+        }
+        Some(why)
+    }
+
+    /// Returns the operation by which earlier letters of the frame's file leave, because a call was
+    /// read from it; `None` of a frame that does not fill a file.
+    pub(super) fn file_read(&self, frame: &Frame) -> Option<Op> {
+        let file = frame.details.as_ref()?.file.as_ref()?;
+        Some(Op::FileRead {
+            source: self.settings.url.clone(),
+            file: file.to_string(),
+            at: frame.arrived,
+        })
     }
 
     /// A frame that cannot be read is kept, and must not come again.
@@ -145,6 +191,8 @@ impl IntakeSource {
             source: self.settings.url.clone(),
             pbx: self.settings.pbx.clone(),
             bytes: frame.bytes.to_vec(),
+            cut_from: frame.cut_from(),
+            file: frame.file(),
             why,
             at: frame.arrived,
             by: frame.publisher.as_deref().map(|by| PublishedBy {

@@ -12,8 +12,9 @@ use callbridge_spool::{Done, Finished, Known, Op, Store};
 use std::time::Duration;
 
 const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
-const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
-const SOURCE: SourceId = SourceId(0);
+pub(super) const FRAMES: &str =
+    include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
+pub(super) const SOURCE: SourceId = SourceId(0);
 
 pub(crate) fn settings() -> Settings {
     let trunk = trunk::parse(TRUNK, &trunk::Trunk::default()).expect("a trunk");
@@ -35,7 +36,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-fn intake() -> Intake {
+pub(super) fn intake() -> Intake {
     let source = SourceSettings {
         shown: "ws://pbx/".to_owned(),
         url: "of the source".to_owned(),
@@ -188,6 +189,7 @@ fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) 
         bytes,
         position: None,
         publisher: None,
+        details: None,
     };
     intake
         .frame(SOURCE, &frame, &mut |_, id| known(id))
@@ -243,6 +245,7 @@ fn of_a_file_without_times_no_time_of_reading_is_taken_for_that_of_the_call() {
             bytes: timeless.into_bytes().into(),
             position: None,
             publisher: None,
+            details: None,
         };
         intake
             .frame(SOURCE, &frame, &mut |_, _| None)

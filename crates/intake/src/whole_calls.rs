@@ -7,7 +7,7 @@
 //! they are about: what is stored of them follows the calls of the same batch.
 
 use crate::{IntakeSource, owners::Owners};
-use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall, framing::MESSAGE_BYTES_MAX};
+use callbridge_call::{Decoded, EventTime, FinishedCall, ReportedCall};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::Judged;
 use callbridge_source::Frame;
@@ -52,13 +52,8 @@ impl WholeCalls {
 
     fn read(&mut self, source: &mut IntakeSource, frame: &Frame) -> Taken {
         let publisher = frame.publisher.as_deref();
-        if let Some(length) = publisher.and_then(|it| it.cut_from) {
-            let kept = frame.bytes.len();
-            return Err(format!(
-                "the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: it is \
-                 skipped, and its first {kept} bytes are kept; let the broker refuse such \
-                 (max_message_size)"
-            ));
+        if let Some(why) = source.fault_of(frame) {
+            return Err(why);
         }
         let content_type = publisher.and_then(|it| it.content_type.as_deref());
         let kind = MessageKind::of(content_type);

@@ -62,8 +62,8 @@ fn frame(seq: u64, body: &str, user: Option<&str>) -> Frame {
             user: user.map(Into::into),
             is_own: user == Some("u"),
             content_type: None,
-            cut_from: None,
         })),
+        details: None,
     }
 }
 

@@ -54,10 +54,9 @@ pub const fn hint(reason: Reason) -> &'static str {
              `callbridge dead retry ID` to send with the time of arrival."
         }
         Reason::Unreadable => {
-            "The source sent what is not a message of its format=: `callbridge dead show ID` has \
-             the bytes; correct the source, then `callbridge dead retry ID` where they are a \
-             call as a \
-             message, else `callbridge dead discard ID`."
+            "The source sent what cannot be read in its format=. `callbridge dead show ID` has the \
+             bytes and the file. Correct the source. Then use `callbridge dead retry ID` for a \
+             call as a message or for a file of one CDR, else `callbridge dead discard ID`."
         }
         Reason::NoEmployee => {
             "Map the extension in --employees and the call is sent by itself, or send it with \

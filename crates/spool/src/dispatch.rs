@@ -103,6 +103,9 @@ impl Store {
             }
             Op::Position { source, position } => resume::set_position(self, source, position)?,
             Op::Unreadable(unread) => return unreadable::keep_unreadable(self, unread),
+            Op::FileRead { source, file, at } => {
+                unreadable::settle_file(self, source, file, *at)?;
+            }
             Op::Step { row, step, at } => return step::step(self, *row, step, *at),
             Op::FailedCall(failure) => return look_ups::call_failed(self, failure),
             Op::Slot(slot) => slots::set_slot(self, slot)?,

@@ -73,6 +73,15 @@ pub enum Op {
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
     Unreadable(UnreadableBytes),
+    /// A file that holds one record was read: its earlier unreadable letters leave.
+    FileRead {
+        /// Name of the source that the file belongs to.
+        source: String,
+        /// Path of the file, as [`UnreadableBytes::file`] has it.
+        file: String,
+        /// Moment at which it was read.
+        at: EventTime,
+    },
     /// A step of a stored call ([`super::state::next`]). Books: one less where it was, one more
     /// where it is. On an unreadable letter `Discard` and `Retry` alone exist: it is forgotten, and
     /// the book `unreadable`, which counts all there ever were, stays.
@@ -203,6 +212,10 @@ pub struct UnreadableBytes {
     pub pbx: String,
     /// The bytes as they came.
     pub bytes: Vec<u8>,
+    /// Length of the whole message in bytes, where `bytes` are only its beginning.
+    pub cut_from: Option<u64>,
+    /// The file that holds the message, and the place in it; `None` of bytes that came otherwise.
+    pub file: Option<String>,
     /// Reason why the bytes cannot be read, for people.
     pub why: String,
     /// Moment at which the bytes came.

@@ -317,6 +317,8 @@ pub struct UnreadMessage {
     pub bytes: Vec<u8>,
     /// Length of the whole message, in bytes.
     pub length: u64,
+    /// The file that holds it, and the place in it; `None` of a message that came otherwise.
+    pub file: Option<String>,
     /// Properties that its publisher gave it, where they are known.
     pub by: PublishedBy,
 }

@@ -14,7 +14,7 @@ use callbridge_ops::{kept::kept, log::say};
 use callbridge_spool::{self as spool, Handle, LeadDirectory, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::{path::Path, sync::Arc, sync::RwLock, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, sync::RwLock, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// Between two looks for a daemon that comes back.
@@ -81,6 +81,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
         asking: None,
         page: None,
         owners: Owners::default(),
+        files_again: BTreeMap::new(),
         zone,
         field_list_wrapper: None,
         spool,

@@ -145,6 +145,7 @@ fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
                     bytes: bytes.to_vec().into(),
                     position: None,
                     publisher: None,
+                    details: None,
                 };
                 let known = &stored.known;
                 let mut finished = |_: &str, id: &str| known.get(id).cloned();

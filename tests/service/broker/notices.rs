@@ -40,6 +40,8 @@ impl State {
                 source: "amqp://pbx".to_owned(),
                 pbx: "hq".to_owned(),
                 bytes: format!("message {n}").into_bytes(),
+                cut_from: None,
+                file: None,
                 why: "the message names no event".to_owned(),
                 at: EventTime::from_seconds(1_795_151_317),
                 by: None,

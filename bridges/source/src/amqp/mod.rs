@@ -18,8 +18,8 @@ pub use words::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED};
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::{
-    Access, Context, Error, Item, Position, QueueSource, Stop, StreamFrom, StreamPosition, Target,
-    VerdictReader, verdict::PendingVerdicts,
+    Access, Context, Error, FrameContent, Item, Position, QueueSource, RecordDetails, Stop,
+    StreamFrom, StreamPosition, Target, VerdictReader, item::KEPT_BYTES, verdict::PendingVerdicts,
 };
 use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
 use bodies::Bodies;
@@ -38,8 +38,6 @@ use tokio::time::{Instant, sleep_until};
 const CONSUMER: &str = "callbridge";
 /// Most bytes of messages that were not taken yet: lapin holds them whole.
 const HELD_BYTES_MAX: u64 = 16 << 20;
-/// Bytes that are kept of a message longer than one may be.
-const KEPT_BYTES: usize = 64 << 10;
 
 /// The consumer of one queue.
 pub(crate) struct Consumer<'a> {
@@ -269,7 +267,6 @@ impl Session<'_, '_> {
         let cut_from = self.bodies.taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
             delivery.data.truncate(KEPT_BYTES);
-            context.line.counts.count(|it| it.too_long += 1);
         }
         if !self.consumer.source.is_stream {
             self.give(context, delivery, None, cut_from).await?;
@@ -310,13 +307,19 @@ impl Session<'_, '_> {
         let bytes = bytes::Bytes::from(delivery.data);
         let whole_calls = self.consumer.source.format.carries_whole_calls();
         let (properties, login) = (&delivery.properties, &self.consumer.source.broker.user);
-        let publisher = whole_calls.then(|| {
-            let mut publisher = stream::publisher(properties, login);
-            publisher.cut_from = cut_from;
-            Box::new(publisher)
+        let publisher = whole_calls.then(|| Box::new(stream::publisher(properties, login)));
+        let details = cut_from.map(|length| {
+            Box::new(RecordDetails {
+                cut_from: Some(length),
+                ..RecordDetails::default()
+            })
         });
-        let position = place.clone().map(Position::Stream);
-        let mut giving = std::pin::pin!(context.line.give(bytes, position, publisher));
+        let mut giving = std::pin::pin!(context.line.give(FrameContent {
+            bytes,
+            position: place.clone().map(Position::Stream),
+            publisher,
+            details,
+        }));
         loop {
             tokio::select! {
                 seq = &mut giving => {

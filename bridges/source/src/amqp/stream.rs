@@ -61,7 +61,6 @@ pub fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
         is_own: user.as_deref() == Some(login),
         user,
         content_type: text(properties.content_type()),
-        cut_from: None,
     }
 }
 

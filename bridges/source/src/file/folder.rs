@@ -1,38 +1,50 @@
-//! A folder into which the PBX puts a file for each record, whole: `mod_json_cdr`. With `rotate` it
+//! A folder into which the PBX puts one file per record: `mod_json_cdr`. With `rotate` the PBX
 //! makes folders in it, named by the second (`2026-11-22-10-31-26`), and writes into the newest.
 //!
-//! A [`FilePosition`] of a folder has the time of the newest file that was given, in microseconds,
-//! as its offset, and as its inode the time at which the folder was first opened. Files that are
-//! little older than the newest one are given once more after a restart: what they say is known by
-//! then, and one that came late is not lost.
+//! A file is finished when it holds a complete document, or when it has not changed for a minute.
+//! A finished file is given once, with its path. A file that changes afterwards is given again.
 //!
-//! New names come from inotify. Because a network's file system does not report them, the folder is
-//! also listed whole when its time of change is another one, for a hundredth of the time at most.
+//! The offset of a [`FilePosition`] of a folder is the moment in microseconds up to which every
+//! change was read, by the times at which the system changed the files' entries (`ctime`). Its
+//! inode is the time from which on files are ours. After a restart, files that changed less than
+//! ten minutes before that moment are given again. What they say is known by then, and no change is
+//! lost.
+//!
+//! New names and changes come from inotify. A network's file system reports neither, so the folder
+//! is also listed whole when its time of change is another one, for a hundredth of the time at
+//! most. Each listing checks the files again that were given although they were not complete.
 
-use super::{follow::Sight, opening};
-use crate::{EventTime, FilePosition, url::From};
+use super::document::{self, Document};
+use super::waiting::{FileState, WaitingFiles};
+use super::{FilesAgain, follow::Sight, opened::FileRecord, opening};
+use crate::{EventTime, FilePosition, RecordDetails, item::KEPT_BYTES, url::From};
 use bytes::Bytes;
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{
     fs::Metadata, mem::MaybeUninit, os::fd::OwnedFd, os::unix::ffi::OsStrExt as _,
-    os::unix::fs::MetadataExt as _, time::Instant,
+    os::unix::fs::MetadataExt as _,
 };
 
 /// Files given in one look.
 const GIVEN_MAX: usize = 256;
-/// Files so much older than the newest one given are looked at again after a restart.
+/// Files that changed this long before the last position are given again after a restart.
 const AGAIN_MICROS: u64 = 600_000_000;
-/// A listing may take one part in so many of the time.
+/// A listing may take one part in this many of the time.
 const LISTING_SHARE: u32 = 100;
 /// Bytes of the events that are read from inotify at once.
 const EVENT_BYTES: usize = 16 << 10;
+/// A file without a complete document is finished when it has not changed for this long.
+const UNCHANGED_FOR: Duration = Duration::from_secs(60);
+/// Longest record that is read when a person asks for its file.
+const ASKED_BYTES_MAX: usize = 16 << 20;
 
 /// Looks into a folder for files that it has not given.
 #[derive(Debug)]
@@ -51,32 +63,72 @@ pub(crate) struct RecordFolder {
     list_after: Option<Instant>,
     /// Key of this process for the hashes of names.
     key: RandomState,
-    /// Files that are to be given, the oldest first.
-    waiting: BTreeSet<(u64, OsString)>,
-    /// Files that looked half written, with their sizes, or that could not be read.
-    unfinished: BTreeMap<OsString, Option<usize>>,
-    /// Given as unreadable, with the time at which their rights were changed last: they are given
-    /// when that is another one.
+    /// Files that are to be given.
+    waiting: WaitingFiles,
+    /// Files without a complete document, each as it was when it was read last.
+    unfinished: BTreeMap<OsString, Unfinished>,
+    /// Files that could not be read at the last look.
+    failed: BTreeSet<OsString>,
+    /// Files given as unreadable, with the time at which their rights were changed last. They are
+    /// given again when that is another one.
     refused: BTreeMap<OsString, (i64, i64)>,
+    /// Files that were given without a complete document: each listing checks them again.
+    incomplete: BTreeSet<OsString>,
+    /// Files that a person wants to have read again.
+    asked: BTreeSet<OsString>,
+    again: FilesAgain,
     began_micros: u64,
+    /// Latest change of a file that was given.
     newest_micros: u64,
+}
+
+/// A file without a complete document.
+#[derive(Debug)]
+struct Unfinished {
+    state: FileState,
+    /// When it was first found so.
+    since: Instant,
+}
+
+/// How a file is given.
+enum Outcome {
+    /// It holds a record, or as much of one as will come.
+    Finished(FileRecord),
+    /// It is gone, or still being written.
+    NotYet,
 }
 
 /// A folder as it was when it was listed last.
 #[derive(Debug, Default)]
 struct Listed {
     watch: Option<i32>,
-    /// Names in it that were given, or that were there before, as hashes.
-    given: HashSet<u64>,
+    /// Files in it that were given, or that were there before: the hashes of their names, with
+    /// prints of their states then.
+    given: HashMap<u64, u64>,
     changed: Option<(i64, i64)>,
     /// The listing before had found the same time of change: one alone proves nothing, for the
     /// clock of the disk steps by some milliseconds, and the second leg of a call may come within a
     /// step.
     is_certain: bool,
+    /// Events of its files were lost: those that were given are compared with what they are now.
+    may_have_changes: bool,
+}
+
+impl Listed {
+    /// Events of the folder's files were lost: it is listed again, and all files are compared.
+    const fn loses_events(&mut self) {
+        self.changed = None;
+        self.may_have_changes = true;
+    }
 }
 
 impl RecordFolder {
-    pub(crate) fn new(path: PathBuf, from: From, resume: Option<FilePosition>) -> Self {
+    pub(crate) fn new(
+        path: PathBuf,
+        from: From,
+        resume: Option<FilePosition>,
+        again: FilesAgain,
+    ) -> Self {
         // A position of another folder says nothing about this one.
         let resume = resume.filter(|position| Path::new(&position.path) == path);
         Self {
@@ -89,18 +141,22 @@ impl RecordFolder {
             listed: BTreeMap::from([(OsString::new(), Listed::default())]),
             list_after: None,
             key: RandomState::new(),
-            waiting: BTreeSet::new(),
+            waiting: WaitingFiles::default(),
             unfinished: BTreeMap::new(),
+            failed: BTreeSet::new(),
             refused: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            again,
             began_micros: 0,
             newest_micros: 0,
         }
     }
 
-    /// Lists the folder where that is due, and reads the records that are new in it.
-    pub(crate) fn poll(&mut self) -> Vec<Sight> {
+    /// Lists the folder where that is due, and reads the records that are new in it `now`.
+    pub(crate) fn poll(&mut self, now: Instant) -> Vec<Sight> {
         let mut sights = Vec::new();
-        if let Err(error) = self.see(&mut sights) {
+        if let Err(error) = self.see(&mut sights, now) {
             self.is_up = false;
             let why = format!("{}: {}", self.path.display(), opening::words(&error));
             sights.push(match error.kind() {
@@ -111,7 +167,7 @@ impl RecordFolder {
         sights
     }
 
-    fn see(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
+    fn see(&mut self, sights: &mut Vec<Sight>, now: Instant) -> io::Result<()> {
         if !std::fs::metadata(&self.path)?.is_dir() {
             return Err(io::Error::other(
                 "this is not a folder; give the one into which the PBX puts a file for each record",
@@ -130,31 +186,39 @@ impl RecordFolder {
         if !std::mem::replace(&mut self.is_open, true) {
             self.leave_out();
         }
-        let (mut frames, mut tried) = (Vec::new(), BTreeSet::new());
-        let again: Vec<OsString> = self.unfinished.keys().cloned().collect();
-        for name in again {
-            self.notice(name);
-        }
+        self.notice_again();
+        let mut records = Vec::new();
         for _ in 0..GIVEN_MAX {
-            let Some((micros, name)) = self.waiting.pop_first() else {
+            let Some((name, state)) = self.waiting.pop_first() else {
                 break;
             };
-            // One that was written to while it waited stands there by two times.
-            if self.is_given(&name) || !tried.insert(name.clone()) {
-                continue;
-            }
-            if let Some(bytes) = self.record(&name) {
-                self.newest_micros = self.newest_micros.max(micros);
-                self.remember(&name, true);
-                frames.push((bytes, self.position()));
+            if let Outcome::Finished(mut record) = self.record(&name, state, now) {
+                self.newest_micros = self.newest_micros.max(state.changed);
+                record.position = self.position();
+                records.push(record);
             }
         }
-        if frames.is_empty() && self.waiting.is_empty() {
+        if records.is_empty() && self.waiting.is_empty() {
             sights.push(Sight::End(self.position()));
         } else {
-            sights.push(Sight::Frames(frames));
+            sights.push(Sight::Frames(records));
         }
         Ok(())
+    }
+
+    /// Puts files among those that wait that were not finished, or that a person asks for.
+    fn notice_again(&mut self) {
+        let unfinished = self.unfinished.keys().chain(&self.failed);
+        for name in unfinished.cloned().collect::<Vec<_>>() {
+            self.notice(name);
+        }
+        for path in self.again.take() {
+            if let Ok(name) = Path::new(&path).strip_prefix(&self.path) {
+                let name = name.as_os_str().to_owned();
+                self.asked.insert(name.clone());
+                self.notice(name);
+            }
+        }
     }
 
     /// The names that inotify reports, and new dated folders.
@@ -172,16 +236,17 @@ impl RecordFolder {
             };
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 self.list_after = None;
-                self.listed.values_mut().for_each(|it| it.changed = None);
+                self.listed.values_mut().for_each(Listed::loses_events);
                 continue;
             }
             let mut folders = self.listed.iter();
             let folder = folders.find(|(_, it)| it.watch == Some(event.wd()));
             if let (Some((folder, _)), Some(name)) = (folder, event.file_name()) {
                 let name = Path::new(folder).join(OsStr::from_bytes(name.to_bytes()));
-                match event.events().contains(ReadFlags::ISDIR) {
-                    true => self.list_after = None,
-                    false => self.notice(name.into_os_string()),
+                if event.events().contains(ReadFlags::ISDIR) {
+                    self.list_after = None;
+                } else {
+                    self.notice(name.into_os_string());
                 }
             }
         }
@@ -198,7 +263,8 @@ impl RecordFolder {
                 Err(error) => return Err(error),
             }
         }
-        for name in self.refused.keys().cloned().collect::<Vec<_>>() {
+        let doubtful = self.refused.keys().chain(&self.incomplete);
+        for name in doubtful.cloned().collect::<Vec<_>>() {
             self.notice(name);
         }
         Ok(())
@@ -220,6 +286,7 @@ impl RecordFolder {
         if let (None, Some(events)) = (listed.watch, &self.events) {
             listed.watch = inotify::add_watch(events, &path, flags).ok();
         }
+        let may_have_changes = std::mem::take(&mut listed.may_have_changes);
         let (mut dated, mut there) = (Vec::new(), HashSet::new());
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
@@ -228,13 +295,13 @@ impl RecordFolder {
             let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
             if is_folder && folder.is_empty() && is_dated(&name) {
                 dated.push(name);
-            } else if !is_folder {
+            } else if !is_folder && (may_have_changes || self.given_print(&name).is_none()) {
                 self.notice(name);
             }
         }
         if let Some(listed) = self.listed.get_mut(folder) {
             // Names that are gone are forgotten.
-            listed.given.retain(|name| there.contains(name));
+            listed.given.retain(|name, _| there.contains(name));
             (listed.changed, listed.is_certain) = (changed, same);
         }
         for name in dated {
@@ -245,136 +312,201 @@ impl RecordFolder {
         Ok(())
     }
 
-    fn is_given(&self, name: &OsStr) -> bool {
+    /// Returns the print of the state in which the file was given; `None` where it was not.
+    fn given_print(&self, name: &OsStr) -> Option<u64> {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let listed = self.listed.get(folder.as_os_str());
-        listed.is_some_and(|it| it.given.contains(&self.key.hash_one(name)))
+        let listed = self.listed.get(folder.as_os_str())?;
+        listed.given.get(&self.key.hash_one(name)).copied()
     }
 
-    /// Remembers whether a file was given.
-    fn remember(&mut self, name: &OsStr, given: bool) {
+    /// Remembers the state in which a file was given.
+    fn remember(&mut self, name: &OsStr, state: FileState) {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let hash = self.key.hash_one(name);
+        let (hash, print) = (self.key.hash_one(name), self.print(state));
         if let Some(listed) = self.listed.get_mut(folder.as_os_str()) {
-            match given {
-                true => listed.given.insert(hash),
-                false => listed.given.remove(&hash),
-            };
+            listed.given.insert(hash, print);
         }
     }
 
-    /// Puts a regular file that was not given among those that wait.
+    fn print(&self, state: FileState) -> u64 {
+        self.key.hash_one(state.content)
+    }
+
+    /// Puts a regular file among those that wait, unless it was given as it is.
     fn notice(&mut self, name: OsString) {
         let own = Path::new(&name).file_name().unwrap_or_default();
-        let hidden = own.as_encoded_bytes().first() == Some(&b'.');
-        let refused = self.refused.get(&name).copied();
-        if hidden || refused.is_none() && self.is_given(&name) {
+        if own.as_encoded_bytes().first() == Some(&b'.') {
             return;
         }
         // It may be gone by now.
-        let about = std::fs::symlink_metadata(self.path.join(&name));
-        let Some(about) = about.ok().filter(Metadata::is_file) else {
-            self.unfinished.remove(&name);
-            self.refused.remove(&name);
+        let about = std::fs::symlink_metadata(self.path.join(&name)).ok();
+        let Some(about) = about.filter(Metadata::is_file) else {
+            self.forget(&name);
             return;
         };
-        if refused == Some(changed_inode(&about)) {
+        let state = FileState::of(&about);
+        let is_asked = self.asked.contains(&name);
+        if let Some(rights) = self.refused.get(&name) {
+            if *rights == changed_inode(&about) && !is_asked {
+                return;
+            }
+            self.refused.remove(&name);
+        } else if self.given_print(&name) == Some(self.print(state)) && !is_asked {
             return;
         }
-        self.refused.remove(&name);
-        self.remember(&name, false);
-        self.waiting.insert((written_at(&about), name));
+        self.waiting.insert(name, state);
     }
 
     /// Leaves out, at the first poll, what was given before a restart, or was there before us.
     fn leave_out(&mut self) {
-        let newest = self.waiting.last().map_or(0, |(micros, _)| *micros);
-        let before = match (self.resume.take(), &self.from) {
-            (Some(position), _) => {
-                (self.began_micros, self.newest_micros) = (position.inode, position.offset);
-                let again = position.offset.saturating_sub(AGAIN_MICROS);
-                again.max(position.inode)
-            }
-            (None, From::End) => {
-                (self.began_micros, self.newest_micros) = (newest.saturating_add(1), newest);
-                u64::MAX
-            }
-            (None, From::Start | From::Since(_)) => 0,
-        };
-        let rest = self.waiting.split_off(&(before, OsString::new()));
-        let old = std::mem::replace(&mut self.waiting, rest);
-        old.iter().for_each(|(_, name)| self.remember(name, true));
+        let mut ours_from = 0;
+        let mut changed_from = 0;
+        if let Some(position) = self.resume.take() {
+            self.began_micros = position.inode;
+            self.newest_micros = position.offset;
+            ours_from = position.inode;
+            changed_from = position.offset.saturating_sub(AGAIN_MICROS);
+        } else if self.from == From::End {
+            self.began_micros = self.waiting.last_written().saturating_add(1);
+            self.newest_micros = self.waiting.last_changed();
+            ours_from = u64::MAX;
+        }
+        for (name, state) in self.waiting.take_older(ours_from, changed_from) {
+            self.remember(&name, state);
+        }
     }
 
-    /// The whole record; empty of one that is too long, words of one that cannot be read, `None`
-    /// while it is being written.
-    fn record(&mut self, name: &OsString) -> Option<Bytes> {
-        let read = match self.read(name) {
-            Ok(bytes) => bytes,
+    /// Forgets a file that is gone.
+    fn forget(&mut self, name: &OsStr) {
+        self.unfinished.remove(name);
+        self.failed.remove(name);
+        self.refused.remove(name);
+        self.incomplete.remove(name);
+        self.asked.remove(name);
+    }
+
+    /// Reads the file, which was in this state when it was noticed, and decides whether it is
+    /// finished.
+    fn record(&mut self, name: &OsString, state: FileState, now: Instant) -> Outcome {
+        let is_asked = self.asked.contains(name);
+        let last = self.unfinished.get(name);
+        let is_unchanged = is_unchanged_since(last, state);
+        let waited = last.map_or(Duration::ZERO, |last| now.duration_since(last.since));
+        let is_over = is_asked || (is_unchanged && waited >= UNCHANGED_FOR);
+        if is_unchanged && !is_over {
+            return Outcome::NotYet;
+        }
+        let (document, state) = match self.read(name, is_asked) {
+            Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.unfinished.remove(name);
-                return None;
+                self.forget(name);
+                return Outcome::NotYet;
             }
             Err(error) => return self.unreadable(name, &error),
         };
-        if read.len() > MESSAGE_BYTES_MAX {
-            return Some(Bytes::new());
+        self.failed.remove(name);
+        let is_still = is_asked || is_unchanged_since(self.unfinished.get(name), state);
+        let is_finished = document.is_complete || (is_over && is_still);
+        if !is_finished {
+            let since = now;
+            self.unfinished
+                .insert(name.clone(), Unfinished { state, since });
+            return Outcome::NotYet;
         }
-        let size = Some(read.len());
-        let is_whole = read.trim_ascii_end().last() == Some(&b'}');
-        // What has not grown since the last look will not: it is given as it is, and reported.
-        if !is_whole && self.unfinished.insert(name.clone(), size) != Some(size) {
-            return None;
+        self.forget(name);
+        if !document.is_complete {
+            self.incomplete.insert(name.clone());
         }
-        self.unfinished.remove(name);
-        match read.trim_ascii() {
-            [] => Some(Bytes::from_static(b"\n")),
-            whole => Some(Bytes::copy_from_slice(whole)),
+        self.remember(name, state);
+        let mut details = self.details(name);
+        let mut bytes = document.bytes;
+        let bytes_max = bytes_max(is_asked);
+        if document.length > bytes_max as u64 {
+            details.cut_from = Some(state.content.size.max(document.length));
+            bytes = bytes.slice(..bytes.len().min(KEPT_BYTES));
+        } else if bytes.is_empty() {
+            details.fault = Some(format!("{}: the file is empty", self.shown(name)));
         }
+        self.finished(bytes, details)
     }
 
-    fn read(&self, name: &OsString) -> io::Result<Vec<u8>> {
-        let limit = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
-        let mut bytes = Vec::new();
-        let (file, _) = opening::open_entry(&self.path.join(name))?;
-        file.take(limit + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
+    /// Reads the file, with the state in which it was opened.
+    fn read(&self, name: &OsStr, is_asked: bool) -> io::Result<(Document, FileState)> {
+        let (file, about) = opening::open_entry(&self.path.join(name))?;
+        let document = document::read(file, bytes_max(is_asked))?;
+        Ok((document, FileState::of(&about)))
     }
 
-    /// One bad file keeps no other back: it becomes a message that cannot be read, with the cause
-    /// as its text, once a second look has found the same.
-    fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Option<Bytes> {
-        if self.unfinished.insert(name.clone(), None) != Some(None) {
-            return None;
+    /// One bad file keeps no other back: it is given without its bytes, and with the cause, once a
+    /// second look has found the same.
+    fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Outcome {
+        let is_asked = self.asked.contains(name);
+        if self.failed.insert(name.clone()) && !is_asked {
+            return Outcome::NotYet;
         }
-        self.unfinished.remove(name);
-        let path = self.path.join(name);
-        let about = std::fs::symlink_metadata(&path).ok()?;
+        self.forget(name);
+        let Ok(about) = std::fs::symlink_metadata(self.path.join(name)) else {
+            return Outcome::NotYet;
+        };
+        self.remember(name, FileState::of(&about));
         self.refused.insert(name.clone(), changed_inode(&about));
+        let mut details = self.details(name);
         let why = opening::words(error);
-        Some(format!("{} cannot be read: {why}", path.display()).into())
+        details.fault = Some(format!("{} cannot be read: {why}", self.shown(name)));
+        self.finished(Bytes::new(), details)
+    }
+
+    fn shown(&self, name: &OsStr) -> String {
+        self.path.join(name).to_string_lossy().into_owned()
+    }
+
+    fn details(&self, name: &OsStr) -> RecordDetails {
+        RecordDetails {
+            file: Some(self.shown(name).into()),
+            ..RecordDetails::default()
+        }
+    }
+
+    fn finished(&self, bytes: Bytes, details: RecordDetails) -> Outcome {
+        Outcome::Finished(FileRecord {
+            bytes,
+            position: self.position(),
+            details: Some(Box::new(details)),
+        })
+    }
+
+    /// Returns the moment up to which every change was read.
+    fn read_to_micros(&self) -> u64 {
+        let unfinished = self.unfinished.values().map(|file| file.state.changed);
+        let unread = unfinished.chain(self.waiting.first_changed()).min();
+        let before = unread.map_or(u64::MAX, |changed| changed.saturating_sub(1));
+        self.newest_micros.min(before)
     }
 
     fn position(&self) -> FilePosition {
         FilePosition {
             path: self.path.to_string_lossy().into(),
             inode: self.began_micros,
+            head_at: 0,
             head_len: 0,
             head_hash: 0,
-            offset: self.newest_micros,
+            offset: self.read_to_micros(),
             written: EventTime::default(),
         }
     }
 }
 
-/// Returns the time at which a file was written, in microseconds since the epoch. A time of the
-/// future is not believed: the time at which its entry was changed is the clock's own.
-fn written_at(about: &Metadata) -> u64 {
-    let micros = |seconds: i64, nanos: i64| {
-        let seconds = u64::try_from(seconds).unwrap_or(0);
-        seconds * 1_000_000 + u64::try_from(nanos).unwrap_or(0) / 1_000
-    };
-    micros(about.mtime(), about.mtime_nsec()).min(micros(about.ctime(), about.ctime_nsec()))
+fn is_unchanged_since(last: Option<&Unfinished>, state: FileState) -> bool {
+    last.is_some_and(|last| last.state.content == state.content)
+}
+
+/// Returns the length up to which a record is read.
+const fn bytes_max(is_asked: bool) -> usize {
+    if is_asked {
+        ASKED_BYTES_MAX
+    } else {
+        MESSAGE_BYTES_MAX
+    }
 }
 
 fn changed_inode(about: &Metadata) -> (i64, i64) {

@@ -13,15 +13,35 @@ fn put(folder: &Path, name: &str, text: &str, second: u64) {
     file.set_modified(at).expect("a time");
 }
 
+/// The text of a record, or why it cannot be read.
+fn told(record: &FileRecord) -> String {
+    let details = record.details.as_ref().expect("details");
+    let text = String::from_utf8(record.bytes.to_vec()).expect("text");
+    details.fault.clone().unwrap_or(text)
+}
+
+/// The file of a record, with the length of the whole record where it was cut.
+fn file_of(record: &FileRecord) -> (String, Option<u64>) {
+    let details = record.details.as_ref().expect("details");
+    (
+        details.file.as_deref().expect("a file").to_owned(),
+        details.cut_from,
+    )
+}
+
 fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
+    given_at(folder, Instant::now())
+}
+
+fn given_at(folder: &mut RecordFolder, now: Instant) -> (Vec<String>, Option<FilePosition>) {
     let (mut texts, mut last) = (Vec::new(), None);
     for _ in 0..4 {
-        for sight in folder.poll() {
+        for sight in folder.poll(now) {
             match sight {
                 Sight::Frames(frames) => {
-                    for (cut, position) in frames {
-                        texts.push(String::from_utf8(cut.to_vec()).expect("text"));
-                        last = Some(position);
+                    for record in frames {
+                        texts.push(told(&record));
+                        last = Some(record.position);
                     }
                 }
                 Sight::End(position) => last = Some(position),
@@ -34,7 +54,7 @@ fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
 }
 
 fn opened(path: &Path, from: From, resume: Option<FilePosition>) -> RecordFolder {
-    RecordFolder::new(path.to_owned(), from, resume)
+    RecordFolder::new(path.to_owned(), from, resume, FilesAgain::default())
 }
 
 #[test]
@@ -56,10 +76,10 @@ fn a_file_that_comes_within_one_step_of_the_disks_clock_is_seen() {
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
     let mut folder = opened(dir.path(), From::Start, None);
-    let [Sight::Open, Sight::Frames(_)] = &folder.poll()[..] else {
+    let [Sight::Open, Sight::Frames(_)] = &folder.poll(Instant::now())[..] else {
         panic!("the first leg")
     };
-    assert!(matches!(&folder.poll()[..], [Sight::End(_)]));
+    assert!(matches!(&folder.poll(Instant::now())[..], [Sight::End(_)]));
     put(dir.path(), "b.json", "{\"n\":2}", 1_000);
     let of_folder = File::open(dir.path()).expect("open");
     of_folder
@@ -128,7 +148,7 @@ fn a_file_that_is_written_to_while_it_waits_is_given_once_and_whole() {
     };
     noticed(&mut folder, "whole.json", "{\"n\":1}");
     noticed(&mut folder, "half.json", "{\"n\":");
-    let sights = folder.poll();
+    let sights = folder.poll(Instant::now());
     let [Sight::Frames(frames)] = &sights[..] else {
         panic!("{sights:?}")
     };
@@ -145,7 +165,10 @@ fn names_that_are_gone_are_forgotten() {
     assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
     std::fs::remove_file(dir.path().join("a.json")).expect("removed");
     // The clock of the disk may not have stepped since.
-    folder.listed.values_mut().for_each(|it| it.changed = None);
+    folder
+        .listed
+        .values_mut()
+        .for_each(|listed| listed.changed = None);
     folder.list().expect("listed");
     assert!(folder.listed[OsStr::new("")].given.is_empty());
 }
@@ -207,24 +230,138 @@ fn a_restart_goes_on_where_it_was_and_gives_the_last_ones_again() {
 }
 
 #[test]
-fn a_file_that_is_being_written_is_waited_for_and_one_that_is_too_long_is_passed_over() {
+fn half_written_file_waits_a_minute_without_change() {
     let dir = tempfile::tempdir().expect("a folder");
-    put(dir.path(), "half.json", "{\"n\":", 1_000);
-    put(
-        dir.path(),
-        "long.json",
-        &"x".repeat(MESSAGE_BYTES_MAX + 1),
-        1_001,
-    );
+    let begun = Instant::now();
+    let after = |seconds: u64| begun + Duration::from_secs(seconds);
     let mut folder = opened(dir.path(), From::Start, None);
-    let [Sight::Open, Sight::Frames(frames)] = &folder.poll()[..] else {
-        panic!("the long one alone")
-    };
-    assert!(frames.len() == 1 && frames[0].0.is_empty());
-    put(dir.path(), "half.json", "{\"n\":1}", 1_002);
+    put(dir.path(), "a.json", "{\"n\":", 1_000);
+    assert_eq!(given_at(&mut folder, begun).0, [""; 0]);
+    assert_eq!(given_at(&mut folder, after(59)).0, [""; 0]);
+    put(dir.path(), "a.json", "{\"n\": [1,", 1_030);
+    assert_eq!(given_at(&mut folder, after(59)).0, [""; 0], "it changed");
+    assert_eq!(given_at(&mut folder, after(118)).0, [""; 0]);
+    put(dir.path(), "b.json", "{\"n\":2}", 1_031);
+    assert_eq!(given_at(&mut folder, after(118)).0, ["{\"n\":2}"]);
+    assert_eq!(given_at(&mut folder, after(120)).0, ["{\"n\": [1,"]);
+    assert_eq!(given_at(&mut folder, after(500)).0, [""; 0], "once");
+    put(dir.path(), "a.json", "{\"n\": [1]}", 1_032);
+    assert_eq!(given_at(&mut folder, after(500)).0, ["{\"n\": [1]}"]);
+}
+
+#[test]
+fn finished_file_that_changes_is_given_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "old.json", "{\"n\":0}", 900);
+    let mut folder = opened(dir.path(), From::End, None);
+    assert_eq!(given(&mut folder).0, [""; 0]);
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
-    put(dir.path(), "torn.json", "{\"n\":", 1_003);
-    assert_eq!(given(&mut folder).0, ["{\"n\":"], "as it is, to be told of");
+    put(dir.path(), "a.json", "{\"n\":2}", 1_001);
+    put(dir.path(), "old.json", "{\"n\":3}", 1_002);
+    assert_eq!(given(&mut folder).0, ["{\"n\":2}", "{\"n\":3}"]);
+    // Its rights are no content.
+    let path = dir.path().join("a.json");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("changed");
+    assert_eq!(given(&mut folder).0, [""; 0]);
+}
+
+#[test]
+fn change_is_noticed_without_events_of_the_system() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let begun = Instant::now();
+    let later = begun + Duration::from_secs(61);
+    let mut folder = opened(dir.path(), From::Start, None);
+    folder.events = None;
+    put(dir.path(), "torn.json", "{\"n\":", 1_000);
+    assert_eq!(given_at(&mut folder, begun).0, [""; 0]);
+    assert_eq!(given_at(&mut folder, later).0, ["{\"n\":"]);
+    put(dir.path(), "torn.json", "{\"n\":1}", 1_000);
+    folder.list_after = None;
+    assert_eq!(given_at(&mut folder, later).0, ["{\"n\":1}"]);
+}
+
+#[test]
+fn lost_events_have_every_file_compared() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = opened(dir.path(), From::Start, None);
+    folder.events = None;
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    put(dir.path(), "a.json", "{\"n\":2}", 1_001);
+    folder.listed.values_mut().for_each(Listed::loses_events);
+    folder.list_after = None;
+    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+}
+
+#[test]
+fn file_that_changed_during_a_restart_is_given_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = opened(dir.path(), From::Start, None);
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+    put(dir.path(), "b.json", "{\"n\":2}", 5_000_000);
+    let (texts, position) = given(&mut folder);
+    assert_eq!(texts, ["{\"n\":1}", "{\"n\":2}"]);
+    // The time that the writer sets is long past: the system's own says that it changed.
+    put(dir.path(), "a.json", "{\"n\":3}", 1_001);
+    let mut again = opened(dir.path(), From::End, position);
+    assert_eq!(given(&mut again).0, ["{\"n\":3}", "{\"n\":2}"]);
+}
+
+#[test]
+fn unread_file_holds_the_position_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = opened(dir.path(), From::Start, None);
+    put(dir.path(), "half.json", "{\"n\":", 1_000);
+    assert_eq!(given(&mut folder).0, [""; 0]);
+    let half = std::fs::metadata(dir.path().join("half.json")).expect("there");
+    put(dir.path(), "a.json", "{\"n\":1}", 1_001);
+    let (_, position) = given(&mut folder);
+    assert!(position.expect("a position").offset < FileState::of(&half).changed);
+}
+
+#[test]
+fn record_that_is_too_long_is_given_in_part() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let long = format!("{{\"n\":\"{}\"}}", "x".repeat(1_258_291));
+    put(dir.path(), "long.json", &long, 1_000);
+    let again = FilesAgain::default();
+    let (path, from) = (dir.path().to_owned(), From::Start);
+    let mut folder = RecordFolder::new(path, from, None, again.clone());
+    let [Sight::Open, Sight::Frames(frames)] = &folder.poll(Instant::now())[..] else {
+        panic!("the long one")
+    };
+    let file = dir.path().join("long.json").display().to_string();
+    assert_eq!(file_of(&frames[0]), (file.clone(), Some(long.len() as u64)));
+    assert_eq!(told(&frames[0]), long[..KEPT_BYTES]);
+    assert_eq!(given(&mut folder).0, [""; 0], "once");
+    again.ask(&file);
+    assert!(
+        given(&mut folder).0 == [long],
+        "whole, because a person asks"
+    );
+    again.ask("/elsewhere/long.json");
+    assert_eq!(given(&mut folder).0, [""; 0]);
+}
+
+#[test]
+fn nul_bytes_before_a_record_are_skipped() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let hole = "\0".repeat(3 * MESSAGE_BYTES_MAX);
+    put(dir.path(), "a.json", &format!("{hole}{{\"n\":1}}\n"), 1_000);
+    let mut folder = opened(dir.path(), From::Start, None);
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+}
+
+#[test]
+fn empty_file_is_reported_after_a_minute() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "a.json", "\0\0\n", 1_000);
+    let mut folder = opened(dir.path(), From::Start, None);
+    let begun = Instant::now();
+    assert_eq!(given_at(&mut folder, begun).0, [""; 0]);
+    let texts = given_at(&mut folder, begun + Duration::from_secs(60)).0;
+    assert!(texts[0].ends_with("a.json: the file is empty"), "{texts:?}");
 }
 
 #[test]
@@ -233,7 +370,7 @@ fn what_is_no_folder_is_said() {
     put(dir.path(), "f", "{}", 1);
     for (name, words) in [("f", "this is not a folder"), ("none", "no such file")] {
         let mut folder = opened(&dir.path().join(name), From::Start, None);
-        let [Sight::Trouble(why) | Sight::Absent(why)] = &folder.poll()[..] else {
+        let [Sight::Trouble(why) | Sight::Absent(why)] = &folder.poll(Instant::now())[..] else {
             panic!("a trouble")
         };
         assert!(why.contains(words), "{why}");
@@ -246,16 +383,25 @@ fn a_folder_that_could_not_be_read_for_a_while_is_up_again() {
     let (path, away) = (dir.path().join("cdr"), dir.path().join("away"));
     std::fs::create_dir(&path).expect("a folder");
     let mut folder = opened(&path, From::End, None);
-    assert!(matches!(&folder.poll()[..], [Sight::Open, Sight::End(_)]));
+    assert!(matches!(
+        &folder.poll(Instant::now())[..],
+        [Sight::Open, Sight::End(_)]
+    ));
     std::fs::rename(&path, &away).expect("renamed");
-    assert!(matches!(&folder.poll()[..], [Sight::Absent(_)]));
+    assert!(matches!(
+        &folder.poll(Instant::now())[..],
+        [Sight::Absent(_)]
+    ));
     std::fs::write(&path, "").expect("written");
-    assert!(matches!(&folder.poll()[..], [Sight::Trouble(_)]));
+    assert!(matches!(
+        &folder.poll(Instant::now())[..],
+        [Sight::Trouble(_)]
+    ));
     std::fs::remove_file(&path).expect("removed");
     std::fs::rename(&away, &path).expect("renamed");
     put(&path, "a.json", "{\"n\":1}", 1_000);
-    let [Sight::Open, Sight::Frames(_)] = &folder.poll()[..] else {
+    let [Sight::Open, Sight::Frames(_)] = &folder.poll(Instant::now())[..] else {
         panic!("up again, with what came meanwhile")
     };
-    assert!(matches!(&folder.poll()[..], [Sight::End(_)]));
+    assert!(matches!(&folder.poll(Instant::now())[..], [Sight::End(_)]));
 }

@@ -1,11 +1,10 @@
 //! Follows a file through everything that is done to one: written on, renamed, truncated, copied
 //! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
 
-use super::opened::{Opened, ReadOutcome, is_same, written};
+use super::opened::{FileRecord, Opened, ReadOutcome, is_same, written};
 use super::opening;
 use crate::url::{Format, From};
 use crate::{EventTime, FilePosition};
-use bytes::Bytes;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// Complete frames, in order, each with the position after it.
-    Frames(Vec<(Bytes, FilePosition)>),
+    Frames(Vec<FileRecord>),
     /// The file or folder was opened: the source is up.
     Open,
     /// Something may be missing before what comes next.
@@ -217,7 +216,7 @@ impl Follower {
             sights.push(Sight::Wait);
             return Ok(());
         }
-        sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
+        sights.extend(current.rest()?.map(|record| Sight::Frames(vec![record])));
         let (at, inode) = (current.written, current.inode);
         // Asked anew after each: those that were there before have other names after a rotation.
         let later = self.later_than(at, Some(inode))?;

@@ -1,17 +1,21 @@
 //! A file that grows: `cel_custom`'s CSV, a recording of AMI. Looked at four times a second; its
 //! place is in every frame, so that a restart goes on where the spool's commit was.
 
+mod again;
+mod document;
 mod folder;
 mod follow;
 mod opened;
 mod opening;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
+pub use again::FilesAgain;
 pub use opening::sample;
 
 use crate::url::{Format, From};
-use crate::{Context, Error, FilePosition, Fix, Gone, Item, Position, VerdictReader};
+use crate::{Context, Error, FilePosition, Fix, Gone, Item, VerdictReader};
 use folder::RecordFolder;
 use follow::{Follower, Sight};
 use std::path::{Path, PathBuf};
@@ -68,11 +72,12 @@ impl Tail {
         format: Format,
         from: From,
         start: Option<FilePosition>,
+        again: FilesAgain,
         verdicts: VerdictReader,
     ) -> Self {
         let poll: ReadStep = if is_folder(&path, format) {
-            let mut folder = RecordFolder::new(path, from, start);
-            Box::new(move || folder.poll())
+            let mut folder = RecordFolder::new(path, from, start, again);
+            Box::new(move || folder.poll(std::time::Instant::now()))
         } else {
             let mut follower = Follower::new(path, format, from, start);
             Box::new(move || follower.poll())
@@ -112,14 +117,9 @@ impl Tail {
         match sight {
             Sight::Frames(frames) => {
                 self.end = End::Unseen;
-                for (record, position) in frames {
-                    if record.is_empty() {
-                        line.counts.count(|it| it.too_long += 1);
-                        continue;
-                    }
+                for record in frames {
                     self.verdicts.paused(false).await;
-                    let position = Some(Position::File(position));
-                    line.give(record, position, None).await?;
+                    line.give(record.into()).await?;
                 }
                 Ok(())
             }

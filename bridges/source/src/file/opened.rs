@@ -2,7 +2,8 @@
 //! it was.
 
 use super::opening;
-use crate::{EventTime, FilePosition, item::hash, url::Format};
+use crate::item::{KEPT_BYTES, hash};
+use crate::{EventTime, FilePosition, FrameContent, Position, RecordDetails, url::Format};
 use bytes::Bytes;
 use callbridge_formats::{Frame, Framer, Framing};
 use smol_str::SmolStr;
@@ -42,14 +43,46 @@ fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
             matches!(&bytes[start..*end], b"" | b"\r")
         }),
     };
+    // After a hole of NUL bytes a record begins as well.
+    let end = end.or_else(|| memchr::memrchr(0, bytes));
     end.map(|at| at + 1)
 }
 
-/// The record; empty when it was longer than any record may be, and thrown away.
-fn kept(frame: Frame<'_>) -> Bytes {
-    match frame {
-        Frame::Message(bytes) => Bytes::copy_from_slice(bytes),
-        Frame::TooLong { .. } => Bytes::new(),
+/// A record of a file, with the position after it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FileRecord {
+    pub(super) bytes: Bytes,
+    pub(super) position: FilePosition,
+    pub(super) details: Option<Box<RecordDetails>>,
+}
+
+impl From<FileRecord> for FrameContent {
+    fn from(record: FileRecord) -> Self {
+        Self {
+            bytes: record.bytes,
+            position: Some(Position::File(record.position)),
+            publisher: None,
+            details: record.details,
+        }
+    }
+}
+
+/// A message of the framer, copied.
+enum Cut {
+    Whole(Bytes),
+    /// The place of a message that is longer than any may be.
+    TooLong {
+        bytes: u64,
+        start: u64,
+    },
+}
+
+impl From<Frame<'_>> for Cut {
+    fn from(frame: Frame<'_>) -> Self {
+        match frame {
+            Frame::Message(bytes) => Self::Whole(Bytes::copy_from_slice(bytes)),
+            Frame::TooLong { bytes, start } => Self::TooLong { bytes, start },
+        }
     }
 }
 
@@ -65,6 +98,9 @@ pub(super) struct Opened {
     pub(super) inode: u64,
     /// The path as configured, for positions.
     path: SmolStr,
+    /// Number of NUL bytes before the head. They look the same in every file with such a hole, so
+    /// they tell no file from another.
+    head_at: u64,
     head: Vec<u8>,
     /// The hash of the whole head, once it is complete: it stands in each position from there on.
     head_hash: Option<u64>,
@@ -83,7 +119,7 @@ pub(super) struct Opened {
 /// A result of one poll of an open file.
 pub(super) enum ReadOutcome {
     /// New bytes were read, and made these frames (perhaps none yet).
-    More(Vec<(Bytes, FilePosition)>),
+    More(Vec<FileRecord>),
     /// The file holds nothing that was not read.
     End,
     /// The file's content is another one: it was truncated or written anew.
@@ -101,7 +137,7 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
         return Ok(None);
     }
     let length = position.head_len as usize;
-    let head = read_at(&file, length, 0)?;
+    let head = read_at(&file, length, position.head_at)?;
     let same = head.len() == length && hash(&head) == position.head_hash;
     Ok(same.then_some(metadata))
 }
@@ -115,9 +151,10 @@ impl Opened {
         offset: u64,
     ) -> io::Result<Self> {
         let (file, metadata) = opening::open(path)?;
-        let head = read_at(&file, head_len(offset), 0)?;
+        let head_at = opening::leading_nuls(&file, offset)?;
+        let head = read_at(&file, head_len(offset - head_at), head_at)?;
         let header = if offset > 0 {
-            opening::header(&file, format)?
+            opening::header(&file, format, head_at)?
         } else {
             None
         };
@@ -126,6 +163,7 @@ impl Opened {
             inode: metadata.ino(),
             path: configured.to_string_lossy().into(),
             head_hash: whole(&head),
+            head_at,
             head,
             read: offset,
             framer: Framer::at(format, offset),
@@ -153,11 +191,13 @@ impl Opened {
     /// The position after the last frame.
     pub(super) fn position(&self) -> FilePosition {
         let offset = self.framer.position();
-        let length = head_len(offset).min(self.head.len());
+        let before = offset.saturating_sub(self.head_at);
+        let length = head_len(before).min(self.head.len());
         let head_hash = self.head_hash.filter(|_| length == HEAD_BYTES_MAX);
         FilePosition {
             path: self.path.clone(),
             inode: self.inode,
+            head_at: self.head_at.min(offset),
             head_len: u32::try_from(length).unwrap_or(0),
             head_hash: head_hash.unwrap_or_else(|| hash(&self.head[..length])),
             offset,
@@ -172,7 +212,7 @@ impl Opened {
         let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         let shorter = metadata.len() < self.read;
         if self.seen != Some(now)
-            && (shorter || read_at(&self.file, self.head.len(), 0)? != self.head)
+            && (shorter || read_at(&self.file, self.head.len(), self.head_at)? != self.head)
         {
             return Ok(ReadOutcome::Replaced);
         }
@@ -185,28 +225,60 @@ impl Opened {
         if chunk.is_empty() {
             return Ok(ReadOutcome::End);
         }
-        if self.head.len() < HEAD_BYTES_MAX {
-            let missing = (HEAD_BYTES_MAX - self.head.len()).min(chunk.len());
-            self.head.extend_from_slice(&chunk[..missing]);
-            self.head_hash = whole(&self.head);
-        }
+        self.extend_head(&chunk);
         self.read += chunk.len() as u64;
-        let mut frames = Vec::new();
+        let mut records = Vec::new();
         if let Some(header) = self.header.take() {
             // Reading goes on after a restart where it would without the header.
-            frames.push((header, self.position()));
+            records.push(self.record(Cut::Whole(header))?);
         }
         self.framer.push(&chunk);
-        while let Some(record) = self.framer.next().map(kept) {
-            frames.push((record, self.position()));
+        while let Some(cut) = self.framer.next().map(Cut::from) {
+            records.push(self.record(cut)?);
         }
-        Ok(ReadOutcome::More(frames))
+        Ok(ReadOutcome::More(records))
+    }
+
+    fn extend_head(&mut self, chunk: &[u8]) {
+        let mut rest = chunk;
+        if self.head.is_empty() && self.head_at == self.read {
+            let nuls = chunk.iter().take_while(|byte| **byte == 0).count();
+            self.head_at += nuls as u64;
+            rest = &chunk[nuls..];
+        }
+        if self.head.len() < HEAD_BYTES_MAX {
+            let missing = (HEAD_BYTES_MAX - self.head.len()).min(rest.len());
+            self.head.extend_from_slice(&rest[..missing]);
+            self.head_hash = whole(&self.head);
+        }
+    }
+
+    /// The record with the position after it. Of one that is too long, its beginning is read again.
+    fn record(&self, cut: Cut) -> io::Result<FileRecord> {
+        let (bytes, cut_from) = match cut {
+            Cut::Whole(bytes) => (bytes, None),
+            Cut::TooLong { bytes, start } => {
+                let beginning = read_at(&self.file, KEPT_BYTES, start)?;
+                (Bytes::from(beginning), Some(bytes))
+            }
+        };
+        let details = cut_from.map(|length| {
+            Box::new(RecordDetails {
+                cut_from: Some(length),
+                ..RecordDetails::default()
+            })
+        });
+        Ok(FileRecord {
+            bytes,
+            position: self.position(),
+            details,
+        })
     }
 
     /// The record without an end that a finished file ends with.
-    pub(super) fn rest(&mut self) -> Option<(Bytes, FilePosition)> {
-        let record = self.framer.finish().map(kept)?;
-        Some((record, self.position()))
+    pub(super) fn rest(&mut self) -> io::Result<Option<FileRecord>> {
+        let cut = self.framer.finish().map(Cut::from);
+        cut.map(|cut| self.record(cut)).transpose()
     }
 }
 
@@ -227,13 +299,12 @@ mod tests {
     fn a_record_knows_where_it_ends_in_the_file() {
         let mut framer = Framer::at(Format::AmiJson, 100);
         framer.push(b"{1}\r\n\n{2");
-        let first = framer.next().map(kept).expect("a line");
-        assert_eq!((&first[..], framer.position()), (&b"{1}"[..], 105));
+        assert_eq!(framer.next(), Some(Frame::Message(b"{1}")));
+        assert_eq!(framer.position(), 105);
         assert_eq!(framer.next(), None);
         framer.push(b"}");
         assert_eq!(framer.next(), None);
-        let rest = framer.finish().map(kept);
-        let rest = rest.expect("a line without its end");
-        assert_eq!((&rest[..], framer.position()), (&b"{2}"[..], 109));
+        assert_eq!(framer.finish(), Some(Frame::Message(b"{2}")));
+        assert_eq!(framer.position(), 109);
     }
 }

@@ -62,10 +62,11 @@ pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
         return records(path);
     }
     let (mut file, metadata) = open(path)?;
-    let is_cut = metadata.len() > SAMPLE_BYTES;
+    let nuls = leading_nuls(&file, metadata.len())?;
+    let is_cut = metadata.len() - nuls > SAMPLE_BYTES;
     let mut bytes = Vec::new();
     if *from == From::End && is_cut {
-        if let Some(header) = header(&file, format)? {
+        if let Some(header) = header(&file, format, nuls)? {
             bytes.extend(header);
             bytes.push(b'\n');
         }
@@ -77,6 +78,7 @@ pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
         bytes.extend_from_slice(&end[begin.map_or(0, |at| at + 1)..]);
         return Ok(bytes);
     }
+    file.seek(SeekFrom::Start(nuls))?;
     file.take(SAMPLE_BYTES).read_to_end(&mut bytes)?;
     if is_cut {
         let end = bytes.iter().rposition(|byte| *byte == b'\n');
@@ -85,10 +87,26 @@ pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the header that a CSV file begins with; `None` if it has none.
-pub(super) fn header(mut file: &File, format: Format) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
+/// Counts the NUL bytes at the beginning of a file, up to `most`.
+pub(super) fn leading_nuls(mut file: &File, most: u64) -> io::Result<u64> {
+    let mut piece = vec![0; 128 << 10];
+    let mut nuls = 0;
     file.seek(SeekFrom::Start(0))?;
+    while nuls < most {
+        let read = file.read(&mut piece)?;
+        let found = piece[..read].iter().take_while(|byte| **byte == 0).count();
+        nuls += found as u64;
+        if read == 0 || found < read {
+            break;
+        }
+    }
+    Ok(nuls.min(most))
+}
+
+/// Reads the header that a CSV file begins with at this offset; `None` if it has none.
+pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
     file.take(HEADER_BYTES_MAX).read_to_end(&mut bytes)?;
     let Some(Frame::Message(record)) = Frames::new(format, &bytes).next() else {
         return Ok(None);
@@ -151,6 +169,17 @@ mod tests {
             sample(&path, Format::CelCsv, &From::End).expect("a sample"),
             b"one\ntwo"
         );
+    }
+
+    #[test]
+    fn sample_begins_after_a_hole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows");
+        std::fs::write(&path, format!("{}one\ntwo\n", "\0".repeat(300_000))).expect("written");
+        for from in [From::Start, From::End] {
+            let bytes = sample(&path, Format::CelCsv, &from).expect("a sample");
+            assert_eq!(bytes, b"one\ntwo\n", "{from:?}");
+        }
     }
 
     #[test]

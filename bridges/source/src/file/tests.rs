@@ -5,12 +5,15 @@ use crate::FilePosition;
 use crate::url::{Format, From};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 struct Desk {
     folder: tempfile::TempDir,
     follower: Follower,
     lines: Vec<String>,
+    /// Lengths of the records of which only the beginning was given.
+    cut: Vec<u64>,
     gaps: Vec<String>,
     troubles: Vec<String>,
     position: Option<FilePosition>,
@@ -24,6 +27,7 @@ impl Desk {
             folder,
             follower,
             lines: Vec::new(),
+            cut: Vec::new(),
             gaps: Vec::new(),
             troubles: Vec::new(),
             position: None,
@@ -52,9 +56,12 @@ impl Desk {
                 match sight {
                     Sight::Frames(frames) => {
                         quiet = 0;
-                        for (cut, position) in frames {
-                            self.lines.push(String::from_utf8_lossy(&cut).into_owned());
-                            self.position = Some(position);
+                        for record in frames {
+                            let text = String::from_utf8_lossy(&record.bytes);
+                            self.lines.push(text.into_owned());
+                            let cut_from = record.details.and_then(|details| details.cut_from);
+                            self.cut.extend(cut_from);
+                            self.position = Some(record.position);
                         }
                     }
                     Sight::Gap(why) => self.gaps.push(why),
@@ -182,6 +189,69 @@ fn copytruncate_loses_nothing_that_the_copy_has() {
     desk.write(&lines(103..105));
     assert_eq!(desk.read(), named(100..105));
     assert!(desk.gaps.is_empty());
+}
+
+/// Truncates the file to nothing, and goes on where a writer does that has kept its offset.
+fn copytruncate(desk: &Desk, copy: &str, text: &str) {
+    let offset = fs::metadata(desk.path()).expect("there").len();
+    fs::copy(desk.path(), desk.beside(copy)).expect("copied");
+    let file = OpenOptions::new()
+        .write(true)
+        .open(desk.path())
+        .expect("opens");
+    file.set_len(0).expect("truncated");
+    file.write_all_at(text.as_bytes(), offset).expect("written");
+}
+
+#[test]
+fn copytruncate_under_a_kept_offset_loses_nothing() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..100));
+    assert_eq!(desk.read(), named(0..100));
+    desk.write(&lines(100..103));
+    copytruncate(&desk, "cel.csv-1", &lines(103..105));
+    assert_eq!(desk.read(), named(100..105));
+    desk.write(&lines(105..106));
+    assert_eq!(desk.read(), named(105..106));
+    // The second hole looks like the first: what was written before it is in the second copy.
+    desk.write(&lines(106..108));
+    copytruncate(&desk, "cel.csv-2", &lines(108..109));
+    desk.restart(From::End);
+    assert_eq!(desk.read(), named(106..109));
+    assert!(
+        desk.gaps.is_empty() && desk.cut.is_empty(),
+        "{:?}",
+        desk.gaps
+    );
+}
+
+#[test]
+fn large_hole_before_a_line_is_skipped() {
+    for from in [From::Start, From::End] {
+        let mut desk = Desk::new(from.clone());
+        let hole = 3 << 20;
+        let file = fs::File::create(desk.path()).expect("made");
+        file.set_len(hole).expect("a hole");
+        desk.read();
+        desk.write(&lines(0..2));
+        assert_eq!(desk.read(), named(0..2), "{from:?}");
+        let position = desk.position.clone().expect("read");
+        assert_eq!((position.head_at, position.head_len > 0), (hole, true));
+        assert!(desk.cut.is_empty());
+    }
+}
+
+#[test]
+fn record_over_the_limit_is_given_in_part() {
+    let mut desk = Desk::new(From::Start);
+    let long = "x".repeat(1_258_291);
+    desk.write(&format!("{}{long}\n{}", lines(0..1), lines(1..2)));
+    let read = desk.read();
+    assert_eq!((&read[0], &read[2]), (&named(0..1)[0], &named(1..2)[0]));
+    assert_eq!(
+        (read[1].as_str(), &desk.cut[..]),
+        (&long[..64 << 10], &[1_258_291][..])
+    );
 }
 
 #[test]

@@ -146,7 +146,7 @@ async fn a_lost_line_is_had_again_and_numbers_go_on() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_is_counted_and_the_line_goes_on() {
+async fn too_long_message_is_a_gap_and_the_line_goes_on() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.ami().await;
@@ -156,6 +156,11 @@ async fn a_message_that_is_too_long_is_counted_and_the_line_goes_on() {
     say(&mut line, b"Event: Long\r\nData: ").await;
     say(&mut line, &long).await;
     say(&mut line, b"\r\n\r\nEvent: Hangup\r\n\r\n").await;
+    let why = stage.gap().await;
+    assert!(
+        why.starts_with("a message of 1048695 bytes was thrown away"),
+        "{why}"
+    );
     assert_eq!(stage.text().await, "Event: Hangup");
     assert_eq!(stage.counts.now().too_long, 1);
 }

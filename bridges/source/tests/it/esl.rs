@@ -1,7 +1,7 @@
 //! FreeSWITCH's event socket.
 
 use crate::listener::{Listener, say};
-use crate::stage::{Stage, impatient, settings, until};
+use crate::stage::{Stage, impatient, settings};
 use callbridge_call::Mark;
 use callbridge_source::{Fix, Item, Secret, Settings, Source, SourceId, SourceUrl};
 use callbridge_testbed::proxy::Proxy;
@@ -186,7 +186,7 @@ async fn another_process_of_the_switch_is_told_before_its_first_event() {
 }
 
 #[tokio::test]
-async fn an_orderly_stop_is_told_and_an_event_that_is_too_long_is_counted() {
+async fn too_long_event_is_a_gap_and_an_orderly_stop_is_told() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
     up(&mut stage).await;
@@ -195,8 +195,9 @@ async fn an_orderly_stop_is_told_and_an_event_that_is_too_long_is_counted() {
         "y".repeat(1 << 20)
     );
     switch.event(&long).await;
-    let counts = stage.counts.clone();
-    until("the count", || counts.now().too_long == 1).await;
+    let why = stage.gap().await;
+    assert!(why.starts_with("a message was thrown away"), "{why}");
+    assert_eq!(stage.counts.now().too_long, 1);
     switch
         .says(
             b"Content-Type: text/disconnect-notice\nContent-Length: 31\n\n\

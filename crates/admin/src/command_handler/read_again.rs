@@ -4,17 +4,50 @@
 use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
 use callbridge_intake::owners::{OWNER_PREFIX, Owners};
-use callbridge_intake::read_again;
+use callbridge_intake::read_again::{self, RECORD_IN_FILE};
 use callbridge_mapping::journal;
 use callbridge_model::{Outcome, Reason, clock};
-use callbridge_spool::{Error, Finished, LetterFilter, Op, RowId, Step, Store, tables};
+use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, Store, tables};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Letters of a newer version that are looked at together.
 const PAGE: usize = 100;
 
+/// Returns the file that holds the record of this letter and no other.
+pub(super) fn record_file(letter: &Letter) -> Option<&str> {
+    let file = letter.bytes.as_ref()?.file.as_deref()?;
+    // Of a record among others, the place is named as well.
+    (!file.contains(RECORD_IN_FILE)).then_some(file)
+}
+
 impl CommandHandler {
+    /// Has the file of a letter read again. The letter leaves when a call is read from the file.
+    /// Returns why that cannot be done, in words.
+    pub(super) async fn read_file_again(
+        &self,
+        letter: &Letter,
+        file: &str,
+        dry_run: bool,
+    ) -> Result<Result<(), String>, Error> {
+        let source = letter.bytes.as_ref().map(|it| it.source.as_str());
+        let Some(again) = source.and_then(|source| self.files_again.get(source)) else {
+            let why = "the file is read by the daemon, and none that runs has its source: start \
+                       `callbridge run` with the source, and try again";
+            return Ok(Err(why.to_owned()));
+        };
+        if tokio::fs::metadata(file).await.is_err() {
+            return Ok(Err(format!(
+                "{file}: the file is gone; enter its call in the CRM by hand, and discard this \
+                 dead letter"
+            )));
+        }
+        if !dry_run {
+            again.ask(file);
+        }
+        Ok(Ok(()))
+    }
+
     /// Decodes a stored message once more, and stores its call; returns the outcome in a word, or
     /// why nothing was done.
     pub(super) async fn read_again(

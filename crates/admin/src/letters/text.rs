@@ -147,6 +147,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     line("talk", field(letter, "talkTimeSec"));
     line("by hand", by_hand(letter).unwrap_or_default());
     line("source", field(letter, "source"));
+    line("file", field(letter, "file"));
     line("bytes", field(letter, "length"));
     line("text", field(letter, "text").replace('\r', ""));
     for attempt in letter["attempts"].as_array().into_iter().flatten() {

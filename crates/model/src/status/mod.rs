@@ -293,6 +293,11 @@ pub struct SourceStatus {
     pub repaired: u64,
     /// Messages that could not be read.
     pub unreadable: u64,
+    /// Messages longer than 1 MiB. On a line each is a gap, elsewhere each is a dead letter and
+    /// among the unreadable ones.
+    pub too_long: u64,
+    /// Messages thrown away because the intake did not keep up. Each run of them is a gap.
+    pub dropped: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
     /// Number of times that a stream was found to be another one than was read, or to lack a part.

@@ -99,7 +99,7 @@ fn unread_letters(
     let (rest, values) = conditions(filter, limit);
     let text = format!(
         "SELECT id, 'unreadable' AS reason, false AS parked, at AS since, why AS message,
-                '[]' AS attempts, '[]' AS acts, 1 AS deaths, source, pbx, length,
+                '[]' AS attempts, '[]' AS acts, 1 AS deaths, source, pbx, length, file,
                 ifnull(substr(bytes, 1, {bytes_max}), x'') AS bytes, true AS by, user, content_type
          FROM unreadable WHERE true{rest}"
     );
@@ -207,6 +207,7 @@ impl Letter {
             line["pbx"] = unread.pbx.as_str().into();
             line["text"] = String::from_utf8_lossy(&unread.bytes).into();
             line["length"] = unread.length.into();
+            line["file"] = unread.file.as_deref().into();
         }
         line
     }

@@ -332,6 +332,8 @@ END;
 const PUBLISHED: &str = "
 ALTER TABLE unreadable ADD COLUMN user TEXT;
 ALTER TABLE unreadable ADD COLUMN content_type TEXT;
+ALTER TABLE unreadable ADD COLUMN file TEXT;         -- with the place in it, if it holds many
+CREATE INDEX unreadable_file ON unreadable(source, file) WHERE file IS NOT NULL;
 CREATE TABLE unreadable_size (one INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
 INSERT INTO unreadable_size SELECT 1, ifnull(sum(length(bytes)), 0) FROM unreadable;
 CREATE TRIGGER unreadable_came AFTER INSERT ON unreadable

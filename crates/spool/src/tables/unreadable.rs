@@ -14,9 +14,16 @@ const NOT_KEPT: &str = "unreadable_not_kept";
 /// Keeps bytes of a source, with the reason why they cannot be read; `by` is `None` of a line of
 /// the PBX itself.
 pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
-    store.tally.add(Book::Unreadable, 1);
     let UnreadableBytes { bytes, by, .. } = unread;
     let first = &bytes[..bytes.len().min(UNREADABLE_BYTES_MAX)];
+    let length = unread.cut_from.unwrap_or(bytes.len() as u64);
+    if let Some(file) = &unread.file {
+        if let Some(id) = kept_as_is(store, unread, first, length)? {
+            return Ok(Done::Unreadable(Some(id)));
+        }
+        settle_file(store, &unread.source, file, unread.at)?;
+    }
+    store.tally.add(Book::Unreadable, 1);
     let login = by.as_ref().map(|by| by.user.as_deref().unwrap_or_default());
     if !finds_room(store, first.len(), login)? {
         store.tally.count(NOT_KEPT, 1);
@@ -27,23 +34,53 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
     let id = store.new_id();
     let by = by.clone().unwrap_or_default();
     let text =
-        "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type, file)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     let values = (
         id.0,
         &unread.source,
         &unread.pbx,
         &unread.why,
         unread.at.micros(),
-        bytes.len(),
+        length,
         first,
         by.user,
         by.content_type,
+        &unread.file,
     );
     store.execute(text, values)?;
     store.tally.add(Book::UnreadableKept, 1);
     outbox::queue_notice(store, id)?;
     Ok(Done::Unreadable(Some(id)))
+}
+
+/// Finds the letter of the same file with the same content: a restart gives files again.
+fn kept_as_is(
+    store: &Store,
+    unread: &UnreadableBytes,
+    first: &[u8],
+    length: u64,
+) -> Result<Option<RowId>, Error> {
+    let text = "SELECT id FROM unreadable
+         WHERE source = ?1 AND file = ?2 AND why = ?3 AND length = ?4 AND bytes = ?5";
+    let values = (&unread.source, &unread.file, &unread.why, length, first);
+    let id: Option<i64> = store.query_first(text, values)?;
+    Ok(id.map(RowId))
+}
+
+/// Forgets the letters of a file, because it was read again.
+pub(crate) fn settle_file(
+    store: &mut Store,
+    source: &str,
+    file: &str,
+    at: EventTime,
+) -> Result<(), Error> {
+    let text = "SELECT id FROM unreadable WHERE source = ?1 AND file = ?2";
+    let letters: Vec<i64> = store.query_all(text, (source, file))?;
+    for id in letters {
+        leave(store, RowId(id), Left::Retried, at)?;
+    }
+    Ok(())
 }
 
 /// A login may fill as much as it leaves to all others: half of the room where it is alone, and
@@ -85,6 +122,12 @@ pub(crate) fn step_unreadable(
         }
         _ => return Err(Error::NoRow(row)),
     };
+    leave(store, row, left, at)?;
+    Ok(Done::Stepped(to))
+}
+
+/// Forgets a letter, and queues the notice that it left.
+fn leave(store: &mut Store, row: RowId, left: Left, at: EventTime) -> Result<(), Error> {
     let letter = outbox::before_it_leaves(store, row)?;
     if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {
         return Err(Error::NoRow(row));
@@ -94,5 +137,5 @@ pub(crate) fn step_unreadable(
     if let Some(letter) = letter {
         outbox::queue_leave(store, &letter, left, at)?;
     }
-    Ok(Done::Stepped(to))
+    Ok(())
 }

@@ -3,9 +3,10 @@
 
 use super::call::{at, finished, journal};
 use super::deliveries::{foreign, signature};
+use super::record_files::{self, unreadable};
 use crate::{
     Delivery, Done, Finished, IfAbsent, LetterFilter, Op, PublishedBy, QueueQuery, RowId, Settings,
-    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, UnreadableBytes, WebhookEvent, tables,
+    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -101,17 +102,6 @@ fn finish(store: &mut Store, call: Finished) {
 pub fn step(store: &mut Store, row: RowId, step: Step) {
     let at = at(2_000);
     write(store, vec![Op::Step { row, step, at }]);
-}
-
-fn unreadable(n: u32) -> Op {
-    Op::Unreadable(UnreadableBytes {
-        source: "amqp://pbx/".into(),
-        pbx: "pbx1".into(),
-        bytes: vec![b'x'; 100],
-        why: "no JSON".into(),
-        at: at(i64::from(n)),
-        by: None,
-    })
 }
 
 /// A lead with a number of its own, as it was told at this second.
@@ -254,6 +244,9 @@ pub const ACTS: &[Act] = &[
             .write(vec![refused])
             .expect_err("discard alone exists");
         step(store, row, Step::Discard { by_peer: false });
+    }),
+    ("a file that is unreadable at first", |store, _| {
+        record_files::becomes_readable(store);
     }),
     (
         "bytes of a login that nobody reads, and those that find no room",

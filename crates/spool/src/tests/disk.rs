@@ -13,7 +13,7 @@ fn call(n: u32) -> Op {
 
 fn filled() -> (Store, u32) {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
-    store.limit_pages(84);
+    store.limit_pages(85);
     for n in 0..1000 {
         match store.write(vec![call(n)]) {
             Ok(_) => {}
@@ -106,7 +106,7 @@ fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_
 #[test]
 fn room_for_one_row_is_not_called_room_for_what_was_refused_a_moment_ago() {
     let (store, taken) = filled();
-    store.limit_pages(88);
+    store.limit_pages(89);
     let (handle, guard) = start(store, None).expect("a thread");
     let many = (taken..taken + 50).map(call).collect();
     let error = handle.write(many).wait().expect_err("no room for fifty");

@@ -9,7 +9,7 @@ use crate::{
 use callbridge_model::{ExitCode as _, LeadId, Outcome, Phone, Reason, TokenFingerprint};
 use std::collections::BTreeMap;
 
-fn store() -> Store {
+pub(super) fn store() -> Store {
     let settings = Settings {
         notices: true,
         ..Settings::default()
@@ -39,6 +39,8 @@ fn unreadable(bytes: Vec<u8>) -> Op {
         source: "amqp://pbx/".into(),
         pbx: "pbx1".into(),
         bytes,
+        cut_from: None,
+        file: None,
         why: "no JSON".into(),
         at: at(9),
         by: None,

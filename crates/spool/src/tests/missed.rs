@@ -233,6 +233,8 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
                  DROP TABLE unreadable_size;
                  ALTER TABLE unreadable DROP COLUMN user;
                  ALTER TABLE unreadable DROP COLUMN content_type;
+                 DROP INDEX unreadable_file;
+                 ALTER TABLE unreadable DROP COLUMN file;
                  ALTER TABLE calls DROP COLUMN acts;
                  ALTER TABLE directory_leads DROP COLUMN name_at;
                  ALTER TABLE directory_leads DROP COLUMN name_rank;

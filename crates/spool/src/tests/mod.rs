@@ -27,6 +27,7 @@ mod missed;
 mod model;
 mod peer_outcomes;
 mod plans;
+mod record_files;
 mod restored;
 mod round_trip;
 mod search;

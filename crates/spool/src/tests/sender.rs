@@ -288,6 +288,8 @@ fn an_id_is_never_given_twice() {
         source: "s".into(),
         pbx: "p".into(),
         bytes: vec![1],
+        cut_from: None,
+        file: None,
         why: "why".into(),
         at: at(0),
         by: None,

@@ -1,0 +1,111 @@
+//! Files of a folder that are to be given, and the states by which changes are noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+
+/// The state of a file at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileState {
+    /// What is another one whenever the file was written to or replaced.
+    pub(super) content: ContentState,
+    /// Time at which it was written, in microseconds since the epoch. A time of the future is not
+    /// believed.
+    pub(super) written: u64,
+    /// Time at which the system last changed its entry, in microseconds since the epoch. No one can
+    /// set it.
+    pub(super) changed: u64,
+}
+
+/// Size, time of change, and inode of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ContentState {
+    pub(super) size: u64,
+    mtime: (i64, i64),
+    inode: u64,
+}
+
+impl FileState {
+    pub(super) fn of(about: &Metadata) -> Self {
+        let changed = micros(about.ctime(), about.ctime_nsec());
+        Self {
+            content: ContentState {
+                size: about.len(),
+                mtime: (about.mtime(), about.mtime_nsec()),
+                inode: about.ino(),
+            },
+            written: micros(about.mtime(), about.mtime_nsec()).min(changed),
+            changed,
+        }
+    }
+}
+
+fn micros(seconds: i64, nanos: i64) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    seconds.saturating_mul(1_000_000) + u64::try_from(nanos).unwrap_or(0) / 1_000
+}
+
+/// Files that wait, each once: the one written first is given first.
+#[derive(Debug, Default)]
+pub(super) struct WaitingFiles {
+    states: BTreeMap<OsString, FileState>,
+    by_written: BTreeSet<(u64, OsString)>,
+    by_changed: BTreeSet<(u64, OsString)>,
+}
+
+impl WaitingFiles {
+    pub(super) fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// Adds a file in this state, in place of an earlier state of it.
+    pub(super) fn insert(&mut self, name: OsString, state: FileState) {
+        if let Some(earlier) = self.states.insert(name.clone(), state) {
+            self.by_written.remove(&(earlier.written, name.clone()));
+            self.by_changed.remove(&(earlier.changed, name.clone()));
+        }
+        self.by_written.insert((state.written, name.clone()));
+        self.by_changed.insert((state.changed, name));
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<(OsString, FileState)> {
+        let (_, name) = self.by_written.pop_first()?;
+        let state = self.states.remove(&name)?;
+        self.by_changed.remove(&(state.changed, name.clone()));
+        Some((name, state))
+    }
+
+    /// Takes the files that were written before `ours_from`, or changed before `changed_from`.
+    pub(super) fn take_older(
+        &mut self,
+        ours_from: u64,
+        changed_from: u64,
+    ) -> Vec<(OsString, FileState)> {
+        let all = std::mem::take(self);
+        let mut older = Vec::new();
+        for (name, state) in all.states {
+            if state.written < ours_from || state.changed < changed_from {
+                older.push((name, state));
+            } else {
+                self.insert(name, state);
+            }
+        }
+        older
+    }
+
+    /// Returns the earliest change of a file that waits.
+    pub(super) fn first_changed(&self) -> Option<u64> {
+        self.by_changed.first().map(|(changed, _)| *changed)
+    }
+
+    /// Returns the latest change of a file that waits; 0 without any.
+    pub(super) fn last_changed(&self) -> u64 {
+        self.by_changed.last().map_or(0, |(changed, _)| *changed)
+    }
+
+    /// Returns the time at which the newest file that waits was written; 0 without any.
+    pub(super) fn last_written(&self) -> u64 {
+        self.by_written.last().map_or(0, |(written, _)| *written)
+    }
+}

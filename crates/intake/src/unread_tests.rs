@@ -1,0 +1,86 @@
+//! Records that a source cannot read, and gaps of its line.
+
+use super::tests::{FRAMES, SOURCE, intake};
+use super::{Batch, Intake};
+use callbridge_call::EventTime;
+use callbridge_mapping::People;
+use callbridge_source::{Frame, RecordDetails};
+use callbridge_spool::Op;
+
+/// A frame of a file that holds one record.
+fn frame_of_file(seq: u64, bytes: &str, details: RecordDetails) -> Frame {
+    Frame {
+        seq,
+        arrived: EventTime::from_seconds(1_795_151_400),
+        bytes: bytes.as_bytes().to_vec().into(),
+        position: None,
+        publisher: None,
+        details: Some(Box::new(details)),
+    }
+}
+
+fn take_frame(intake: &mut Intake, frame: &Frame) -> Batch {
+    intake
+        .frame(SOURCE, frame, &mut |_, _| None)
+        .expect("taken");
+    intake.take(&People::default(), frame.arrived)
+}
+
+fn unread(batch: &Batch) -> Vec<&callbridge_spool::UnreadableBytes> {
+    let unread = batch.ops.iter().filter_map(|op| match op {
+        Op::Unreadable(unread) => Some(unread),
+        _ => None,
+    });
+    unread.collect()
+}
+
+#[test]
+fn record_over_the_limit_is_a_dead_letter_of_its_file() {
+    let mut intake = intake();
+    let details = RecordDetails {
+        file: Some("/cdr/long.json".into()),
+        cut_from: Some(1_258_291),
+        fault: None,
+    };
+    // Even bytes that look like an event are not decoded: the rest of them is missing.
+    let line = FRAMES.lines().next().expect("a frame");
+    let batch = take_frame(&mut intake, &frame_of_file(1, line, details));
+    let [unread] = unread(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    assert_eq!(unread.file.as_deref(), Some("/cdr/long.json"));
+    assert_eq!(
+        (&unread.bytes[..], unread.cut_from),
+        (line.as_bytes(), Some(1_258_291))
+    );
+    let why = "the record has 1258291 bytes, and at most 1048576 are read";
+    assert!(unread.why.starts_with(why), "{}", unread.why);
+    assert_eq!(intake.statuses()[0].unreadable, 1);
+}
+
+#[test]
+fn file_that_is_read_settles_its_dead_letter() {
+    let mut intake = intake();
+    let details = || RecordDetails {
+        file: Some("/cdr/a.json".into()),
+        ..RecordDetails::default()
+    };
+    let reads = |batch: &Batch| {
+        let is_read = |op: &&Op| matches!(op, Op::FileRead { file, .. } if file == "/cdr/a.json");
+        batch.ops.iter().filter(is_read).count()
+    };
+    let torn = take_frame(&mut intake, &frame_of_file(1, "{\"Event\":", details()));
+    assert_eq!((unread(&torn).len(), reads(&torn)), (1, 0));
+    let whole = FRAMES.lines().next().expect("a frame");
+    let read = take_frame(&mut intake, &frame_of_file(2, whole, details()));
+    assert_eq!((unread(&read).len(), reads(&read)), (0, 1));
+}
+
+#[test]
+fn gap_soon_after_the_first_connection_is_counted() {
+    let mut intake = intake();
+    let now = EventTime::from_seconds(1_795_151_300);
+    intake.up(SOURCE, now);
+    intake.gap(SOURCE, "a message was thrown away", now);
+    assert_eq!(intake.statuses()[0].gaps, 1);
+}

@@ -1,0 +1,87 @@
+//! Unreadable letters, and files that become readable.
+
+use super::call::at;
+use super::letters::store;
+use crate::{Done, LetterFilter, Op, RowId, Store, UnreadableBytes, tables};
+
+pub(super) fn unreadable(n: u32) -> Op {
+    Op::Unreadable(UnreadableBytes {
+        source: "amqp://pbx/".into(),
+        pbx: "pbx1".into(),
+        bytes: vec![b'x'; 100],
+        cut_from: None,
+        file: None,
+        why: "no JSON".into(),
+        at: at(i64::from(n)),
+        by: None,
+    })
+}
+
+/// Bytes of a file that holds one record.
+pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
+    Op::Unreadable(UnreadableBytes {
+        source: "file:///cdr/".into(),
+        pbx: "pbx1".into(),
+        bytes: bytes.to_vec(),
+        cut_from,
+        file: Some("/cdr/a.json".into()),
+        why: "no JSON".into(),
+        at: at(9),
+        by: None,
+    })
+}
+
+fn unread(store: &Store) -> Vec<(i64, String, u64)> {
+    let filter = LetterFilter::default();
+    let letters = tables::letters::letters(store, &filter).expect("readable");
+    let unread = letters.into_iter().map(|letter| {
+        let message = letter.bytes.expect("a message");
+        let text = String::from_utf8_lossy(&message.bytes).into_owned();
+        assert_eq!(message.file.as_deref(), Some("/cdr/a.json"));
+        (letter.id.0, text, message.length)
+    });
+    unread.collect()
+}
+
+#[test]
+fn file_has_one_unreadable_letter_until_it_is_read() {
+    let mut store = store();
+    let torn = unreadable_file(b"{\"a\":", None);
+    store.write(vec![torn.clone()]).expect("stored");
+    // A restart gives the same file again.
+    let done = store.write(vec![torn]).expect("stored");
+    assert_eq!(done, [Done::Unreadable(Some(RowId(1)))]);
+    assert_eq!(unread(&store), [(1, "{\"a\":".to_owned(), 5)]);
+    assert_eq!(store.books().unreadable, 1);
+    let longer = unreadable_file(b"{\"a\":1", Some(2_000_000));
+    store.write(vec![longer]).expect("stored");
+    assert_eq!(unread(&store), [(2, "{\"a\":1".to_owned(), 2_000_000)]);
+    let read = |source: &str, file: &str| Op::FileRead {
+        source: source.to_owned(),
+        file: file.to_owned(),
+        at: at(10),
+    };
+    let others = vec![
+        read("file:///cdr/", "/cdr/b.json"),
+        read("file:///other/", "/cdr/a.json"),
+    ];
+    store.write(others).expect("stored");
+    assert_eq!(unread(&store).len(), 1);
+    let own = read("file:///cdr/", "/cdr/a.json");
+    store.write(vec![own.clone(), own]).expect("stored");
+    assert_eq!(unread(&store), []);
+    assert_eq!(store.books().unreadable, 2);
+}
+
+/// A file cannot be read, twice with the same content, and then it can.
+pub(super) fn becomes_readable(store: &mut Store) {
+    let torn = unreadable_file(b"{", None);
+    let read = Op::FileRead {
+        source: "file:///cdr/".to_owned(),
+        file: "/cdr/a.json".to_owned(),
+        at: at(10),
+    };
+    let done = store.write(vec![torn.clone(), torn, read]);
+    let done = done.expect("stored");
+    assert_eq!(done[0], done[1], "one letter");
+}
