@@ -24,6 +24,7 @@ mod held;
 pub(crate) mod way;
 
 use crate::Failure;
+use callbridge_call::shell::quoted_path;
 use callbridge_model::{Code, SecretPlace};
 use callbridge_ops::log::say;
 use callbridge_spool as spool;
@@ -141,7 +142,7 @@ pub(super) fn name_left_files(folder: &Path, owner: Owner) {
     };
     let entries = folder.read_dir().into_iter().flatten();
     let left = entries.flatten().filter(is_roots);
-    let mut left: Vec<String> = left.map(|it| it.path().display().to_string()).collect();
+    let mut left: Vec<String> = left.map(|file| quoted_path(&file.path())).collect();
     if left.is_empty() {
         return;
     }

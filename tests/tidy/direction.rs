@@ -53,7 +53,7 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 18] = [
+const CALL_MODULES: [&str; 19] = [
     "units",
     "event",
     "json",
@@ -66,6 +66,7 @@ const CALL_MODULES: [&str; 18] = [
     "unmatched",
     "reception",
     "settings",
+    "shell",
     "snapshots",
     "facts",
     "resolve",

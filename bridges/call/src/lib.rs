@@ -14,6 +14,7 @@
 //! | [`json`] | JSON as pairs, borrowed, for the readers of all PBXs |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`call`] | [`FinishedCall`]: what goes out |
+//! | [`shell`] | text as one word of a shell, for the commands in messages |
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | `talk` | when the customer was connected with whom |
 //! | `unmatched` | channels of no trunk that carried somebody from outside |
@@ -40,6 +41,7 @@ pub mod reconcile;
 pub mod records;
 mod resolve;
 mod settings;
+pub mod shell;
 pub mod snapshots;
 mod talk;
 pub mod timeline;

@@ -1,6 +1,7 @@
 //! What can go wrong with the durable state, with the exit code of each.
 
 use crate::{Refused, RowId};
+use callbridge_call::shell::quoted_path;
 use callbridge_model::{CallUuid, Code, ExitCode};
 use std::path::{Path, PathBuf};
 
@@ -26,8 +27,9 @@ pub enum Error {
     /// permission bits of the folder, at most `0o7777`.
     #[error(
         "others than its owner may write in {0} (mode {1:03o}), and could take its files away \
-         or put others in their place: chmod go-w {0}, or give --state a folder of its own below \
-         it"
+         or put others in their place: chmod go-w {word}, or give --state a folder of its own \
+         below it",
+        word = quoted_path(.0)
     )]
     Shared(PathBuf, u32),
     /// The open file is not in its place any more, but what is said here. Nothing was stored.

@@ -30,6 +30,7 @@ use crate::config as cli;
 use crate::config::{Check, Config};
 use crate::terminal::has_colour;
 use crate::{Failure, Result, print, privilege};
+use callbridge_call::shell::quoted_path;
 use callbridge_mapping::People;
 use callbridge_model::{Code, safe, safe_json};
 use callbridge_oauth::store;
@@ -225,9 +226,11 @@ fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut files = config.secret_files();
     files.retain(|file| !file.ends_with(store::FILE) && privilege::is_open_to_all(file));
     let advice = |file: PathBuf| {
-        let file = file.display();
-        let what = format!("{file} can be read by every user of this machine");
-        advice("secret", what, format!("chmod o-r {file}"))
+        let what = format!(
+            "{} can be read by every user of this machine",
+            file.display()
+        );
+        advice("secret", what, format!("chmod o-r {}", quoted_path(&file)))
     };
     files.into_iter().map(advice).collect()
 }

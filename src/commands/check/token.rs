@@ -4,6 +4,7 @@
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
 use crate::daemon::outward;
+use callbridge_call::shell::quoted_path;
 use callbridge_model::{Code, Secret, clock};
 use callbridge_oauth::{command, scope, store};
 use std::{fmt::Display, os::unix::fs::PermissionsExt as _, path::Path};
@@ -55,7 +56,7 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let is_open = |it: std::fs::Metadata| it.permissions().mode() & 0o077 != 0;
     if path.symlink_metadata().is_ok_and(is_open) {
         let what = format!("{} can be read by others than its owner", path.display());
-        let todo = format!("chmod 600 {}", path.display());
+        let todo = format!("chmod 600 {}", quoted_path(&path));
         found.push(advice(name, what, todo));
     }
     if let Some(over) = &stored.over {

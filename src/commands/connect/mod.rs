@@ -24,7 +24,7 @@ use crate::privilege::is_open_to_all;
 use crate::terminal::StdinLines;
 use crate::{Failure, Result, print};
 use callbridge_admin::state_access::{close, status};
-use callbridge_call::EventTime;
+use callbridge_call::{EventTime, shell::quoted_path};
 use callbridge_crm::{self as crm, Setup};
 use callbridge_model::{Code, ExposeSecret as _, Secret, clock, safe, status::Books};
 use callbridge_oauth::connection::{Client, Connection};
@@ -57,10 +57,11 @@ const STORE_TRIES_MAX: u32 = 30;
 pub(crate) async fn run(connect: Connect) -> Result<()> {
     let client = connect.client(connect.secret.read()?);
     if let Some(file) = connect.secret.file().filter(|it| is_open_to_all(it)) {
-        let file = file.display();
         say(&format!(
-            "every user of this machine can read {file}, and act as the application with it: \
-             chmod o-r {file}"
+            "every user of this machine can read {}, and act as the application with it: chmod \
+             o-r {}",
+            file.display(),
+            quoted_path(file)
         ));
     }
     verify::prepare(&connect.state, &connect.setup.address).await?;

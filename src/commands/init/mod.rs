@@ -20,7 +20,7 @@ use crate::config::flags::Flags;
 use crate::config::{Checking, Config, Faults, InitFlags, STATES, TokenFrom, secret_kind};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, Result, print};
-use callbridge_call::EventTime;
+use callbridge_call::{EventTime, shell::quoted};
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, SecretPlace, clock, safe_lines};
 use callbridge_setup::question::{SetupQuestion, is_event_socket};
@@ -381,7 +381,7 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
         }
     }
     let next = if answers.is_of_service() {
-        format!("systemctl enable --now {service}")
+        format!("systemctl enable --now {}", quoted(&service))
     } else {
         format!("callbridge run {flags_file}")
     };

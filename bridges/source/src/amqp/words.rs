@@ -2,6 +2,7 @@
 
 use super::stream::{KEPT, KEPT_BYTES};
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
+use callbridge_call::shell::quoted;
 use lapin::ErrorKind;
 use std::time::Duration;
 
@@ -28,14 +29,16 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
 
 /// Puts the failure of a connection or login into words, with the command that mends it.
 pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
-    let (user, vhost) = (&broker.user, &broker.vhost);
+    let user = &broker.user;
+    let word = quoted(&broker.vhost);
     match reply(error) {
         Some((ACCESS_REFUSED, said)) => target.no_right(format!(
             "login refused ({said}); check the user in the URL and its secret"
         )),
         Some((NOT_ALLOWED, said)) => target.no_right(format!(
             "{said}; make the virtual host and give the user its rights: rabbitmqctl add_vhost \
-             {vhost} && rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'"
+             {word} && rabbitmqctl set_permissions -p {word} {} '' '' '.*'",
+            quoted(user)
         )),
         Some((_, said)) => target.not_that(said),
         None => lost(target, broker, error),
@@ -75,7 +78,7 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
         }
         Some((ACCESS_REFUSED, said)) => target.no_right(format!(
             "{said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
-            broker.user
+            quoted(&broker.user)
         )),
         Some((_, said)) => target.not_that(format!("queue {queue}: {said}")),
         None => lost(target, broker, error),
@@ -83,15 +86,17 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
 }
 
 fn admin(vhost: &str) -> String {
-    match vhost {
-        "/" => "rabbitmqadmin".to_owned(),
-        _ => format!("rabbitmqadmin --vhost={vhost}"),
+    if vhost == "/" {
+        "rabbitmqadmin".to_owned()
+    } else {
+        format!("rabbitmqadmin {}", quoted(&format!("--vhost={vhost}")))
     }
 }
 
 /// The command that makes a durable queue.
 pub fn declare_command(vhost: &str, queue: &str) -> String {
-    format!("{} declare queue name={queue} durable=true", admin(vhost))
+    let name = quoted(&format!("name={queue}"));
+    format!("{} declare queue {name} durable=true", admin(vhost))
 }
 
 /// The command that makes a stream.
@@ -106,9 +111,13 @@ pub fn declare_stream_command(vhost: &str, stream: &str) -> String {
 /// The commands that make an exchange, and bind a queue or stream to it with its name as key.
 pub fn route_commands(vhost: &str, exchange: &str, queue: &str) -> String {
     let admin = admin(vhost);
+    let name = quoted(&format!("name={exchange}"));
+    let source = quoted(&format!("source={exchange}"));
+    let destination = quoted(&format!("destination={queue}"));
+    let key = quoted(&format!("routing_key={queue}"));
     format!(
-        "{admin} declare exchange name={exchange} type=direct && {admin} declare binding \
-         source={exchange} destination={queue} routing_key={queue}"
+        "{admin} declare exchange {name} type=direct && {admin} declare binding {source} \
+         {destination} {key}"
     )
 }
 
@@ -132,5 +141,27 @@ pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Er
             source.queue
         )),
         Some(_) | None => finding(target, source, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rabbitmqadmin_commands_quote_names_for_a_shell() {
+        assert_eq!(
+            declare_command("/", "dead letters"),
+            "rabbitmqadmin declare queue 'name=dead letters' durable=true"
+        );
+        assert_eq!(
+            declare_command("it's", "$(id)"),
+            r"rabbitmqadmin '--vhost=it'\''s' declare queue 'name=$(id)' durable=true"
+        );
+        assert_eq!(
+            route_commands("pbx", "a;b", "calls"),
+            "rabbitmqadmin --vhost=pbx declare exchange 'name=a;b' type=direct && rabbitmqadmin \
+             --vhost=pbx declare binding 'source=a;b' destination=calls routing_key=calls"
+        );
     }
 }

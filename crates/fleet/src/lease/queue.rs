@@ -5,6 +5,7 @@
 //! nobody takes is dropped after `KEPT_MILLIS`, and past `TICKS_MAX` none is taken. Both drop
 //! nothing that the rules need, which is never older than some ten seconds.
 
+use callbridge_model::status::findings::quoted;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::amqp::{ACCESS_REFUSED, Login, PRECONDITION_FAILED, may_read, reply};
 use callbridge_source::{Error as SourceError, Fix, url::Broker};
@@ -93,8 +94,10 @@ impl LeaseQueue {
             ACCESS_REFUSED => Error {
                 words: format!(
                     "user {user} may not {what} ({words}); give it the right: rabbitmqctl \
-                     set_permissions -p {vhost} {user} CONFIGURE WRITE READ, with {queue} in \
-                     CONFIGURE and READ, and {queue} and amq.default in WRITE"
+                     set_permissions -p {} {} CONFIGURE WRITE READ, with {queue} in CONFIGURE \
+                     and READ, and {queue} and amq.default in WRITE",
+                    quoted(vhost),
+                    quoted(user)
                 ),
                 fix: Some(Fix::Secret),
             },

@@ -1,0 +1,38 @@
+//! Text as one word of a POSIX shell, for the commands that messages show.
+
+use std::path::Path;
+
+/// Returns the text as one word of a POSIX shell, in single quotes where it needs them.
+pub fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@,+%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// Returns the path as one word of a POSIX shell.
+pub fn quoted_path(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_words_stay_and_others_are_quoted() {
+        for (text, word) in [
+            ("name=dead_letters", "name=dead_letters"),
+            ("", "''"),
+            ("two words", "'two words'"),
+            ("it's", r"'it'\''s'"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("a;b", "'a;b'"),
+            ("a\nb", "'a\nb'"),
+        ] {
+            assert_eq!(quoted(text), word);
+        }
+    }
+}
