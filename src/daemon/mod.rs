@@ -281,6 +281,7 @@ impl Daemon {
         outward.vitals.insert(0, vital);
         if let Some(dead_letters) = &config.dead_letters {
             let queue = outward::queue(dead_letters);
+            outward.dead_letter_queue = Some(queue.problem());
             tasks.start(queue.run(spool.clone(), tasks.stop()));
         }
         let webhooks = webhooks::start(config, &spool, tally, &mut tasks).await?;

@@ -7,8 +7,8 @@ use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Employees, FleetStatus, LeadField, LeadFields, Pause, SourceState, SourceStatus,
-    Status, Token,
+    Backlog, Employees, FleetStatus, LeadField, LeadFields, OutboxStatus, Pause, SourceState,
+    SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
@@ -66,9 +66,11 @@ impl Observer {
             let kept = callbridge_ops::kept::kept(store, at, &state, crate::RELEASE)?;
             let fields = tables::shows::lead_fields(store, now)?;
             let calls = tables::trunk_calls::trunk_calls(store, at - trunks::DAY)?;
-            Ok((kept, fields, calls, tables::missed::missed_by_trunk(store)?))
+            let missed = tables::missed::missed_by_trunk(store)?;
+            let notices = tables::outbox::notices_waiting(store)?;
+            Ok((kept, fields, calls, missed, notices))
         });
-        let (kept, fields, calls, missed) = read.await?;
+        let (kept, fields, calls, missed, notices) = read.await?;
         let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
@@ -103,9 +105,21 @@ impl Observer {
             day_calls,
             fleet: self.fleet.borrow().clone(),
             untold_outcomes: self.outward.untold_outcomes.borrow().clone(),
+            outboxes: self.outboxes(notices),
             ..kept
         };
         Ok(status.judged())
+    }
+
+    /// Returns the outbox of dead letters with its number of waiting notices, if there is a queue.
+    fn outboxes(&self, notices: u64) -> Vec<OutboxStatus> {
+        let queue = self.outward.dead_letter_queue.iter();
+        let outboxes = queue.map(|problem| OutboxStatus {
+            name: "dead_letters".to_owned(),
+            messages: notices,
+            problem: problem.borrow().clone(),
+        });
+        outboxes.collect()
     }
 
     /// The loops that have not come round for longer than this.

@@ -7,11 +7,12 @@ use super::tasks::{Tasks, has_stopped};
 use crate::build_time;
 use crate::config::{BrokerTarget, Config, Crm, SourceConfig, TokenFrom};
 use callbridge_broker::{Forwarder, OutcomePublisher, notices::Queue};
+use callbridge_call::shell::quoted;
 use callbridge_crm::{Client, Setup};
 use callbridge_fleet::lease::{LeaseKeeper, Terms};
 use callbridge_fleet::{FleetReports, ReportStream, lease::handover::Patience};
 use callbridge_model::status::fleet::FleetRole;
-use callbridge_model::status::{Lease, Requests};
+use callbridge_model::status::{Lease, OutboxProblem, Requests};
 use callbridge_model::{
     ETC, Heartbeat, HeartbeatMonitor, Permit, SecretKind, SecretPlace, credstore,
 };
@@ -40,6 +41,8 @@ pub(crate) struct Outward {
     /// The reason for which outcomes of calls wait to be written to the stream; `None` while none
     /// do.
     pub untold_outcomes: watch::Receiver<Option<String>>,
+    /// The reason for which notices of dead letters wait; not there without a queue for them.
+    pub dead_letter_queue: Option<watch::Receiver<Option<OutboxProblem>>>,
     /// The loops that have to turn.
     pub vitals: Vec<HeartbeatMonitor>,
 }
@@ -58,6 +61,7 @@ pub(crate) fn start_sender(
         asking,
         token_requests: watch::channel(Requests::new()).1,
         untold_outcomes: watch::channel(None).1,
+        dead_letter_queue: None,
         vitals: Vec::new(),
     };
     let Some(crm) = &config.crm else {
@@ -299,7 +303,10 @@ pub(crate) fn token_place(
         Some(_) | None => path.to_path_buf(),
     };
     let then = match service {
-        Some(service) => Some(format!("`systemctl restart callbridge@{service}`")),
+        Some(service) => Some(format!(
+            "`systemctl restart {}`",
+            quoted(&format!("callbridge@{service}"))
+        )),
         None if place.fixed().is_some() || copied => Some("restart callbridge".to_owned()),
         None => None,
     };

@@ -1,19 +1,29 @@
-//! Keeps an outbox of the spool empty: what is due is published, and leaves the outbox after the
-//! broker's confirm and on no other path. An outage of the broker loses nothing; what was not
-//! confirmed is published again.
+//! Keeps an outbox of the spool empty: messages that are due are published, and leave the outbox
+//! after the broker's confirm and on no other path. An outage of the broker loses nothing: messages
+//! that were not confirmed are published again.
+//!
+//! A broker with a memory or disk alarm blocks the connection. The messages that it was sent are
+//! taken when the alarm ends, so this waits on the blocked connection for as long as it lasts.
+//! Before a batch that follows a pause, an empty message is published that no queue takes. During
+//! an alarm that message is blocked, and no message of the outbox is left with the broker if this
+//! process ends before the alarm.
 
-use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
+use callbridge_source::amqp::publish::{ConfirmedLine, Unanswered, refusal};
 use callbridge_source::{Backoff, Bounds, BrokerUrl, Fix, Secret, amqp::Login, chance};
 use callbridge_spool::{Handle, Op};
 use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// A loop that waits beats at least this often.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// No queue has this name: whoever may write is told so, and whoever may not is told that.
+/// No queue has this name. A login with the right to write gets its message back, and a login
+/// without it gets a refusal.
 pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
+
+/// A line that confirmed nothing for this long is tried before the next batch.
+const TRIED_FOR: Duration = Duration::from_secs(5);
 
 /// Reasons for which messages stay in the outbox.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +34,12 @@ pub enum Error {
     /// The line was lost, or the broker did not confirm in time.
     #[error("the connection to the broker was lost ({0})")]
     Lost(String),
+    /// The broker has raised an alarm and reads nothing, for this reason: `low on memory`.
+    #[error(
+        "the broker accepts no messages because of an alarm ({0}); run `rabbitmq-diagnostics \
+         alarms` on the broker, and free memory or disk space there"
+    )]
+    Blocked(String),
     /// There is no such queue or stream, it is full, or too few of its nodes are there.
     #[error("{what}: {words}; {cure}")]
     NotTaken {
@@ -51,7 +67,7 @@ impl Error {
         match self {
             Self::Broker(error) => Some(error.fix()),
             Self::NoRight(_) => Some(Fix::Secret),
-            Self::Lost(_) | Self::NotTaken { .. } | Self::Spool(_) => None,
+            Self::Lost(_) | Self::Blocked(_) | Self::NotTaken { .. } | Self::Spool(_) => None,
         }
     }
 
@@ -61,6 +77,23 @@ impl Error {
 
     pub(crate) fn no_answer() -> Self {
         Self::Lost("no answer".to_owned())
+    }
+
+    pub(crate) fn unanswered(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Blocked(reason) => Self::Blocked(reason),
+            Unanswered::Silent => Self::no_answer(),
+        }
+    }
+
+    /// Returns the broker's or the spool's own reason, without advice.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Lost(reason) | Self::Blocked(reason) | Self::NoRight(reason) => reason.clone(),
+            Self::NotTaken { words, .. } => words.clone(),
+            Self::Broker(error) => error.to_string(),
+            Self::Spool(error) => error.to_string(),
+        }
     }
 }
 
@@ -131,8 +164,11 @@ pub(crate) trait Outbox {
     /// Reports each turn of the loop, so that a loop that hangs is noticed.
     fn beat(&self) {}
 
-    /// Messages wait for this reason; whether the line was `lost` or never had.
-    async fn waits(&mut self, _spool: &Handle, _error: &Error, _lost: bool) {}
+    /// Shows why messages wait; `None` once the outbox is empty again.
+    fn show(&self, error: Option<&Error>);
+
+    /// Called when a batch has failed; `lost`: the line was lost, or none could be opened.
+    async fn failed_batch(&mut self, _spool: &Handle, _error: &Error, _lost: bool) {}
 
     /// Called once the outbox is empty again.
     fn goes_on(&mut self) {}
@@ -149,6 +185,7 @@ pub(crate) async fn keep_empty<O: Outbox>(
         outbox,
         spool,
         line: None,
+        confirmed_at: None,
         turn: 0,
         reported: None,
     };
@@ -175,7 +212,10 @@ struct Drain<O> {
     outbox: O,
     spool: Handle,
     line: Option<ConfirmedLine>,
-    /// Lines that were lost or not had: the next one begins with the next node.
+    /// Time of the line's last confirm; `None` on a line that has confirmed nothing yet.
+    confirmed_at: Option<Instant>,
+    /// Number of lines that were lost or could not be opened. The next one begins with the next
+    /// node.
     turn: usize,
     /// Reason in the last warning that messages wait: the same one is not logged twice.
     reported: Option<String>,
@@ -206,6 +246,7 @@ impl<O: Outbox> Drain<O> {
             match ended {
                 Ok(()) => {
                     backoff.reset();
+                    self.outbox.show(None);
                     self.outbox.goes_on();
                     if self.reported.take().is_some()
                         && let Some(words) = O::GOES_ON
@@ -215,7 +256,7 @@ impl<O: Outbox> Drain<O> {
                 }
                 Err(Error::Spool(callbridge_spool::Error::Closed)) => return false,
                 Err(error) => {
-                    self.waits(&error).await;
+                    self.report_failed_batch(&error).await;
                     let up = self.line.take().map_or(Duration::ZERO, |it| it.up_for());
                     let again = Instant::now() + backoff.wait(up, chance());
                     tokio::select! {
@@ -228,15 +269,11 @@ impl<O: Outbox> Drain<O> {
         }
     }
 
-    async fn waits(&mut self, error: &Error) {
+    async fn report_failed_batch(&mut self, error: &Error) {
         self.turn += 1;
         let lost = self.line.as_ref().is_none_or(|line| !line.is_open());
-        self.outbox.waits(&self.spool, error, lost).await;
-        let reason = error.to_string();
-        if self.reported.as_ref() != Some(&reason) {
-            tracing::warn!(%reason, "{}", O::WAITS);
-            self.reported = Some(reason);
-        }
+        self.outbox.failed_batch(&self.spool, error, lost).await;
+        report_waiting(&self.outbox, error, &mut self.reported);
     }
 
     async fn beating_until(&self, end: Instant) {
@@ -255,17 +292,17 @@ impl<O: Outbox> Drain<O> {
             if due.is_empty() {
                 return Ok(());
             }
-            let line = match self.line.take() {
-                Some(line) => line,
-                None => self.outbox.open(self.turn).await?,
-            };
-            let (many, mut confirmed) = (due.len(), Vec::with_capacity(due.len()));
-            let published = self.publish(&line, due, &mut confirmed);
-            let ended = timeout(self.outbox.destination().login.within, published).await;
-            // Those without a confirm are published again; a slow broker gets on all the same.
-            let ended = ended.unwrap_or_else(|_| Err(Error::Lost("no confirm".to_owned())));
-            self.line = Some(line);
-            let all = confirmed.len() == many;
+            if self.line.is_none() {
+                self.confirmed_at = None;
+                self.line = Some(self.outbox.open(self.turn).await?);
+            }
+            let batch = due.len();
+            let mut confirmed = Vec::with_capacity(batch);
+            let ended = self.publish_in_time(due, &mut confirmed).await;
+            if !confirmed.is_empty() {
+                self.confirmed_at = Some(Instant::now());
+            }
+            let all = confirmed.len() == batch;
             let stored = self.outbox.confirmed(confirmed, all);
             if !stored.is_empty() {
                 self.spool.write(stored).await?;
@@ -274,37 +311,100 @@ impl<O: Outbox> Drain<O> {
         }
     }
 
-    /// Publishes all, then waits for all confirms: `confirmed` gains those that were taken; the
-    /// error is what stopped the others.
-    async fn publish(
-        &self,
-        line: &ConfirmedLine,
+    /// Publishes a batch on the open line: `confirmed` gains the items that were taken.
+    ///
+    /// The broker has the login's time limit for its confirms. Items without a confirm are
+    /// published again. While the broker blocks the line, no limit runs.
+    async fn publish_in_time(
+        &mut self,
         due: Vec<O::Item>,
         confirmed: &mut Vec<O::Item>,
     ) -> Result<(), Error> {
-        let to = self.outbox.destination();
-        let mut ended = Ok(());
-        let mut under_way = Vec::with_capacity(due.len());
-        for item in due {
-            let (body, properties) = self.outbox.message(&item);
-            let (exchange, body) = (to.exchange.as_deref(), body.as_bytes());
-            match line.publish(exchange, &to.queue, body, properties).await {
-                Ok(confirm) => under_way.push((item, confirm)),
-                Err(error) => {
-                    ended = Err(self.outbox.failed(&error));
-                    break;
+        let Some(line) = &self.line else {
+            return Err(Error::Lost("no connection".to_owned()));
+        };
+        let within = self.outbox.destination().login.within;
+        let is_tried = self.confirmed_at.is_some_and(|at| at.elapsed() < TRIED_FOR);
+        let mut blocked = line.blocked();
+        let mut publishing = std::pin::pin!(async {
+            if !is_tried {
+                try_line(&self.outbox, line).await?;
+            }
+            publish(&self.outbox, line, due, confirmed).await
+        });
+        let mut deadline = Instant::now() + within;
+        loop {
+            let is_blocked = line.is_blocked();
+            tokio::select! {
+                ended = &mut publishing => return ended,
+                Ok(()) = blocked.changed() => {
+                    deadline = Instant::now() + within;
+                    let reason = blocked.borrow_and_update().clone();
+                    if let Some(reason) = reason {
+                        let error = Error::Blocked(reason);
+                        report_waiting(&self.outbox, &error, &mut self.reported);
+                    }
                 }
+                () = sleep_until(deadline), if !is_blocked => {
+                    return Err(Error::Lost("no confirm".to_owned()));
+                }
+                () = sleep(CHECK_EVERY) => self.outbox.beat(),
             }
         }
-        for (item, confirm) in under_way {
-            match confirm.await {
-                Ok(confirmation) => match refusal(&confirmation) {
-                    None => confirmed.push(item),
-                    Some(words) => ended = Err(self.outbox.returned(words)),
-                },
-                Err(error) => ended = Err(self.outbox.failed(&error)),
-            }
-        }
-        ended
     }
+}
+
+/// Shows why messages wait, and logs a reason that differs from the last one.
+fn report_waiting<O: Outbox>(outbox: &O, error: &Error, reported: &mut Option<String>) {
+    outbox.show(Some(error));
+    let reason = error.to_string();
+    if reported.as_ref() != Some(&reason) {
+        tracing::warn!(%reason, "{}", O::WAITS);
+        *reported = Some(reason);
+    }
+}
+
+/// Publishes a message that no queue takes, and waits until the broker has returned it. A named
+/// exchange can have a queue for any key, so nothing is tried there.
+async fn try_line<O: Outbox>(outbox: &O, line: &ConfirmedLine) -> Result<(), Error> {
+    if outbox.destination().exchange.is_some() {
+        return Ok(());
+    }
+    let tried = line.may_write(NOWHERE, b"").await;
+    tried.map_err(|error| outbox.failed(&error))
+}
+
+/// Publishes all items, then waits for all confirms: `confirmed` gains the items that were taken.
+/// The error is the reason for which the others were not.
+async fn publish<O: Outbox>(
+    outbox: &O,
+    line: &ConfirmedLine,
+    due: Vec<O::Item>,
+    confirmed: &mut Vec<O::Item>,
+) -> Result<(), Error> {
+    let to = outbox.destination();
+    let mut ended = Ok(());
+    let mut under_way = Vec::with_capacity(due.len());
+    for item in due {
+        let (body, properties) = outbox.message(&item);
+        let exchange = to.exchange.as_deref();
+        let sent = line.publish(exchange, &to.queue, body.as_bytes(), properties);
+        match sent.await {
+            Ok(confirm) => under_way.push((item, confirm)),
+            Err(error) => {
+                ended = Err(outbox.failed(&error));
+                break;
+            }
+        }
+    }
+    for (item, confirm) in under_way {
+        match confirm.await {
+            Ok(confirmation) => match refusal(&confirmation) {
+                None => confirmed.push(item),
+                Some(words) => ended = Err(outbox.returned(words)),
+            },
+            Err(error) => ended = Err(outbox.failed(&error)),
+        }
+    }
+    ended
 }

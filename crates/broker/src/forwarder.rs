@@ -117,7 +117,7 @@ impl Forwarder {
             let sent = line.publish(exchange.as_deref(), key, nothing.as_bytes(), properties);
             sent.await?.await
         });
-        let answered = probed.await.ok_or_else(Error::no_answer)?;
+        let answered = probed.await.map_err(Error::unanswered)?;
         let confirmation = answered.map_err(|error| self.refused(&error))?;
         match refusal(&confirmation).filter(|_| exchange.is_some()) {
             Some(words) => Err(self.came_back(words)),
@@ -216,18 +216,6 @@ struct ReadyCalls {
     pulse: Heartbeat,
 }
 
-impl ReadyCalls {
-    fn show(&self, why: Option<&str>) {
-        let pause = why.map(|cure| Pause::new("outage", cure));
-        self.shown.send_if_modified(|shown| {
-            let changed = shown.pause != pause;
-            shown.pause = pause;
-            shown.backlog = Backlog::default();
-            changed
-        });
-    }
-}
-
 impl Outbox for ReadyCalls {
     type Item = Row;
     const WAITS: &str = "calls cannot be forwarded; they are kept";
@@ -309,12 +297,24 @@ impl Outbox for ReadyCalls {
         self.pulse.beat();
     }
 
-    /// Where the broker is lost, what it confirmed last may not be on its disk.
-    async fn waits(&mut self, spool: &Handle, error: &Error, lost: bool) {
+    fn show(&self, error: Option<&Error>) {
+        let pause = error.map(|error| Pause::new("outage", error.to_string()));
+        self.shown.send_if_modified(|shown| {
+            let is_new = shown.pause != pause;
+            shown.pause = pause;
+            shown.backlog = Backlog::default();
+            is_new
+        });
+    }
+
+    /// If the broker is lost, the calls that it confirmed last may be missing on its disk.
+    async fn failed_batch(&mut self, spool: &Handle, error: &Error, lost: bool) {
         let is_gone = match error {
             Error::Broker(_) => true,
             Error::Lost(_) => lost,
-            Error::NotTaken { .. } | Error::NoRight(_) | Error::Spool(_) => false,
+            Error::Blocked(_) | Error::NotTaken { .. } | Error::NoRight(_) | Error::Spool(_) => {
+                false
+            }
         };
         if is_gone && !self.noted {
             let noted = ForwardAgain::lost(clock::now().wall).add(spool).await;
@@ -323,12 +323,10 @@ impl Outbox for ReadyCalls {
                 tracing::warn!(%error, "what may be lost with the broker is not noted");
             }
         }
-        self.show(Some(&error.to_string()));
     }
 
     fn goes_on(&mut self) {
         self.noted = false;
-        self.show(None);
     }
 }
 

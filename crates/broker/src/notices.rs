@@ -12,6 +12,8 @@
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
 use crate::message::stamped;
+use callbridge_call::shell::quoted;
+use callbridge_model::status::OutboxProblem;
 use callbridge_source::amqp::{declare_command, publish::ConfirmedLine};
 use callbridge_source::{Bounds, BrokerUrl, Secret, url::Broker};
 use callbridge_spool::{Handle, Notice, Op, tables};
@@ -31,14 +33,30 @@ pub struct Queue {
     to: Destination,
     /// The waits between tries.
     pub bounds: Bounds,
+    problem: watch::Sender<Option<OutboxProblem>>,
 }
 
 impl Queue {
     /// Publishes to the queue of `--dead-letter-queue`; nothing is opened yet.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
-        let (mut to, bounds) = (Destination::of(url, secret), Bounds::default());
+        let mut to = Destination::of(url, secret);
         to.login.variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
-        Self { to, bounds }
+        Self {
+            to,
+            bounds: Bounds::default(),
+            problem: watch::Sender::new(None),
+        }
+    }
+
+    /// Allows the broker this long for the login, and for the confirms of a batch.
+    pub fn with_time_limit(mut self, within: Duration) -> Self {
+        self.to.login.within = within;
+        self
+    }
+
+    /// Subscribes to the reason for which notices wait; `None` while the queue takes them.
+    pub fn problem(&self) -> watch::Receiver<Option<OutboxProblem>> {
+        self.problem.subscribe()
     }
 
     /// Logs in, looks whether the queue is there, and leaves.
@@ -53,10 +71,12 @@ impl Queue {
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let Broker { user, vhost, .. } = &self.to.login.broker;
         let no_right = |error: lapin::Error| {
+            let user_word = quoted(user);
             Error::NoRight(format!(
                 "{error}; let {user} write to amq.default: rabbitmqctl list_user_permissions \
-                 {user} shows its rights, set_permissions -p {vhost} {user} CONFIGURE WRITE READ \
-                 replaces them"
+                 {user_word} shows its rights, set_permissions -p {} {user_word} CONFIGURE WRITE \
+                 READ replaces them",
+                quoted(vhost)
             ))
         };
         let asked = line.last(async |line| {
@@ -64,7 +84,7 @@ impl Queue {
             found.map_err(|error| self.returned(error.to_string()))?;
             line.may_write(&nowhere, b"").await.map_err(no_right)
         });
-        asked.await.ok_or_else(Error::no_answer)?
+        asked.await.map_err(Error::unanswered)?
     }
 
     /// Publishes the spool's notices until `shutdown`, then those that are left, if that can be
@@ -77,8 +97,8 @@ impl Queue {
 impl Outbox for Queue {
     type Item = Notice;
     const WAITS: &str = "notices of dead letters cannot be published in RabbitMQ; they are kept";
-    const GOES_ON: Option<&str> = None;
-    const LEFT: &str = "notices of letters are left for the next start";
+    const GOES_ON: Option<&str> = Some("notices of dead letters are published again");
+    const LEFT: &str = "notices of dead letters are left for the next start";
     const FLUSH_WITHIN: Duration = Duration::from_secs(4);
 
     fn destination(&self) -> &Destination {
@@ -93,6 +113,18 @@ impl Outbox for Queue {
         let changed = changed.changed().await;
         tokio::time::sleep(CHECK_EVERY).await;
         changed.is_ok()
+    }
+
+    fn show(&self, error: Option<&Error>) {
+        let problem = error.map(|error| OutboxProblem {
+            reason: error.reason(),
+            why: error.to_string(),
+        });
+        self.problem.send_if_modified(|shown| {
+            let is_new = *shown != problem;
+            *shown = problem;
+            is_new
+        });
     }
 
     async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Notice>, Error> {

@@ -71,7 +71,7 @@ impl OutcomePublisher {
     async fn may_write(&self, body: &[u8]) -> Result<Result<(), lapin::Error>, Error> {
         let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let asked = line.last(async |line| line.may_write(NOWHERE, body).await);
-        asked.await.ok_or_else(Error::no_answer)
+        asked.await.map_err(Error::unanswered)
     }
 
     /// Publishes outcomes until `shutdown`, then those that are left, if that can be had within
@@ -139,15 +139,13 @@ impl Outbox for OutcomePublisher {
         }
     }
 
-    async fn waits(&mut self, _spool: &Handle, error: &Error, _lost: bool) {
-        let reason = Some(error.to_string());
-        self.unreported
-            .send_if_modified(|unreported| std::mem::replace(unreported, reason.clone()) != reason);
-    }
-
-    fn goes_on(&mut self) {
-        self.unreported
-            .send_if_modified(|unreported| unreported.take().is_some());
+    fn show(&self, error: Option<&Error>) {
+        let reason = error.map(ToString::to_string);
+        self.unreported.send_if_modified(|unreported| {
+            let is_new = *unreported != reason;
+            *unreported = reason;
+            is_new
+        });
     }
 }
 

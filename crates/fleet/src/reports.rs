@@ -233,7 +233,7 @@ impl ReportPublisher<'_> {
     }
 
     fn failed(&mut self, why: &str) {
-        self.line = None;
+        self.line.take_if(|line| !line.is_blocked());
         if self.schedule.failed(clock::now().boot, why) {
             tracing::warn!(
                 reason = why,
@@ -245,14 +245,17 @@ impl ReportPublisher<'_> {
     }
 
     async fn publish(&mut self, status: &Status, ends: bool) -> Result<(), Error> {
-        let line = match self.line.take() {
+        let line = match &mut self.line {
             Some(line) => line,
-            None => self.stream.open().await?,
+            closed => closed.insert(self.stream.open().await?),
         };
+        // A report that waits for the end of an alarm is out of date then.
+        if line.is_blocked() {
+            let reason = "the broker blocks the connection because of an alarm".to_owned();
+            return Err(Error::Lost(reason));
+        }
         let report = report::of(&self.reports.identity, status, now(), ends);
-        self.stream.publish(&line, &report).await?;
-        self.line = Some(line);
-        Ok(())
+        self.stream.publish(line, &report).await
     }
 
     /// Publishes the very last report, also of a process that ends before its first was due;

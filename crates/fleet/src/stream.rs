@@ -2,6 +2,7 @@
 
 use crate::{Error, report::CONTENT_TYPE, roster::FleetMessage};
 use callbridge_model::status::StatusReport;
+use callbridge_model::status::findings::quoted;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
     ACCESS_REFUSED, Login, NOT_FOUND, declare_command, reply, route_commands, stream_arguments,
@@ -141,7 +142,9 @@ impl ReportStream {
                 Err(error) => Err(error),
             }
         });
-        found.await.ok_or_else(no_answer)?
+        found
+            .await
+            .map_err(|unanswered| Error::Lost(unanswered.to_string()))?
     }
 
     /// Begins to read the reports of the time `since`, and all that come from now on.
@@ -245,9 +248,12 @@ impl ReportStream {
                 };
                 let cure = format!(
                     "let {user} write to {names}, and a sender read the stream, too: rabbitmqctl \
-                     set_permissions -p {vhost} {user} '^$' '^{pattern}$' '^{}(\\.words)?$' (of a \
-                     collector: '^$' in place of the last)",
-                    self.calls
+                     set_permissions -p {} {} '^$' {} {} (of a collector: '^$' in place of the \
+                     last)",
+                    quoted(vhost),
+                    quoted(user),
+                    quoted(&format!("^{pattern}$")),
+                    quoted(&format!(r"^{}(\.words)?$", self.calls))
                 );
                 self.unfit(words, cure, true)
             }

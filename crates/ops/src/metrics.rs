@@ -142,8 +142,26 @@ fn calls(all: &mut Registry, seen: &Observed) {
     });
     let help = "Dead and parked letters by reason";
     gauges(all, "dead_letters", help, letters);
+    outboxes(all, seen);
     let (commit, help) = (&seen.durations.commit, "Spool commits, with their sync");
     all.register("commit_duration_seconds", help, commit.clone());
+}
+
+/// Registers the messages that wait for a broker, and the broker's reason for taking none.
+fn outboxes(all: &mut Registry, seen: &Observed) {
+    let outboxes = &seen.status.outboxes;
+    let waiting = outboxes.iter().map(|outbox| {
+        let labels = label("outbox", &outbox.name);
+        (labels, signed(outbox.messages))
+    });
+    let help = "Messages that the broker has not confirmed";
+    gauges(all, "outbox_messages", help, waiting);
+    let problems = outboxes.iter().filter_map(|outbox| {
+        let reason = &outbox.problem.as_ref()?.reason;
+        Some((labels([("outbox", &*outbox.name), ("reason", reason)]), 1))
+    });
+    let help = "1 while the broker takes no messages, by its reason";
+    gauges(all, "outbox_blocked", help, problems);
 }
 
 fn budget(all: &mut Registry, seen: &Observed) {
@@ -398,7 +416,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.
-    const PROMISED: [&str; 20] = [
+    const PROMISED: [&str; 22] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
@@ -416,6 +434,8 @@ mod tests {
         "callbridge_build_info{version=",
         "callbridge_source_heard{source=\"hq/ami\"} 0",
         "callbridge_unmatched_channels_total{source=\"hq/ami\",prefix=\"PJSIP/citty\"} 5",
+        "callbridge_outbox_messages{outbox=\"dead_letters\"} 20",
+        "callbridge_outbox_blocked{outbox=\"dead_letters\",reason=\"low on memory\"} 1",
         "callbridge_journal_fields_total{field=\"talk\",verdict=\"right\"} 4",
         "callbridge_journal_fields_total{field=\"talk\",verdict=\"missing\"} 2",
         "callbridge_journal_fields_total{field=\"talk\",verdict=\"different\"} 1",
@@ -458,6 +478,14 @@ mod tests {
             missing: 2,
             different: 1,
             ..Default::default()
+        }];
+        seen.status.outboxes = vec![status::OutboxStatus {
+            name: "dead_letters".into(),
+            messages: 20,
+            problem: Some(status::OutboxProblem {
+                reason: "low on memory".into(),
+                ..Default::default()
+            }),
         }];
         seen.status.token.expires_at = Some(1_800_000_000);
         seen.status.pause = Some(status::Pause {

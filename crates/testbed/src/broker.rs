@@ -305,6 +305,31 @@ impl Broker {
         self.ctl(&["set_permissions", "-p", VHOST, user, configure, write, read]);
     }
 
+    /// Raises the node's memory alarm. It reads nothing from connections that publish until
+    /// [`end_alarm`](Self::end_alarm).
+    pub fn raise_alarm(&self) {
+        self.ctl(&["set_vm_memory_high_watermark", "0"]);
+        let begun = Instant::now();
+        while self.ctl(&["eval", "rabbit_alarm:get_alarms()."]).trim() == "[]" {
+            assert!(begun.elapsed() < START_DEADLINE, "no alarm");
+        }
+    }
+
+    /// Ends the memory alarm.
+    pub fn end_alarm(&self) {
+        self.ctl(&["set_vm_memory_high_watermark", "0.6"]);
+    }
+
+    /// Returns the state of each connection to the node whose client is callbridge.
+    pub fn connections_of_callbridge(&self) -> Vec<String> {
+        let columns = ["state", "client_properties"];
+        let quiet = ["--quiet", "--no-table-headers", "list_connections"];
+        let listed = self.ctl(&[quiet.as_slice(), columns.as_slice()].concat());
+        let ours = listed.lines().filter(|line| line.contains("callbridge"));
+        let states = ours.filter_map(|line| line.split_whitespace().next());
+        states.map(str::to_owned).collect()
+    }
+
     /// What the node's own tool says.
     fn ctl(&self, arguments: &[&str]) -> String {
         let output = Command::new(format!("{PROGRAMS}/rabbitmqctl"))

@@ -160,7 +160,8 @@ impl EventPublisher {
     }
 }
 
-/// Publishes one, and tells who waits; fails where the line is of no more use.
+/// Publishes one event and reports the result to its sender. Fails if the line is lost. A blocked
+/// line is kept: its messages are taken when the broker's alarm ends.
 async fn put(
     line: &ConfirmedLine,
     stream: &str,
@@ -168,8 +169,16 @@ async fn put(
     asked: Publishing,
 ) -> Result<(), String> {
     let Publishing { body, taken } = asked;
+    let blocked = line.blocked().borrow().clone();
+    if let Some(reason) = blocked {
+        let _ = taken.send(Err(format!("the broker blocks the connection: {reason}")));
+        return Ok(());
+    }
     let published = line.publish_confirmed(stream, body.as_bytes(), properties(user));
     let Ok(published) = timeout(CONFIRM_WITHIN, published).await else {
+        if line.is_blocked() {
+            return Ok(());
+        }
         return Err("the broker confirms nothing".to_owned());
     };
     let published = published.map_err(|words| {

@@ -2,6 +2,7 @@
 //!
 //! | module | its question |
 //! |---|---|
+//! | `alarm` | does `status` name an alarm of the broker, and is each letter published once? |
 //! | `ninety_calls` | do calls with an unknown lead die, reach RabbitMQ, and leave after a retry? |
 //! | `commands` | does each `dead` command do what it says, with and without a daemon? |
 //! | `given` | does a lead that a person gives let calls go, and is it told who did what? |
@@ -10,6 +11,7 @@
 //! | `reasons` | does each reason come to be, with its hint and its cure? |
 //! | `unread` | is what cannot be read kept, and the line not lost? |
 
+mod alarm;
 mod commands;
 mod given;
 mod listed;

@@ -11,15 +11,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A spool whose letters are to be told of.
-struct State {
-    handle: Handle,
+/// A spool that queues a notice for each dead letter.
+pub struct State {
+    pub handle: Handle,
     guard: Option<Guard>,
     _folder: tempfile::TempDir,
 }
 
 impl State {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = Settings {
             notices: true,
@@ -34,7 +34,7 @@ impl State {
     }
 
     /// Unreadable messages: the plainest letters.
-    async fn letters(&self, range: std::ops::Range<u32>) {
+    pub async fn letters(&self, range: std::ops::Range<u32>) {
         let letter = |n: u32| {
             Op::Unreadable(UnreadableBytes {
                 source: "amqp://pbx".to_owned(),
@@ -53,7 +53,7 @@ impl State {
             .expect("stored");
     }
 
-    async fn waiting(&self) -> usize {
+    pub async fn waiting(&self) -> usize {
         let notices = self
             .handle
             .read(|store| tables::outbox::notices(store, 10_000))
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Waits until so many notices are in the outbox.
-    async fn waits(&self, wanted: usize) {
+    pub async fn waits(&self, wanted: usize) {
         let mut looks = tokio::time::interval(Duration::from_millis(20));
         let looking = async {
             while self.waiting().await != wanted {
@@ -81,7 +81,7 @@ impl Drop for State {
     }
 }
 
-fn queue(broker: &Broker, name: &str) -> Queue {
+pub fn queue(broker: &Broker, name: &str) -> Queue {
     let url = format!("{}?queue={name}", broker.url(ADMINISTRATOR));
     let url = BrokerUrl::queue(&url).expect("good");
     let mut queue = Queue::new(&url, Secret::Value(SECRET.into()));
@@ -94,7 +94,7 @@ fn queue(broker: &Broker, name: &str) -> Queue {
 }
 
 /// Publishes until told to stop.
-fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<()>) {
+pub fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let spool = state.handle.clone();
     let task = tokio::spawn(queue.run(spool, async {
@@ -103,7 +103,7 @@ fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<()>)
     (stop, task)
 }
 
-fn ids(taken: &[Taken]) -> Vec<String> {
+pub fn ids(taken: &[Taken]) -> Vec<String> {
     let id = |one: &Taken| {
         one.properties
             .message_id()
@@ -115,7 +115,7 @@ fn ids(taken: &[Taken]) -> Vec<String> {
     ids
 }
 
-fn first_ids(many: u32) -> Vec<String> {
+pub fn first_ids(many: u32) -> Vec<String> {
     (1..=many).map(|n| format!("{n}:1")).collect()
 }
 
@@ -157,6 +157,12 @@ async fn a_queue_that_is_missing_is_no_success() {
     let command = "rabbitmqadmin --vhost=pbx declare queue name=dead_missing durable=true";
     assert!(why.contains(command), "{why}");
     let (stop, task) = publish(&state, missing.clone());
+    let mut problem = missing.problem();
+    let refused = problem.wait_for(Option::is_some);
+    let refused = soon("the problem", refused).await.expect("it runs").clone();
+    let refused = refused.expect("a problem");
+    assert_eq!(refused.reason, "NO_ROUTE");
+    assert!(refused.why.contains(command), "{refused:?}");
     // Told to stop it tries once more, and still keeps what nobody took.
     stop.send(()).expect("it runs");
     soon("the end", task).await.expect("no panic");
@@ -177,11 +183,16 @@ async fn a_full_queue_keeps_the_notices_in_the_outbox() {
     full.insert("x-overflow".into(), reject);
     broker.declare_with("dead_full", full).await;
     let state = State::new();
-    let (_stop, _task) = publish(&state, queue(broker, "dead_full"));
+    let full = queue(broker, "dead_full");
+    let mut problem = full.problem();
+    let (_stop, _task) = publish(&state, full);
     let mut seen = Vec::new();
     for n in 0..6 {
         state.letters(n..n + 1).await;
     }
+    let refused = problem.wait_for(Option::is_some);
+    let refused = soon("the problem", refused).await.expect("it runs").clone();
+    assert!(refused.is_some_and(|it| it.why.contains("make room in it")));
     let draining = async {
         while seen.len() < 6 {
             seen.extend(ids(&broker.take("dead_full").await));
@@ -192,6 +203,8 @@ async fn a_full_queue_keeps_the_notices_in_the_outbox() {
     seen.dedup();
     assert_eq!(seen, first_ids(6));
     state.waits(0).await;
+    let solved = problem.wait_for(Option::is_none);
+    drop(soon("no problem", solved).await.expect("it runs"));
 }
 
 #[tokio::test]

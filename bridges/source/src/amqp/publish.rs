@@ -3,10 +3,14 @@
 use super::stream::{KEPT, KEPT_BYTES, arguments, declare, find};
 use super::{Login, words};
 use crate::error::Error;
+use futures_util::StreamExt as _;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, Event, PublisherConfirm};
+use std::fmt;
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// An open line with a channel whose messages are confirmed.
@@ -14,9 +18,61 @@ pub struct ConfirmedLine {
     connection: Connection,
     /// The channel in confirm mode that every message of this line is published on.
     pub channel: Channel,
+    blocks: Blocks,
     since: Instant,
     /// Time allowed for an answer of the broker.
     within: Duration,
+}
+
+/// The broker's reason for blocking a connection, kept up to date by a task.
+///
+/// A RabbitMQ node with a memory or disk alarm stops reading from every connection that publishes,
+/// and sends `connection.blocked`. Bytes that were already sent are read after the alarm, so a
+/// message that is published again on a second connection arrives twice.
+struct Blocks {
+    reason: watch::Receiver<Option<String>>,
+    task: JoinHandle<()>,
+}
+
+impl Blocks {
+    fn of(connection: &Connection) -> Self {
+        let (sender, reason) = watch::channel(None);
+        let mut events = connection.events_listener();
+        let task = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                match event {
+                    Event::ConnectionBlocked(reason) => sender.send_replace(Some(reason)),
+                    Event::ConnectionUnblocked => sender.send_replace(None),
+                    _ => continue,
+                };
+            }
+        });
+        Self { reason, task }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The broker has not answered in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The broker blocks the connection, for this reason.
+    Blocked(String),
+    /// The reason is unknown.
+    Silent,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocked(reason) => write!(f, "the broker blocks the connection: {reason}"),
+            Self::Silent => f.write_str("no answer"),
+        }
+    }
 }
 
 impl ConfirmedLine {
@@ -27,6 +83,7 @@ impl ConfirmedLine {
     /// What is wrong and what to do.
     pub async fn open(login: &Login, turn: usize) -> Result<Self, Error> {
         let (connection, target) = login.open_node_from(turn).await?;
+        let blocks = Blocks::of(&connection);
         let opening = async {
             let channel = connection.create_channel().await?;
             let confirms = ConfirmSelectOptions::default();
@@ -40,6 +97,7 @@ impl ConfirmedLine {
         Ok(Self {
             connection,
             channel,
+            blocks,
             since: Instant::now(),
             within: login.within,
         })
@@ -68,12 +126,32 @@ impl ConfirmedLine {
         }
     }
 
-    /// Runs the line's last request and closes the line; `None` when the broker did not answer
-    /// within the login's time limit.
-    pub async fn last<T>(self, answer: impl AsyncFnOnce(&Self) -> T) -> Option<T> {
-        let answered = timeout(self.within, answer(&self)).await;
+    /// Runs the line's last request and closes the line.
+    ///
+    /// # Errors
+    /// When the broker blocks the line, or does not answer within the login's time limit.
+    pub async fn last<T>(self, answer: impl AsyncFnOnce(&Self) -> T) -> Result<T, Unanswered> {
+        let mut reason = self.blocks.reason.clone();
+        let answered = tokio::select! {
+            answered = timeout(self.within, answer(&self)) => {
+                answered.map_err(|_| Unanswered::Silent)
+            }
+            Ok(blocked) = reason.wait_for(Option::is_some) => {
+                Err(Unanswered::Blocked(blocked.clone().unwrap_or_default()))
+            }
+        };
         self.close().await;
-        answered.ok()
+        answered
+    }
+
+    /// Subscribes to the broker's reason for blocking this line; `None` while it takes messages.
+    pub fn blocked(&self) -> watch::Receiver<Option<String>> {
+        self.blocks.reason.clone()
+    }
+
+    /// Returns `true` while the broker blocks this line, which is still connected.
+    pub fn is_blocked(&self) -> bool {
+        self.is_open() && self.blocks.reason.borrow().is_some()
     }
 
     /// Returns `Ok` when a queue or stream of this name exists; the check declares nothing.
@@ -147,8 +225,12 @@ impl ConfirmedLine {
         self.channel.status().connected()
     }
 
-    /// Closes the connection in an orderly way, waiting one second at most.
+    /// Closes the connection in an orderly way, waiting one second at most. Nothing can be written
+    /// on a blocked line, not even its end.
     pub async fn close(&self) {
+        if self.is_blocked() {
+            return;
+        }
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }

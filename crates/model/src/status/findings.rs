@@ -8,6 +8,7 @@ use super::{FindingKind, SourceStatus, Status, Todo};
 use crate::Reason;
 use crate::status::PAUSES;
 use crate::status::other_reader::{Effect, OtherReader};
+pub use callbridge_call::shell::quoted;
 use std::collections::BTreeSet;
 
 /// A gap is pointed at for this long after its end; `status` lists it for longer.
@@ -41,6 +42,7 @@ const FINDERS: &[Finder] = &[
     gaps,
     replaced,
     letters,
+    outboxes,
     super::people::lists,
     super::people::employees,
     webhooks,
@@ -93,16 +95,6 @@ impl Status {
     pub fn check(&self) -> String {
         let known = self.check_command.clone();
         known.unwrap_or_else(|| "callbridge check @FILE (with the flags of run)".to_owned())
-    }
-}
-
-/// Returns the text as one word of a POSIX shell, in single quotes where it needs them.
-pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=@,+%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -318,6 +310,19 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let what = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
         found.push(todo(FindingKind::NoEmployee, what, command).with([no_employee.to_string()]));
+    }
+}
+
+fn outboxes(status: &Status, found: &mut Vec<Todo>) {
+    for outbox in &status.outboxes {
+        let Some(problem) = &outbox.problem else {
+            continue;
+        };
+        let waiting = counted(outbox.messages, "notice waits", "notices wait");
+        let why = &problem.why;
+        let what = format!("dead letters are not published to their queue ({waiting}): {why}");
+        let refused = todo(FindingKind::DeadLetterQueue, what, status.check());
+        found.push(refused.with([outbox.messages.to_string(), why.clone()]));
     }
 }
 

@@ -6,8 +6,8 @@ use crate::status::fleet::Liveness;
 use crate::status::{
     Books, Directory, Echo, Employees, FleetMember, FleetStatus, FleetTable, ForeignCalls,
     JournalField, Lacking, LeadField, LeadFields, Lease, LeasePhase, ListFile, MissingRight,
-    OverallState, PAUSES, Pause, SenderTrouble, SourceGap, SourceState, Token, TrunkStatus,
-    Unmatched, Webhooks,
+    OutboxProblem, OutboxStatus, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
+    SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +53,14 @@ fn troubled() -> Status {
             since: 1_795_151_000,
         }];
     })
+}
+
+fn refused_queue() -> Status {
+    let outbox = OutboxStatus {
+        problem: Some(OutboxProblem::default()),
+        ..OutboxStatus::default()
+    };
+    with(|status| status.outboxes = vec![outbox])
 }
 
 fn paused(reason: &str) -> Status {
@@ -428,6 +436,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (letters("failed", 2), &[K::DeadLetters]),
         (letters("unreadable", 1), &[K::DeadLetters]),
         (letters("failed", 0), &[]),
+        (refused_queue(), &[K::DeadLetterQueue]),
         (letters("no_lead", 1), &[K::NoLead]),
         (letters("no_employee", 1), &[K::NoEmployee]),
         (staff(9, 0), &[]),

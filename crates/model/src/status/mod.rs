@@ -118,12 +118,35 @@ pub struct Status {
     /// from; not there while they are, and without a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub untold_outcomes: Option<String>,
+    /// Messages that wait for a broker; left out without `--dead-letter-queue`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outboxes: Vec<OutboxStatus>,
     /// The command that tries what the daemon was given; not part of the JSON.
     #[serde(skip)]
     pub check_command: Option<String>,
     /// The place where a person puts a new token; not part of the JSON.
     #[serde(skip)]
     pub token_place: Option<String>,
+}
+
+/// Messages that a broker has not confirmed yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxStatus {
+    /// The kind of the messages: `dead_letters`.
+    pub name: String,
+    /// Number of messages that wait.
+    pub messages: u64,
+    /// The reason for which the broker takes none; `null` while it takes them.
+    pub problem: Option<OutboxProblem>,
+}
+
+/// The reason for which a broker takes no messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxProblem {
+    /// The broker's own words: `low on memory`.
+    pub reason: String,
+    /// A message with the reason and what to do.
+    pub why: String,
 }
 
 /// The directory of leads by phone, as far as the CRM has reported them.

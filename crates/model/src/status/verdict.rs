@@ -63,6 +63,8 @@ pub enum FindingKind {
     LastWords,
     /// Outcomes of calls are not written into the stream that the calls came from.
     Outcomes,
+    /// Notices of dead letters do not get into their queue.
+    DeadLetterQueue,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
     /// The token ends soon, and nobody here can renew it.

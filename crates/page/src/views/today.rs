@@ -174,9 +174,13 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
             (Some("/fleet"), silent.map(|it| it.heard_at).min())
         }
         F::LastWords => (Some("/fleet"), None),
-        F::Outcomes | F::Rights | F::OtherFormat | F::Token | F::Lists | F::LeadFields => {
-            (Some("/check"), None)
-        }
+        F::Outcomes
+        | F::DeadLetterQueue
+        | F::Rights
+        | F::OtherFormat
+        | F::Token
+        | F::Lists
+        | F::LeadFields => (Some("/check"), None),
         F::FieldNotShown | F::ForeignCalls | F::Lease | F::LeadDirectory | F::Webhooks => {
             (Some("/check"), None)
         }

@@ -105,6 +105,11 @@ pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     db.query_all(text, [count(limit)])
 }
 
+/// Counts the notices that are to be sent.
+pub fn notices_waiting(db: &Db) -> Result<u64, Error> {
+    db.query_one("SELECT count(*) FROM notices", [])
+}
+
 pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<(), Error> {
     db.run("DELETE FROM notices WHERE id = ?1", [notice])
 }

@@ -1,0 +1,37 @@
+//! A RabbitMQ alarm while dead letters are due: `status` names it, and the stop is not delayed.
+
+use crate::sidecar::{Place, crm, until};
+use callbridge_testbed::broker::Broker;
+use std::time::{Duration, Instant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarm_of_the_broker_is_a_problem_in_status() {
+    let broker = Broker::start();
+    broker.declare("letters").await;
+    tokio::task::block_in_place(|| broker.raise_alarm());
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "no event\r\n\r\n".repeat(20));
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let url = broker.url("callbridge");
+    flags.push(format!("--dead-letter-queue={url}?queue=letters"));
+    let daemon = place.run(&flags).await;
+    let problem = async || {
+        let status = place.status().await?;
+        let outbox = status["outboxes"][0].clone();
+        (outbox["problem"]["reason"] == "low on memory").then_some((status, outbox))
+    };
+    let (status, outbox) = until("the alarm", problem).await;
+    assert_eq!(outbox["name"], "dead_letters");
+    assert_eq!(outbox["messages"], 20);
+    let todo = status["todo"].as_array().expect("findings").iter();
+    let what = todo.filter(|it| it["kind"] == "dead_letter_queue");
+    let what: Vec<_> = what.filter_map(|it| it["what"].as_str()).collect();
+    assert_eq!(what.len(), 1, "{status}");
+    assert!(what[0].contains("rabbitmq-diagnostics alarms"), "{what:?}");
+    let begun = Instant::now();
+    daemon.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    tokio::task::block_in_place(|| broker.end_alarm());
+    place.run_until_idle(&flags).await;
+    assert_eq!(broker.depth("letters").await, 20, "each once");
+}

@@ -1,0 +1,84 @@
+//! A RabbitMQ alarm blocks connections that publish. No dead letter is lost or delivered twice.
+
+use super::notices::{State, first_ids, ids, publish, queue};
+use super::stage::{holds, soon};
+use callbridge_broker::notices::Queue;
+use callbridge_testbed::broker::Broker;
+use std::time::{Duration, Instant};
+use tokio::time::{interval, timeout};
+
+/// Time that the publisher has for a confirm, and a multiple of it that the alarm lasts.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
+const ALARM: Duration = Duration::from_secs(5);
+/// Time that the daemon allows its publisher to end.
+const STOP_WITHIN: Duration = Duration::from_secs(8);
+
+/// Waits until the publisher knows the broker's reason for blocking it.
+async fn blocked(queue: &Queue) {
+    let mut problem = queue.problem();
+    let blocked = problem.wait_for(Option::is_some);
+    let shown = soon("the alarm", blocked).await.expect("it runs").clone();
+    let shown = shown.expect("a problem");
+    assert_eq!(shown.reason, "low on memory");
+    assert!(
+        shown.why.contains("rabbitmq-diagnostics alarms"),
+        "{shown:?}"
+    );
+}
+
+/// Lists the connections of callbridge each second for as long as the alarm lasts.
+async fn one_connection_during_alarm(broker: &Broker) {
+    let begun = Instant::now();
+    let mut ticks = interval(Duration::from_secs(1));
+    while begun.elapsed() < ALARM {
+        ticks.tick().await;
+        let states = tokio::task::block_in_place(|| broker.connections_of_callbridge());
+        assert_eq!(states, ["blocked"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarm_on_an_open_line_delivers_each_notice_once() {
+    let broker = Broker::start();
+    broker.declare("dead").await;
+    let state = State::new();
+    let queue = queue(&broker, "dead").with_time_limit(TIME_LIMIT);
+    let (_stop, _task) = publish(&state, queue.clone());
+    state.letters(0..1).await;
+    state.waits(0).await;
+    tokio::task::block_in_place(|| broker.raise_alarm());
+    state.letters(1..21).await;
+    blocked(&queue).await;
+    one_connection_during_alarm(&broker).await;
+    assert_eq!(state.waiting().await, 20);
+    let refused = queue.probe().await.expect_err("blocked").to_string();
+    assert!(refused.contains("low on memory"), "{refused}");
+    tokio::task::block_in_place(|| broker.end_alarm());
+    state.waits(0).await;
+    holds(&broker, "dead", 21).await;
+    assert_eq!(ids(&broker.take("dead").await), first_ids(21));
+    let mut problem = queue.problem();
+    let solved = problem.wait_for(Option::is_none);
+    drop(soon("no problem", solved).await.expect("it runs"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_during_an_alarm_ends_in_time_and_repeats_nothing() {
+    let broker = Broker::start();
+    broker.declare("dead").await;
+    tokio::task::block_in_place(|| broker.raise_alarm());
+    let state = State::new();
+    state.letters(0..20).await;
+    let queue = queue(&broker, "dead").with_time_limit(TIME_LIMIT);
+    let (stop, task) = publish(&state, queue.clone());
+    blocked(&queue).await;
+    stop.send(()).expect("it runs");
+    let ended = timeout(STOP_WITHIN, task).await;
+    ended.expect("in time").expect("no panic");
+    assert_eq!(state.waiting().await, 20);
+    tokio::task::block_in_place(|| broker.end_alarm());
+    let (_stop, _task) = publish(&state, queue);
+    state.waits(0).await;
+    assert_eq!(broker.depth("dead").await, 20);
+    assert_eq!(ids(&broker.take("dead").await), first_ids(20));
+}
