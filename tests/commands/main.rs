@@ -11,12 +11,14 @@
 //! | `status` | does it tell supervisors and those who watch? |
 //! | `page` | who sees the administrator's page, and what can be done there? |
 //! | `owner` | is root safe in another user's folder? |
+//! | `deploy_files` | is every deployed file well-formed? |
 //! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
 
 mod check;
 mod cli;
 mod demo_stay;
 mod deploy;
+mod deploy_files;
 mod init;
 mod letters;
 mod owner;
