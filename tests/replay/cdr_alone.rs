@@ -32,7 +32,7 @@ struct ExpectedCall {
 }
 
 /// What records cannot tell: the recording, the value, and why.
-const BEYOND_RECORDS: [(&str, &str, &str); 28] = [
+const BEYOND_RECORDS: [(&str, &str, &str); 30] = [
     // An announcement answered, and the phone's ringing after it is in the same record.
     ("announcement_then_agent", "talk", "3.11, told 6"),
     // Without its unique id, nothing tells that the phone's own record is that of its birth.
@@ -68,6 +68,9 @@ const BEYOND_RECORDS: [(&str, &str, &str); 28] = [
     ("queue_agent_logged_in", "talk", "told 5"),
     ("queue_agent_two_customers", "duration", "told 8"),
     ("queue_agent_two_customers", "talk", "told 6"),
+    // The record of the agent's login names the Local channel of each customer.
+    ("queue_agent_logged_in", "linkedid", "told the agent's"),
+    ("queue_agent_two_customers", "linkedid", "told the agent's"),
     // Two colleagues in one conference are both there from the same second on.
     ("conference", "employee", "101, told 102"),
     ("conference", "employees", "101 102 101, told 101 102"),

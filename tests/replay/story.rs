@@ -359,7 +359,7 @@ fn several_calls_are_named_and_a_picture_that_cannot_be_written_is_73() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("2 calls are in it; choose one with --call:\n  1795163633.89  "),
+        said.contains("2 calls are in it; choose one with --call:\n  1795163636.91  "),
         "{said}"
     );
     assert!(!file.exists());

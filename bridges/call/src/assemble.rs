@@ -8,6 +8,7 @@ mod gaps;
 pub(crate) mod index;
 mod names;
 mod processes;
+mod rooms;
 mod settling;
 
 use crate::facts::{Effect, OpenCall};
@@ -231,6 +232,11 @@ impl Assembler {
         let dropped = call.size.dropped;
         let outcome = call.on_event(id, at, event, &self.settings);
         call.times.on_event(at, arrived);
+        if outcome.effect == Effect::HungUp
+            && let Some(leg) = call.legs.get_mut(id)
+        {
+            leg.over_arrived = Some(arrived);
+        }
         if outcome.new_leg && back.is_some() {
             call.gaps.late = back;
         }
@@ -296,7 +302,7 @@ impl Assembler {
             if let Some(absorbed) = self.calls.tie(&mut key, tie, at) {
                 self.settling.remove(absorbed);
                 self.overdue.remove(absorbed);
-                self.keep_deadlines(key);
+                self.settle_or_not(key);
                 self.changes.remove(absorbed);
                 self.changes.insert(key);
             }
@@ -307,7 +313,10 @@ impl Assembler {
     /// Takes in a CDR: of it, a call needs the user field alone.
     fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
-        let Some(key) = ids.find_map(|id| self.calls.knows(id)) else {
+        // The linkedid of a finished call can be that of an agent whose login goes on.
+        let is_finished = self.calls.has_finished(&cdr.uniqueid);
+        let key = ids.find_map(|id| self.calls.knows(id));
+        let Some(key) = key.filter(|_| !is_finished) else {
             return self.keep_cdr(cdr, arrived);
         };
         let at = cdr.at.unwrap_or(arrived);

@@ -9,6 +9,6 @@ mod times;
 
 pub(crate) use fact::{Fact, FactKind, Note, Passage, any, is_holding, spans};
 pub(crate) use leg::{Effect, Leg, SeenDial, SeenVariable, Stamped, is_stand_in};
-pub(crate) use open::{LinkKeys, OpenCall, Renamings};
+pub(crate) use open::{LinkKeys, OpenCall, Parts, Renamings};
 pub(crate) use texts::Texts;
 pub(crate) use times::{SetBack, UnobservedTime};

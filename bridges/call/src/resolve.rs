@@ -29,12 +29,15 @@ mod unnamed;
 mod unobservable;
 mod view;
 
-use crate::facts::{Leg, OpenCall};
-use crate::{FinishedCall, Settings, UniqueId};
+use crate::facts::{Leg, OpenCall, Parts, Texts};
+use crate::{Direction, FinishedCall, Settings, UniqueId};
+use masquerade::JoinedPairs;
+use split::Part;
+use std::collections::BTreeSet;
 use view::View;
 
-pub(crate) use number::{in_dial_data, is_number};
-pub(crate) use plan::{Plan, apart, by_customer};
+pub(crate) use number::{in_dial_data, is_number, subscriber};
+pub(crate) use plan::{DialedLine, Plan, apart, by_customer};
 pub(crate) use split::Sets;
 
 /// Times of arrival say nothing of when events happened that lay in a file.
@@ -77,55 +80,149 @@ impl EndReason {
     }
 }
 
-/// The finished calls that these channels were: none when nobody took part, several when several
-/// customers did, or when channels had met only by the way. `cel_bridges`: CEL has told of a bridge
-/// so far, in whatever call.
+/// Returns the finished calls that these channels were: none when nobody took part, several when
+/// several customers did, or when channels met only in a room. `cel_bridges`: CEL has told of a
+/// bridge so far, in whatever call.
 pub(crate) fn resolve(
     call: &OpenCall,
     settings: &Settings,
     ended: EndReason,
     cel_bridges: bool,
 ) -> Vec<FinishedCall> {
-    // Who tells what each channel is beside its name tells of links.
-    let links = call.legs.values().any(|leg| leg.traits.is_some());
-    let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
-    let (legs, joined): (Vec<&Leg>, _) = match &by_occupant {
-        Some((legs, joined)) => (legs.iter().collect(), joined),
-        None => (call.legs.values().collect(), &call.joined),
-    };
-    let named = match links {
-        true => linked::linked(&legs, &settings.endpoints),
-        false => unnamed::named(&legs),
-    };
-    let legs = match &named {
-        Some(named) => named.iter().collect(),
-        None => legs,
-    };
-    let timed = call.times.untimed == 0;
-    let has_number = |leg: &&Leg| leg.extens.first().or(leg.callers.first()).is_some();
-    let (endpoints, numbers) = (&settings.endpoints, legs.iter().any(has_number));
-    let views = legs
-        .iter()
-        .map(|leg| View::of(leg, endpoints, timed, numbers));
-    let mut views: Vec<View<'_>> = views.collect();
-    views.sort_by(|a, b| a.order().cmp(&b.order()));
-    let incomplete = ended.incomplete(call, settings);
-    let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
-    let old = by_occupant.is_some();
+    let channels = Channels::of(call, settings);
+    let views = channels.views(call, settings);
+    let old = channels.by_occupant.is_some();
+    let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
+    let several = parts.len() > 1;
     let mut finished = Vec::new();
-    for part in split::parts(&views, joined) {
-        let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
+    for part in parts {
+        let Some(part) = untold(part, &call.parts) else {
+            continue;
+        };
+        let narrowed = several.then(|| call.of_part(&ids(part.own())));
+        let call = narrowed.as_ref().unwrap_or(call);
+        let incomplete = ended.incomplete(call, settings);
+        let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
+        let told = part
+            .own()
+            .iter()
+            .any(|leg| call.parts.told.contains(&leg.leg.id));
         // The channel of its linkedid may be outside and still there, or come yet: the id will be
         // that one's own.
-        let borrowed = call.parts.past && !plan::is_rooted(&legs);
-        let given = (call.parts.relieved || borrowed).then_some(&call.parts.given);
-        let plans = plan::plans(&legs, given);
+        let borrowed = call.parts.past && !plan::is_rooted(&part);
+        let given = if told {
+            Some(&call.parts.told)
+        } else {
+            let given = borrowed || (channels.links && call.parts.relieved);
+            given.then_some(&call.parts.given)
+        };
+        let plans = plan::plans(&part, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
-            let unobservable = || unobservable::unobservable(call, &legs, plan, cel_bridges, old);
+            // Whoever was left of a call is told with it, and begins none.
+            if told && plan.direction == Direction::Internal {
+                continue;
+            }
+            let legs = part.legs.as_slice();
+            let unobservable = || unobservable::unobservable(call, legs, plan, cel_bridges, old);
             let incomplete = incomplete.clone().or_else(unobservable);
-            finished.push(finish::finish(call, &legs, plan, &known, incomplete));
+            finished.push(finish::finish(call, &part, plan, &known, incomplete));
         }
     }
     finished
+}
+
+/// Returns the channels of each call among those of an open one, as [`resolve`] divides them.
+pub(crate) fn groups(call: &OpenCall, settings: &Settings) -> Vec<BTreeSet<UniqueId>> {
+    let channels = Channels::of(call, settings);
+    let views = channels.views(call, settings);
+    let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
+    parts.iter().map(|part| ids(part.own())).collect()
+}
+
+fn ids(legs: &[&View<'_>]) -> BTreeSet<UniqueId> {
+    legs.iter().map(|leg| leg.leg.id.clone()).collect()
+}
+
+/// Returns the part without the channels of calls that were given out before, which become its
+/// guests; `None` if nothing is left of it, or if it is not to be given out now.
+fn untold<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
+    let is_told = |leg: &&View<'_>| parts.told.contains(&leg.leg.id);
+    let is_wanted = parts.only.is_empty()
+        || part
+            .own()
+            .iter()
+            .any(|leg| parts.only.contains(&leg.leg.id));
+    if !is_wanted || part.own().iter().all(is_told) {
+        return None;
+    }
+    let guests = part.legs.split_off(part.own);
+    let is_past = |leg: &&View<'_>| is_told(leg) && leg.leg.is_over();
+    let (past, own): (Vec<_>, Vec<_>) = part.legs.into_iter().partition(is_past);
+    part.own = own.len();
+    part.legs = own.into_iter().chain(past).chain(guests).collect();
+    Some(part)
+}
+
+/// The channels of an open call as the resolver reads them.
+struct Channels {
+    /// Each telephone with its own facts, where AMI 1.x moved them between unique ids, and the
+    /// pairs that are joined then.
+    by_occupant: Option<(Vec<Leg>, JoinedPairs)>,
+    /// The channels with bridges in place of links, or of bridges without a name.
+    named: Option<Vec<Leg>>,
+    /// The source reports links.
+    links: bool,
+}
+
+impl Channels {
+    fn of(call: &OpenCall, settings: &Settings) -> Self {
+        let links = call.has_traits();
+        let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
+        let mut channels = Self {
+            by_occupant,
+            named: None,
+            links,
+        };
+        let legs = channels.legs(call);
+        let named = if links {
+            linked::linked(&legs, &settings.endpoints)
+        } else {
+            unnamed::named(&legs)
+        };
+        channels.named = named;
+        channels
+    }
+
+    fn legs<'l>(&'l self, call: &'l OpenCall) -> Vec<&'l Leg> {
+        match (&self.named, &self.by_occupant) {
+            (Some(named), _) => named.iter().collect(),
+            (None, Some((legs, _))) => legs.iter().collect(),
+            (None, None) => call.legs.values().collect(),
+        }
+    }
+
+    fn joined<'l>(&'l self, call: &'l OpenCall) -> &'l JoinedPairs {
+        match &self.by_occupant {
+            Some((_, joined)) => joined,
+            None => &call.joined,
+        }
+    }
+
+    fn rooms<'l>(&self, call: &'l OpenCall) -> Option<&'l Texts> {
+        (!self.links).then_some(&call.rooms)
+    }
+
+    /// Returns the channels, the oldest first.
+    fn views<'l>(&'l self, call: &'l OpenCall, settings: &'l Settings) -> Vec<View<'l>> {
+        let legs = self.legs(call);
+        let timed = call.times.untimed == 0;
+        let has_number = |leg: &&Leg| leg.extens.first().or(leg.callers.first()).is_some();
+        let numbers = legs.iter().any(has_number);
+        let views = legs.iter();
+        let views = views.map(|leg| View::of(leg, &settings.endpoints, timed, numbers));
+        let mut views: Vec<View<'_>> = views.collect();
+        views.sort_by(|a, b| a.order().cmp(&b.order()));
+        views
+    }
 }

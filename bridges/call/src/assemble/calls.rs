@@ -327,6 +327,43 @@ impl OpenCalls {
         }
     }
 
+    /// These ids belong to no open call any more; those of the others in the call go on.
+    pub(super) fn forget_ids(&mut self, key: u64, past: &BTreeSet<UniqueId>) {
+        let Some(call) = self.calls.get_mut(&key) else {
+            return;
+        };
+        for leg in past.iter().filter_map(|id| call.legs.get(id)) {
+            if self.names.get(leg.name()) == Some(&leg.id) {
+                self.names.remove(leg.name());
+            }
+            if let Some(local) = trunk::local_pair(leg.name()) {
+                self.locals.remove(local);
+                call.ties.locals.remove(local);
+            }
+        }
+        for id in past {
+            self.finished.insert(id.as_str(), ());
+            self.ids.remove(id.as_str());
+            call.ties.ids.remove(id.as_str());
+        }
+    }
+
+    /// Bridges that none of its channels was in lead to the call no more.
+    pub(super) fn forget_bridges(&mut self, key: u64) {
+        let Some(call) = self.calls.get_mut(&key) else {
+            return;
+        };
+        let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
+        let bridges = call.ties.bridges.iter().cloned();
+        for bridge in bridges.collect::<Vec<_>>() {
+            if !still(&bridge) {
+                self.bridges.remove(&bridge);
+                call.ties.bridges.remove(&bridge);
+                call.rooms.remove(&bridge);
+            }
+        }
+    }
+
     /// The call counts as opened when it was last heard of: by its own time, and by ours.
     pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
         if let Some(mut call) = self.remove(key) {

@@ -81,6 +81,9 @@ impl Assembler {
             return;
         }
         self.advance(now);
+        for key in self.calls.keys() {
+            self.give_out_all_ended(key);
+        }
         for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
         }
@@ -102,6 +105,8 @@ impl Assembler {
         };
         if call.is_over() {
             self.finish(key, EndReason::HungUp);
+        } else if !call.has_traits() {
+            self.give_out_ended(key);
         } else {
             self.part(key, call.times.latest.plus(Duration::from_micros(1)));
         }
@@ -121,7 +126,8 @@ impl Assembler {
     pub(super) fn limit_open(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // One that only waits for its CDR is whole without it.
-            if let Some((&over, _)) = self.settling.deadlines.first_key_value() {
+            let is_over = |key: &&u64| self.calls.get(**key).is_some_and(OpenCall::is_over);
+            if let Some(&over) = self.settling.deadlines.keys().find(is_over) {
                 self.end(over);
                 continue;
             }
@@ -176,14 +182,18 @@ impl Assembler {
             call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
         }
         // Whoever was left of a call is told with it, and begins none.
-        finished.retain(|it| !call.parts.relieved || it.direction != Direction::Internal);
+        let is_left = call.has_traits() && call.parts.relieved;
+        finished.retain(|it| !is_left || it.direction != Direction::Internal);
         self.finished.append(&mut finished);
     }
 
     /// The call settles if it is over, and does not if it is not.
     pub(super) fn settle_or_not(&mut self, key: u64) {
-        let endpoints = &self.settings.endpoints;
-        let settles = |call: &&OpenCall| call.is_over() || call.is_left(endpoints);
+        let settings = &self.settings;
+        let settles = |call: &&OpenCall| {
+            let has_ended = || !call.ended_groups(settings).is_empty();
+            call.is_over() || call.is_left(&settings.endpoints) || has_ended()
+        };
         match self.calls.get(key).filter(settles) {
             Some(over) => self.settling.put(key, Deadline::of(over, &self.settings)),
             None => self.settling.remove(key),
@@ -227,6 +237,10 @@ impl Assembler {
 
     /// Gives out the calls in an open one that are over, whoever is still in its room.
     pub(super) fn evict_finished_legs(&mut self, key: u64, now: EventTime) {
+        if self.calls.get(key).is_some_and(|call| !call.has_traits()) {
+            self.give_out_rootless(key);
+            return;
+        }
         let settle = self.settings.settle;
         if let Some(times) = self.calls.get(key).map(|call| &call.times) {
             let settled = match now >= times.latest_arrived.plus(settle) {
@@ -299,6 +313,7 @@ impl Assembler {
             return false;
         };
         let legs = call.legs.values();
+        let legs = legs.filter(|leg| !call.parts.told.contains(&leg.id));
         let outside = legs.filter(|leg| leg.endpoint(endpoints).is_some());
         let empty = call.parts.relieved.then_some(call.times.latest);
         let oldest = outside.map(|leg| leg.first).min().or(empty);

@@ -13,6 +13,8 @@
 //! The same is done for whoever is left behind: an agent who waits off the hook for the next of a
 //! queue, or colleagues in a room, go on in a call of their own when all who came from outside are
 //! gone.
+//!
+//! This holds where the PBX reports links. `rooms` does the same where it reports bridges.
 
 use crate::facts::{Leg, OpenCall};
 use crate::{Endpoints, EventTime, UniqueId};

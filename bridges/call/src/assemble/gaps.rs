@@ -153,7 +153,9 @@ impl Assembler {
     /// Ends the open call with this id at its last sign of life, because another way told of its
     /// end. It comes out of [`Assembler::take_finished`], and is incomplete.
     pub fn end_unheard(&mut self, id: &str) {
-        if let Some(key) = self.calls.knows(id) {
+        if let Some(key) = self.calls.knows(id)
+            && !self.end_one_of_several(key, id)
+        {
             self.finish(key, EndReason::Missed);
         }
     }

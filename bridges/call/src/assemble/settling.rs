@@ -30,16 +30,39 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Makes the deadline of a call that has hung up.
+    /// Makes the deadline of a call that has hung up, or of the first one in it that has.
     pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
-        let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
+        let times = &call.times;
         if call.is_ghost() {
             return Self {
                 stream: Some(times.quiet.plus(BEGINNING_WAIT)),
                 ..Self::default()
             };
         }
-        let arrived = times.quiet_arrived.plus(wait);
+        match call.ended_groups(settings).first() {
+            Some(group) => {
+                let awaits_beginning = times.backwards && !group.begun;
+                let channels = |leg: &Leg| group.channels.contains(&leg.id);
+                let wait = wait(call, settings, awaits_beginning, channels);
+                Self::after(call, settings, (group.at, group.arrived), wait)
+            }
+            None => {
+                let wait = wait(call, settings, call.awaits_beginning(), |_| true);
+                Self::after(call, settings, (times.quiet, times.quiet_arrived), wait)
+            }
+        }
+    }
+
+    /// Makes the deadline of a call that has been quiet since this moment, by its events and by
+    /// our clock.
+    fn after(
+        call: &OpenCall,
+        settings: &Settings,
+        (quiet_since, arrived): (EventTime, EventTime),
+        wait: Duration,
+    ) -> Self {
+        let (settle, times) = (settings.settle, &call.times);
+        let arrived = arrived.plus(wait);
         if times.live {
             return Self {
                 clock: Some((arrived, None)),
@@ -52,7 +75,7 @@ impl Deadline {
         let at = arrived.max(Some(times.latest_arrived.plus(quiet)));
         Self {
             clock: at.map(|at| (at, Some(quiet))),
-            stream: Some(times.quiet.plus(quiet)),
+            stream: Some(quiet_since.plus(quiet)),
             arrived,
         }
     }
@@ -65,14 +88,20 @@ impl Deadline {
     }
 }
 
-/// Returns the time that a call waits after its last hang-up: for its CDR, or for its beginning.
-fn wait(call: &OpenCall, settings: &Settings) -> Duration {
-    let beginning = call.awaits_beginning().then_some(BEGINNING_WAIT);
+/// Returns the time that the call of these channels waits after its last hangup: for its CDR, or
+/// for its beginning.
+fn wait(
+    call: &OpenCall,
+    settings: &Settings,
+    awaits_beginning: bool,
+    is_own: impl Fn(&Leg) -> bool + Copy,
+) -> Duration {
+    let beginning = awaits_beginning.then_some(BEGINNING_WAIT);
     let settle = settings.settle.max(beginning.unwrap_or_default());
     let endpoints = &settings.endpoints;
     let awaits = |leg: &Leg| leg.endpoint(endpoints).is_some_and(|it| it.awaits_cdr);
-    let awaits_cdr =
-        settings.awaits_cdr() && call.legs.values().any(awaits) && !call.has_userfield();
+    let mut own = call.legs.values().filter(|leg| is_own(leg));
+    let awaits_cdr = settings.awaits_cdr() && own.any(awaits) && !call.has_userfield_of(is_own);
     settle.max(settings.cdr_wait.filter(|_| awaits_cdr).unwrap_or_default())
 }
 

@@ -239,3 +239,9 @@ pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
 pub(crate) fn is_holding(technology: &str) -> bool {
     technology.eq_ignore_ascii_case("holding_bridge")
 }
+
+/// Returns `true` for a conference, in which channels of several calls can hear each other. AMI 1.x
+/// and CEL name one by its number.
+pub(super) fn is_room(bridge: &str, technology: &str) -> bool {
+    technology.eq_ignore_ascii_case("softmix") || bridge.starts_with("room ")
+}

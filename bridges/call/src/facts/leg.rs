@@ -101,6 +101,9 @@ pub(crate) struct Leg {
     /// Number of the channel's facts that were known at each gap.
     #[serde(default)]
     pub(crate) blinds: Vec<usize>,
+    /// Arrival of the channel's hangup, by our clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) over_arrived: Option<EventTime>,
     /// Traits that the PBX reports beside the channel's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traits: Option<Box<LegTraits>>,
@@ -135,6 +138,7 @@ impl Leg {
             applications: Applications::default(),
             facts: Vec::new(),
             blinds: Vec::new(),
+            over_arrived: None,
             traits: None,
         }
     }
@@ -178,6 +182,21 @@ impl Leg {
     /// The name it was born with.
     pub(crate) fn name(&self) -> &str {
         self.names.first().map_or("", |name| &name.text)
+    }
+
+    /// Forgets facts; the gaps are counted without them.
+    pub(crate) fn retain_facts(&mut self, mut keep: impl FnMut(&Fact) -> bool) {
+        let mut kept = 0;
+        let mut kept_before = vec![0];
+        self.facts.retain(|fact| {
+            let keeps = keep(fact);
+            kept += usize::from(keeps);
+            kept_before.push(kept);
+            keeps
+        });
+        for seen in &mut self.blinds {
+            *seen = kept_before[(*seen).min(kept_before.len() - 1)];
+        }
     }
 
     /// Something may be missed of it from now on.
@@ -524,6 +543,9 @@ pub(crate) struct Applications {
     /// Time at which the channel was first seen to run a conference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conference: Option<EventTime>,
+    /// Time at which the channel was first seen to be a logged-in agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<EventTime>,
 }
 
 impl Applications {
@@ -536,6 +558,9 @@ impl Applications {
         }
         if ROOMS.contains(&name) {
             return earliest(&mut self.conference, at);
+        }
+        if name == "AgentLogin" {
+            return earliest(&mut self.agent, at);
         }
         if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
             return false;
@@ -561,6 +586,7 @@ impl Applications {
         }
         self.outgoing = self.outgoing.into_iter().chain(other.outgoing).min();
         self.conference = self.conference.into_iter().chain(other.conference).min();
+        self.agent = self.agent.into_iter().chain(other.agent).min();
     }
 }
 

@@ -1,9 +1,12 @@
 //! An open call: channels that belong together, as far as is known by now.
 
+use super::fact::{TEXT_BYTES_MAX, is_room};
 use super::times::{CallProcess, Gaps, Times};
 use super::{Effect, Leg, Texts, is_stand_in};
 use crate::trunk::unmarked;
-use crate::{ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Settings, UniqueId, local_pair};
+use crate::{
+    ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Settings, UniqueId, clip, local_pair,
+};
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
@@ -37,6 +40,9 @@ pub(crate) struct OpenCall {
     /// Set when the call was in a conference, which anybody may join.
     #[serde(default)]
     pub(crate) conference: bool,
+    /// The conferences that its channels were in.
+    #[serde(default, skip_serializing_if = "Texts::is_empty")]
+    pub(crate) rooms: Texts,
     /// The process of the PBX that it is a call of.
     #[serde(flatten)]
     pub(crate) of: CallProcess,
@@ -69,6 +75,12 @@ pub(crate) struct Parts {
     /// Channels still in it by whose id such a part is known.
     #[serde(default)]
     pub(crate) given: BTreeSet<UniqueId>,
+    /// Channels of calls that were given out. They are kept while others may have met them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) told: BTreeSet<UniqueId>,
+    /// Set on a copy that is resolved for the call of these channels only.
+    #[serde(skip)]
+    pub(crate) only: BTreeSet<UniqueId>,
     /// The facts it held when it was last looked through for what is past.
     #[serde(rename = "looked_through", default)]
     pub(crate) checked_facts: usize,
@@ -121,10 +133,12 @@ impl OpenCall {
     ) -> CallEffect {
         let room = self.size.facts < settings.max_facts;
         let joined = self.joined.len();
-        if let Kind::BridgeEnter { technology, .. } | Kind::BridgeLeave { technology, .. } =
+        if let Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } =
             &event.kind
+            && is_room(bridge, technology)
         {
-            self.conference |= technology == "softmix";
+            self.conference = true;
+            self.rooms.insert(clip(bridge, TEXT_BYTES_MAX).into());
         }
         if let Kind::Joined { with } = &event.kind {
             let others = with.iter().filter(|_| room).filter_map(UniqueId::new);
@@ -319,10 +333,11 @@ impl OpenCall {
         self.linkedids().find(|linkedid| !is_known(linkedid))
     }
 
-    /// Returns `true` when the call has a user field in which a lead can stand: a lead is a number,
-    /// and the record of a consultation may come first with `lead=` and nothing after it.
-    pub(crate) fn has_userfield(&self) -> bool {
-        let of_legs = self.legs.values().flat_map(|leg| leg.userfields.iter());
+    /// Returns `true` if a user field of these channels can hold a lead: a lead is a number. The
+    /// record of a consultation can come first, with `lead=` and nothing after it.
+    pub(crate) fn has_userfield_of(&self, is_own: impl Fn(&Leg) -> bool) -> bool {
+        let own = self.legs.values().filter(|leg| is_own(leg));
+        let of_legs = own.flat_map(|leg| leg.userfields.iter());
         let of_legs = of_legs.map(|field| field.text.as_str());
         let mut texts = self.userfields.iter().map(String::as_str).chain(of_legs);
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
@@ -360,6 +375,22 @@ impl OpenCall {
         long_ago(halves.next()) && long_ago(halves.next())
     }
 
+    /// Returns `true` if the PBX reports what each channel is beside its name. It reports links,
+    /// too, and no bridges of two.
+    pub(crate) fn has_traits(&self) -> bool {
+        self.legs.values().any(|leg| leg.traits.is_some())
+    }
+
+    /// Returns a copy with only these channels. Gaps before the first of them do not count.
+    pub(crate) fn of_part(&self, own: &BTreeSet<UniqueId>) -> Self {
+        let mut part = self.clone();
+        part.legs.retain(|id, _| own.contains(id));
+        if part.legs.values().all(|leg| leg.blinds.is_empty()) {
+            part.gaps.blinds.clear();
+        }
+        part
+    }
+
     /// Takes over all that another call holds.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.legs.absorb(other.legs);
@@ -375,9 +406,11 @@ impl OpenCall {
         self.size.bytes += other.size.bytes;
         self.parts.relieved |= other.parts.relieved;
         self.parts.given.extend(other.parts.given);
+        self.parts.told.extend(other.parts.told);
         self.gaps.absorb(other.gaps);
         self.of.absorb(&other.of);
         self.conference |= other.conference;
+        self.rooms.extend(other.rooms);
         self.cel_bridges |= other.cel_bridges;
     }
 }

@@ -18,6 +18,10 @@ impl Texts {
         self.find(text).is_ok()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn insert(&mut self, text: SmolStr) {
         if let Err(place) = self.find(&text) {
             self.0.insert(place, text);

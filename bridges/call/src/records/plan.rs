@@ -7,7 +7,9 @@
 
 use super::group::Group;
 use super::record::Record;
-use crate::resolve::{Plan, Sets, apart, by_customer, in_dial_data, is_number};
+use crate::resolve::{
+    DialedLine, Plan, Sets, apart, by_customer, in_dial_data, is_number, subscriber,
+};
 use crate::talk::{Talk, local_pairs};
 use crate::trunk;
 use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, UniqueId, is_one_of};
@@ -26,7 +28,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     let mut plans = by_customer(
         trunks,
         |i| channels[i].came_in(),
-        |i| channels[i].dialled().map(|(number, _)| number.text),
+        |i| dialed_line(&channels[i]),
         |customers| talk(records, channels, customers),
     );
     if plans.is_empty() {
@@ -50,6 +52,17 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
         })
     });
     made.collect()
+}
+
+/// A line that was dialed on this channel. All records of a group are of one call.
+fn dialed_line(channel: &Channel<'_>) -> DialedLine {
+    let number = channel
+        .dialled()
+        .map(|(number, _)| subscriber(&number.text));
+    DialedLine {
+        number: number.unwrap_or_default(),
+        ..DialedLine::default()
+    }
 }
 
 /// The oldest id of all; of records without any, that of the first.

@@ -1,6 +1,7 @@
 //! Puts the values of a finished call together, each with the event that decided it.
 
 use super::plan::{self, Plan};
+use super::split::Part;
 use super::view::View;
 use super::{number, timeline};
 use crate::call::{aliases, direction_words, distinct};
@@ -17,11 +18,12 @@ use std::time::Duration;
 /// The finished call of one plan.
 pub(super) fn finish(
     call: &OpenCall,
-    legs: &[&View<'_>],
+    part: &Part<'_, '_>,
     plan: &Plan,
     known: &[&UniqueId],
     incomplete: Option<String>,
 ) -> FinishedCall {
+    let legs = part.legs.as_slice();
     let mut why = DecidingEvents::default();
     let main = longest(&plan.customers, |those| plan::talk(legs, those));
     let customer = legs[main];
@@ -66,7 +68,7 @@ pub(super) fn finish(
     let outbound = plan.direction == Direction::Outbound;
     let number = match plan.direction {
         Direction::Inbound => number::caller(customer),
-        Direction::Outbound => number::dialled(legs, main),
+        Direction::Outbound => number::dialled(part.own(), main),
         Direction::Internal => None,
     };
     let shown = number::shown(customer).filter(|_| outbound && number.is_none());
@@ -84,13 +86,15 @@ pub(super) fn finish(
         why.note("trunk", customer.leg.first, customer.name, words);
     }
     let own = plan.own.iter().chain(&plan.customers);
+    let ids = own.flat_map(|&i| legs[i].ids());
+    let ids = ids.filter(|id| !part.foreign.contains(id));
     let of_legs = plan.own.iter().flat_map(|&i| legs[i].leg.userfields.iter());
     let mut of_legs: Vec<&Stamped> = of_legs.collect();
     of_legs.sort_by_key(|stamped| stamped.at);
     let of_legs = of_legs.into_iter().map(|stamped| stamped.text.as_str());
     FinishedCall {
         linkedid: plan.linkedid.clone(),
-        also_known_as: aliases(own.flat_map(|&i| legs[i].ids()), known),
+        also_known_as: aliases(ids, known),
         direction: plan.direction,
         answered,
         trunk: trunk.map(str::to_owned),
@@ -115,7 +119,7 @@ pub(super) fn finish(
         remarks: remarks(call, plan),
         why: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
-        unmatched: unmatched(legs, plan),
+        unmatched: unmatched(part.own(), plan),
         given: None,
     }
 }

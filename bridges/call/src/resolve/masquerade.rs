@@ -28,7 +28,7 @@ struct ChannelOccupancy<'a> {
 }
 
 /// Pairs of channels as in [`OpenCall::joined`].
-type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
+pub(super) type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
 
 /// The call's channels by telephone, and the joined pairs with those that changed places; `None`
 /// where they are by telephone already.
@@ -134,6 +134,9 @@ impl ChannelOccupancy<'_> {
         }
         if let Some(at) = ran.conference {
             legs[self.who(at)].applications.conference = Some(at);
+        }
+        if let Some(at) = ran.agent {
+            legs[self.who(at)].applications.agent = Some(at);
         }
         for (who, _, until) in self.spans() {
             let last = until.unwrap_or(self.leg.last);

@@ -84,6 +84,19 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     Some(shows(exten, "the extension that was dialled"))
 }
 
+/// The number dialed on this trunk channel, as far as carriers leave it the same.
+pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
+    let number = dialled(legs, i)?;
+    let digits = subscriber(&number.raw.text);
+    (!digits.is_empty()).then_some(digits)
+}
+
+/// The last nine digits: what stays the same whatever prefix a carrier wants.
+pub(crate) fn subscriber(number: &str) -> String {
+    let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
+    digits[digits.len().saturating_sub(9)..].iter().collect()
+}
+
 /// The number that an originated channel shows: whoever originates it says which, the customer's or
 /// the company's own.
 pub(super) fn shown(leg: &View<'_>) -> Option<Number> {

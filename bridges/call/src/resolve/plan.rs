@@ -5,7 +5,7 @@
 //! channels. Music, menus, queues, parking and voicemail put nobody else into a bridge.
 
 use super::number;
-use super::split::Sets;
+use super::split::{Part, Sets};
 use super::view::View;
 use crate::talk::{Talk, local_pairs};
 use crate::{Direction, EventTime, UniqueId, Way};
@@ -25,35 +25,36 @@ pub(crate) struct Plan<T = usize> {
     pub(crate) talk: Talk,
 }
 
-/// The calls that these channels, sorted by age, were; none when nobody took part. Where parts of
-/// an open call were given out before, each is known by its customer's own channel, and no channel
-/// by which such a part is known begins another.
-pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
+/// The calls that a part's own channels, sorted by age, were; none when nobody took part. Where
+/// parts of an open call were given out before, each is known by its customer's own channel, and no
+/// channel by which such a part is known begins another.
+pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
+    let (legs, own_legs) = (part.legs.as_slice(), part.own());
     let known = |leg: &View<'_>| given.is_some_and(|given| given.contains(&leg.leg.id));
-    let mut all = legs.iter();
+    let mut all = own_legs.iter();
     let Some(first) = all.position(|leg| leg.party.is_real() && !known(leg)) else {
         return Vec::new();
     };
-    let trunks = (0..legs.len()).filter(|&i| legs[i].party.trunk().is_some());
+    let trunks = (0..part.own).filter(|&i| legs[i].party.trunk().is_some());
     let mut plans = by_customer(
         trunks,
         |i| legs[i].way == Way::CameIn,
-        |i| number::dialled(legs, i).map(|number| number.raw.text),
+        |i| dialed_line(own_legs, i),
         |customers| talk(legs, customers),
     );
     if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
     }
-    let owns = apart(legs.len(), &plans, |those| with_linkedid(legs, those));
+    let owns = apart(part.own, &plans, |those| with_linkedid(part, those));
     let mut made = Vec::new();
     for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
         // Colleagues who were in a room before the customer came do not begin the call.
         let joined_later = direction == Direction::Inbound && first != customers[0];
-        let origin = origin(legs, customers[0]);
+        let origin = origin(own_legs, customers[0]);
         let apart = i == 0 && (joined_later || given.is_some());
         let begins_with = match &origin {
             Some(Origin::Leg(origin)) => vec![*origin],
-            None if apart => with_linkedid(legs, &customers).into_iter().collect(),
+            None if apart => with_linkedid(part, &customers).into_iter().collect(),
             Some(Origin::Unheard(_)) | None => own.clone(),
         };
         made.push(Plan {
@@ -61,7 +62,7 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
                 _ if i > 0 || given.is_some() => legs[customers[0]].leg.id.clone(),
                 Some(Origin::Leg(origin)) => legs[origin].leg.id.clone(),
                 Some(Origin::Unheard(id)) => id,
-                None => oldest(legs),
+                None => oldest(part),
             },
             direction,
             talk: talk(legs, &customers),
@@ -71,6 +72,23 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
         });
     }
     made
+}
+
+/// A line that was dialed on this trunk channel.
+fn dialed_line(legs: &[&View<'_>], i: usize) -> DialedLine {
+    let origin = match origin(legs, i) {
+        Some(Origin::Leg(origin)) => legs[origin].leg.id.to_string(),
+        Some(Origin::Unheard(id)) => id.to_string(),
+        // AMI 1.x has no linkedid: all that dialing ties together has one origin.
+        None if legs[i].leg.linkedids.first().is_none() => String::new(),
+        None => legs[i].first_linkedid().to_owned(),
+    };
+    DialedLine {
+        origin,
+        number: number::dialed_digits(legs, i).unwrap_or_default(),
+        from: legs[i].leg.first,
+        to: legs[i].end,
+    }
 }
 
 /// The channel that a call began with.
@@ -101,17 +119,19 @@ fn origin(legs: &[&View<'_>], customer: usize) -> Option<Origin> {
 }
 
 /// The oldest linkedid is that of one of the channels.
-pub(super) fn is_rooted(legs: &[&View<'_>]) -> bool {
-    let root = oldest(legs);
-    legs.iter().any(|leg| leg.leg.id == root)
+pub(super) fn is_rooted(part: &Part<'_, '_>) -> bool {
+    let root = oldest(part);
+    part.legs.iter().any(|leg| leg.leg.id == root)
 }
 
 /// The oldest linkedid of all.
-fn oldest(legs: &[&View<'_>]) -> UniqueId {
+fn oldest(part: &Part<'_, '_>) -> UniqueId {
+    let legs = part.own();
     let ids = legs.iter().flat_map(|leg| {
         let linkedids = leg.leg.linkedids.iter();
         linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()))
     });
+    let ids = ids.filter(|id| !part.foreign.contains(id));
     // Ids that tell no age have that of their channels, in whose order these stand.
     let place = |id: &UniqueId| legs.iter().position(|leg| leg.leg.id == *id);
     let age = |id: &UniqueId| {
@@ -124,9 +144,10 @@ fn oldest(legs: &[&View<'_>]) -> UniqueId {
 }
 
 /// The customer's channels, and those born with the same linkedid, where that is their own.
-fn with_linkedid(legs: &[&View<'_>], customers: &[usize]) -> BTreeSet<usize> {
+fn with_linkedid(part: &Part<'_, '_>, customers: &[usize]) -> BTreeSet<usize> {
+    let legs = part.own();
     let linkedid = legs[customers[0]].first_linkedid();
-    let root = oldest(legs);
+    let root = oldest(part);
     let mut own: BTreeSet<usize> = customers.iter().copied().collect();
     if linkedid != root.as_str() {
         own.extend((0..legs.len()).filter(|&i| legs[i].first_linkedid() == linkedid));
@@ -134,35 +155,90 @@ fn with_linkedid(legs: &[&View<'_>], customers: &[usize]) -> BTreeSet<usize> {
     own
 }
 
-/// The customers of each call among these trunk channels: who came in has one of their own, and it
-/// began with those who were dialled where none came in before. All trunk channels of an outbound
-/// call are the customer's, for the first carrier may refuse and the second answer. Only if people
-/// of several numbers talked, they are several calls.
+/// A trunk channel that was dialed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DialedLine {
+    /// The call that its channel was born into.
+    pub(crate) origin: String,
+    /// The number dialed, as digits; empty if it is unknown.
+    pub(crate) number: String,
+    /// Time of its birth.
+    pub(crate) from: EventTime,
+    /// Time of its hangup.
+    pub(crate) to: EventTime,
+}
+
+impl DialedLine {
+    /// Returns `true` if both lines were dialed in one call, or to one number at the same time.
+    fn is_of_call_of(&self, other: &Self) -> bool {
+        let overlaps = self.from <= other.to && other.from <= self.to;
+        let same_number = !self.number.is_empty() && self.number == other.number;
+        self.origin == other.origin || (same_number && overlaps)
+    }
+}
+
+/// The customers of each call among these trunk channels. Each customer who came in has a call. If
+/// none came in first, the dialed lines are calls too: those that were dialed in one call are one,
+/// because the first carrier can refuse and the second answer. Only if people on several numbers
+/// talked are they several calls.
 pub(crate) fn by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
-    number: impl Fn(usize) -> Option<String>,
+    line: impl Fn(usize) -> DialedLine,
     talk: impl Fn(&[usize]) -> Talk,
 ) -> Vec<(Direction, Vec<usize>)> {
-    let (came, mut dialled): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| came_in(i));
-    if came.first() < dialled.first() && !came.is_empty() {
-        dialled.clear();
+    let (came, mut dialed): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| came_in(i));
+    if came.first() < dialed.first() && !came.is_empty() {
+        dialed.clear();
     }
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-    for &i in &dialled {
-        let number = number(i).map_or(String::new(), |number| subscriber(&number));
-        match groups.iter_mut().find(|(known, _)| *known == number) {
-            Some((_, those)) => those.push(i),
-            None => groups.push((number, vec![i])),
+    let lines: Vec<(usize, DialedLine)> = dialed.into_iter().map(|i| (i, line(i))).collect();
+    let mut calls = Vec::new();
+    for lines in by_call(&lines) {
+        let mut numbers = by_number(&lines);
+        numbers.retain(|customers| talk(customers).is_answer());
+        if numbers.len() < 2 {
+            numbers = vec![lines.iter().map(|(i, _)| *i).collect()];
+        }
+        calls.extend(
+            numbers
+                .into_iter()
+                .map(|lines| (Direction::Outbound, lines)),
+        );
+    }
+    calls.extend(came.into_iter().map(|i| (Direction::Inbound, vec![i])));
+    calls
+}
+
+/// Divides dialed lines by the call that they were dialed in.
+fn by_call(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
+    let mut of_one_call = Sets::new(lines.len());
+    for (later, (_, line)) in lines.iter().enumerate() {
+        for (earlier, (_, other)) in lines[..later].iter().enumerate() {
+            if line.is_of_call_of(other) {
+                of_one_call.join(earlier, later);
+            }
         }
     }
-    groups.retain(|(_, customers)| talk(customers).is_answer());
-    if groups.len() < 2 && !dialled.is_empty() {
-        groups = vec![(String::new(), dialled)];
+    let mut calls: BTreeMap<usize, Vec<&(usize, DialedLine)>> = BTreeMap::new();
+    for (i, line) in lines.iter().enumerate() {
+        calls.entry(of_one_call.of(i)).or_default().push(line);
     }
-    let outbound = groups.into_iter().map(|it| (Direction::Outbound, it.1));
-    let inbound = came.into_iter().map(|it| (Direction::Inbound, vec![it]));
-    outbound.chain(inbound).collect()
+    calls.into_values().collect()
+}
+
+/// Divides dialed lines by number, in the order of the first line of each.
+fn by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
+    let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (i, line) in lines {
+        match numbers
+            .iter_mut()
+            .find(|(number, _)| *number == line.number)
+        {
+            Some((_, those)) => those.push(*i),
+            None => numbers.push((&line.number, vec![*i])),
+        }
+    }
+    numbers.into_iter().map(|(_, lines)| lines).collect()
 }
 
 /// Divides `all` among these calls: to the first goes what is none of the others'.
@@ -176,12 +252,6 @@ pub(crate) fn apart(
     let first: BTreeSet<usize> = (0..all).filter(|i| !elsewhere(i)).collect();
     let owns = std::iter::once(first).chain(later);
     owns.map(|own| own.into_iter().collect()).collect()
-}
-
-/// The last nine digits: what stays the same whatever prefix a carrier wants.
-fn subscriber(number: &str) -> String {
-    let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
-    digits[digits.len().saturating_sub(9)..].iter().collect()
 }
 
 /// A stay: from, to, bridge, channel.

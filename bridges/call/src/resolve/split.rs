@@ -1,10 +1,28 @@
 //! Which channels really belong together. The open call may hold more: it ties channels by every
 //! bridge they were ever in, though they may not have met there.
+//!
+//! A room ties nothing together. A room is a conference, or the holding bridge that a logged-in
+//! agent waits in. It only shows who talked with whom:
+//!
+//! ```text
+//! 101, logged in         |-------------- room 600 ---------------|   one internal call
+//! Local/600, half 2          |- room 600 -|                          \
+//! Local/600, half 1          |- dials ----|                           one call, 101 is its guest
+//! customer 1                    |---------|                          /
+//! customer 2                                   |- room 600 -|        another, 101 is its guest
+//! ```
 
-use super::view::View;
-use crate::facts::FactKind;
-use crate::{EventTime, UniqueId, trunk};
+use super::number;
+use super::view::{BridgeStay, View};
+use crate::facts::{FactKind, Texts};
+use crate::{EventTime, UniqueId, Way, trunk};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// An agent who waits in a holding bridge enters the customer's bridge within this time.
+const MOVE: Duration = Duration::from_secs(2);
+/// AMI and CEL report one moment this far apart.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Disjoint sets of indices that grow together.
 #[derive(Debug)]
@@ -33,23 +51,43 @@ impl Sets {
     }
 }
 
-/// The channels by call, each as indices in the order given; the oldest call first.
-pub(super) fn parts(
-    views: &[View<'_>],
+/// The channels of one call.
+#[derive(Debug)]
+pub(super) struct Part<'v, 'a> {
+    /// The call's own channels in the order given, then its guests: channels of other calls that
+    /// were up at the same time, with which the customer may have talked in a room.
+    pub(super) legs: Vec<&'v View<'a>>,
+    /// Number of the call's own channels.
+    pub(super) own: usize,
+    /// Linkedids that its channels took on in a room. They belong to another call.
+    pub(super) foreign: BTreeSet<UniqueId>,
+}
+
+impl<'v, 'a> Part<'v, 'a> {
+    /// The call's own channels.
+    pub(super) fn own(&self) -> &[&'v View<'a>] {
+        &self.legs[..self.own]
+    }
+}
+
+/// The channels by call, the oldest call first. `rooms` names the bridges that are conferences;
+/// `None` if the source reports links, where every bridge ties its channels together.
+pub(super) fn parts<'v, 'a>(
+    views: &'v [View<'a>],
     joined: &BTreeSet<(UniqueId, UniqueId)>,
-) -> Vec<Vec<usize>> {
+    rooms: Option<&Texts>,
+) -> Vec<Part<'v, 'a>> {
     let mut sets = Sets::new(views.len());
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     // An id may name a channel, or a linkedid whose channel was never seen: both tie.
     for (i, view) in views.iter().enumerate() {
-        let own = std::iter::once(view.leg.id.as_str());
-        let linkedids = view.leg.linkedids.iter().map(|it| it.text.as_str());
+        let own = [view.leg.id.as_str(), view.first_linkedid()];
         let local = trunk::local_pair(view.name);
         let dialled_by = view.leg.facts.iter().filter_map(|fact| match &fact.what {
             FactKind::Dialled { by: Some(by), .. } => Some(by.as_str()),
             _ => None,
         });
-        for name in own.chain(linkedids).chain(local).chain(dialled_by) {
+        for name in own.into_iter().chain(local).chain(dialled_by) {
             let first = *by_name.entry(name).or_insert(i);
             sets.join(first, i);
         }
@@ -59,28 +97,282 @@ pub(super) fn parts(
             sets.join(a, b);
         }
     }
-    join_by_bridges(views, &mut sets);
-    let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for i in 0..views.len() {
-        parts.entry(sets.of(i)).or_default().push(i);
+    let stays = Stays::new(views, rooms, &mut sets);
+    join_by_bridges(&stays.ordinary, &mut sets);
+    let entered = stays.first_entries(&mut sets);
+    let foreign = join_by_later_linkedids(views, &entered, &mut by_name, &mut sets);
+    let groups = groups(views, &mut sets);
+    for (a, b) in stays.met_in_rooms() {
+        let (a, b) = (sets.of(a), sets.of(b));
+        if let (Some(a_group), Some(b_group)) = (groups.get(&a), groups.get(&b))
+            && a != b
+            && is_one_call(views, a_group, b_group, &stays)
+        {
+            sets.join(a, b);
+        }
     }
-    parts.into_values().collect()
+    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for i in 0..views.len() {
+        members.entry(sets.of(i)).or_default().push(i);
+    }
+    let mut parts = Vec::new();
+    for own in members.values() {
+        let guests = match stays.has_rooms() {
+            true => guests(views, own),
+            false => Vec::new(),
+        };
+        let foreign = own.iter().filter_map(|i| foreign.get(i)).flatten();
+        parts.push(Part {
+            legs: own.iter().chain(&guests).map(|&i| &views[i]).collect(),
+            own: own.len(),
+            foreign: foreign.cloned().collect(),
+        });
+    }
+    parts
 }
 
-/// Channels that were in one bridge at the same time.
-fn join_by_bridges(views: &[View<'_>], sets: &mut Sets) {
-    let views = views.iter().enumerate();
-    let stays = views.flat_map(|(i, view)| view.stays.iter().map(move |stay| (stay, i)));
-    let mut stays: Vec<_> = stays.collect();
+/// The channels outside the call that were up at the same time as one of its own.
+fn guests(views: &[View<'_>], own: &[usize]) -> Vec<usize> {
+    let first = own.iter().map(|&i| views[i].leg.first).min();
+    let last = own.iter().map(|&i| views[i].end).max();
+    let mut guests = Vec::new();
+    for (i, view) in views.iter().enumerate() {
+        let up = Some(view.leg.first) <= last && Some(view.end) >= first;
+        if up && !own.contains(&i) {
+            guests.push(i);
+        }
+    }
+    guests
+}
+
+/// A stay in a bridge, and the channel.
+type Stay<'v, 'a> = (&'v BridgeStay<'a>, usize);
+
+/// The stays in bridges in which channels hear each other.
+struct Stays<'v, 'a> {
+    /// Stays that tie their channels together.
+    ordinary: Vec<Stay<'v, 'a>>,
+    /// Stays in rooms, and those of an agent who came out of a holding bridge.
+    seated: Vec<Stay<'v, 'a>>,
+}
+
+impl<'v, 'a> Stays<'v, 'a> {
+    fn new(views: &'v [View<'a>], rooms: Option<&Texts>, sets: &mut Sets) -> Self {
+        let trunks = (0..views.len()).filter(|&i| views[i].party.trunk().is_some());
+        let outside: BTreeSet<usize> = trunks.map(|i| sets.of(i)).collect();
+        let mut stays = Self {
+            ordinary: Vec::new(),
+            seated: Vec::new(),
+        };
+        for (i, view) in views.iter().enumerate() {
+            let is_inside = view.party.extension().is_some() && !outside.contains(&sets.of(i));
+            for stay in &view.stays {
+                let is_seated = |rooms: &Texts| {
+                    rooms.contains(stay.bridge) || (is_inside && was_on_call(view, stay))
+                };
+                if rooms.is_some_and(is_seated) {
+                    stays.seated.push((stay, i));
+                } else {
+                    stays.ordinary.push((stay, i));
+                }
+            }
+        }
+        stays
+    }
+
+    fn has_rooms(&self) -> bool {
+        !self.seated.is_empty()
+    }
+
+    /// Returns the moment at which a channel of each set first met others in a room, or an agent.
+    fn first_entries(&self, sets: &mut Sets) -> BTreeMap<usize, EventTime> {
+        let mut entered: BTreeMap<usize, EventTime> = BTreeMap::new();
+        let mut note = |set: usize, at: EventTime| {
+            let known = entered.entry(set).or_insert(at);
+            *known = at.min(*known);
+        };
+        for &(stay, i) in &self.seated {
+            note(sets.of(i), stay.from);
+            for &(other, j) in &self.ordinary {
+                if other.bridge == stay.bridge && other.from <= stay.to && stay.from <= other.to {
+                    note(sets.of(j), stay.from.max(other.from));
+                }
+            }
+        }
+        entered
+    }
+
+    /// Returns each pair of channels that were in one room at the same time.
+    fn met_in_rooms(&self) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for (at, &(a, i)) in self.seated.iter().enumerate() {
+            for &(b, j) in &self.seated[at + 1..] {
+                if a.bridge == b.bridge && a.from <= b.to && b.from <= a.to {
+                    pairs.push((i, j));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// Returns `true` if the channel waited for calls before this stay: as a logged-in agent, or in a
+/// holding bridge, from where it was moved into this one.
+fn was_on_call(view: &View<'_>, stay: &BridgeStay<'_>) -> bool {
+    let mut waits = view.waits.iter();
+    let logged_in = view.leg.applications.agent;
+    logged_in.is_some_and(|at| at <= stay.from)
+        || waits.any(|wait| wait.to <= stay.from && stay.from.since(wait.to) <= MOVE)
+}
+
+/// Joins channels that were in one bridge at the same time.
+fn join_by_bridges(stays: &[Stay<'_, '_>], sets: &mut Sets) {
+    let mut stays = stays.to_vec();
     stays.sort_by_key(|(stay, _)| (stay.bridge, stay.from));
     // The bridge, until when somebody is known to be in it, and one who was.
     let mut last: Option<(&str, EventTime, usize)> = None;
     for (stay, i) in stays {
-        let met = last.filter(|it| it.0 == stay.bridge && stay.from <= it.1);
+        let met = last.filter(|known| known.0 == stay.bridge && stay.from <= known.1);
         let until = met.map_or(stay.to, |(_, until, _)| until.max(stay.to));
         if let Some((.., other)) = met {
             sets.join(other, i);
         }
         last = Some((stay.bridge, until, i));
     }
+}
+
+/// Joins channels by the linkedids that they took on after their birth, as a transfer gives them.
+/// One that came after the call had entered a room is that of whoever sits there, and ties nothing.
+/// Returns these by channel.
+fn join_by_later_linkedids<'v>(
+    views: &'v [View<'_>],
+    entered: &BTreeMap<usize, EventTime>,
+    by_name: &mut BTreeMap<&'v str, usize>,
+    sets: &mut Sets,
+) -> BTreeMap<usize, Vec<UniqueId>> {
+    let mut later = Vec::new();
+    let mut foreign: BTreeMap<usize, Vec<UniqueId>> = BTreeMap::new();
+    for (i, view) in views.iter().enumerate() {
+        let set = sets.of(i);
+        for linkedid in view.leg.linkedids.iter() {
+            if linkedid.text == view.first_linkedid() {
+                continue;
+            }
+            let own = by_name.get(linkedid.text.as_str());
+            let is_own = own.is_some_and(|&owner| sets.of(owner) == set);
+            let since = entered.get(&set);
+            if !is_own && since.is_some_and(|&at| linkedid.at.plus(AT_ONCE) >= at) {
+                let id = UniqueId::new(linkedid.text.as_str());
+                foreign.entry(i).or_default().extend(id);
+            } else {
+                later.push((i, linkedid.text.as_str()));
+            }
+        }
+    }
+    for (i, linkedid) in later {
+        let first = *by_name.entry(linkedid).or_insert(i);
+        sets.join(first, i);
+    }
+    foreign
+}
+
+/// One call as far as it is known before those who met in a room are compared.
+struct Group<'v, 'a> {
+    legs: Vec<&'v View<'a>>,
+    /// Positions of the trunk channels among `legs`.
+    trunks: Vec<usize>,
+}
+
+impl Group<'_, '_> {
+    fn came_in(&self) -> bool {
+        let mut trunks = self.trunks.iter();
+        trunks.any(|&i| self.legs[i].way == Way::CameIn)
+    }
+
+    /// Returns `true` for a call of which nothing but lines to the outside is known, and each of
+    /// them was dialed.
+    fn is_dialed_line(&self) -> bool {
+        let has_extension = self.legs.iter().any(|leg| leg.party.extension().is_some());
+        !self.trunks.is_empty() && !has_extension && !self.came_in()
+    }
+
+    /// Returns the first moment at which one of its channels entered the bridge.
+    fn entered(&self, bridge: &str) -> Option<EventTime> {
+        let stays = self.legs.iter().flat_map(|leg| &leg.stays);
+        let here = stays.filter(|stay| stay.bridge == bridge);
+        here.map(|stay| stay.from).min()
+    }
+}
+
+fn groups<'v, 'a>(views: &'v [View<'a>], sets: &mut Sets) -> BTreeMap<usize, Group<'v, 'a>> {
+    let mut groups: BTreeMap<usize, Group<'v, 'a>> = BTreeMap::new();
+    for (i, view) in views.iter().enumerate() {
+        let group = groups.entry(sets.of(i)).or_insert_with(|| Group {
+            legs: Vec::new(),
+            trunks: Vec::new(),
+        });
+        if view.party.trunk().is_some() {
+            group.trunks.push(group.legs.len());
+        }
+        group.legs.push(view);
+    }
+    groups
+}
+
+/// Returns `true` for two groups that met in a room and are one call all the same: both were dialed
+/// to one number at the same time, or one was dialed into the conference of a caller.
+fn is_one_call(
+    views: &[View<'_>],
+    a: &Group<'_, '_>,
+    b: &Group<'_, '_>,
+    stays: &Stays<'_, '_>,
+) -> bool {
+    if a.came_in() && b.is_dialed_line() {
+        is_dialed_into(views, a, b, stays)
+    } else if b.came_in() && a.is_dialed_line() {
+        is_dialed_into(views, b, a, stays)
+    } else {
+        !a.came_in() && !b.came_in() && is_to_one_number(a, b)
+    }
+}
+
+/// Returns `true` if a line was dialed into a conference that a caller's own call had made: he was
+/// there first, and nobody sat there who belongs to neither.
+fn is_dialed_into(
+    views: &[View<'_>],
+    caller: &Group<'_, '_>,
+    line: &Group<'_, '_>,
+    stays: &Stays<'_, '_>,
+) -> bool {
+    let is_of = |group: &Group<'_, '_>, i: usize| {
+        let mut legs = group.legs.iter();
+        legs.any(|leg| leg.leg.id == views[i].leg.id)
+    };
+    stays.seated.iter().any(|(room, i)| {
+        if !is_of(line, *i) {
+            return false;
+        }
+        let was_there = caller.entered(room.bridge) <= Some(room.from);
+        let mut others = stays.seated.iter().filter(|(stay, other)| {
+            let here = stay.bridge == room.bridge && stay.from <= room.from && stay.to > room.from;
+            here && views[*other].party.is_real()
+        });
+        was_there
+            && caller.entered(room.bridge).is_some()
+            && others.all(|(_, other)| is_of(caller, *other) || is_of(line, *other))
+    })
+}
+
+/// Returns `true` if lines of both were dialed to one number, and were up at the same time.
+fn is_to_one_number(a: &Group<'_, '_>, b: &Group<'_, '_>) -> bool {
+    a.trunks.iter().any(|&i| {
+        let number = number::dialed_digits(&a.legs, i);
+        number.is_some()
+            && b.trunks.iter().any(|&j| {
+                let (one, other) = (a.legs[i], b.legs[j]);
+                number == number::dialed_digits(&b.legs, j)
+                    && one.leg.first <= other.end
+                    && other.leg.first <= one.end
+            })
+    })
 }

@@ -57,8 +57,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "two customers called on one line are one call",
         file: "resolve/plan.rs",
-        old: "if groups.len() < 2 && ",
-        new: "if groups.len() < 200 && ",
+        old: "if numbers.len() < 2 {",
+        new: "if numbers.len() < 200 {",
     },
     Fault {
         name: "the second customer of a conference is lost",
@@ -99,8 +99,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "calls that met in a bridge stay apart",
         file: "resolve/split.rs",
-        old: "stay.from <= it.1);",
-        new: "stay.from > it.1);",
+        old: "stay.from <= known.1);",
+        new: "stay.from > known.1);",
     },
     Fault {
         name: "a stay in a bridge lasts to the hang-up",

@@ -43,7 +43,7 @@ fn calls_that_meet_in_a_bridge_are_one_under_the_oldest_linkedid_compared_as_int
 }
 
 #[test]
-fn a_colleague_who_joins_a_conference_keeps_her_linkedid_and_is_part_of_the_call() {
+fn colleague_in_conference_talks_and_has_a_call_of_her_own() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3);
     story.at(3.0).leave(&city, "b1").leave(&phone, "b1");
@@ -60,14 +60,18 @@ fn a_colleague_who_joins_a_conference_keeps_her_linkedid_and_is_part_of_the_call
         .leave_kind(&city, "room", "softmix")
         .hangup(&city);
     story.at(30.0).hangups(&[&phone, &colleague]);
-    let call = story.call();
+    let calls = story.calls();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    let (call, own) = (&calls[0], &calls[1]);
     assert_eq!(call.linkedid.as_str(), city.id());
+    assert_eq!(own.linkedid.as_str(), colleague.id());
+    assert_eq!(own.direction, Direction::Internal);
     assert_eq!(
-        (employee(&call), extensions(&call)),
+        (employee(call), extensions(call)),
         (Some("102"), vec!["101", "102"])
     );
     // The colleagues go on; the call is over when the customer leaves.
-    assert_eq!(seconds(&call), (8.0, 9.0));
+    assert_eq!(seconds(call), (8.0, 9.0));
 }
 
 #[test]
@@ -226,13 +230,20 @@ fn colleagues_in_a_room_before_the_customer_do_not_begin_his_call() {
         .at(61.0)
         .enter_kind(&city, "room", "softmix");
     story.at(66.0).hangups(&[&city, &colleague]);
-    let call = story.call();
+    let calls = story.calls();
+    let [own, call] = calls.as_slice() else {
+        panic!("{calls:?}");
+    };
     assert_eq!(
-        (call.direction, employee(&call)),
+        (own.linkedid.as_str(), own.direction),
+        (colleague.id(), Direction::Internal)
+    );
+    assert_eq!(
+        (call.direction, employee(call)),
         (Direction::Inbound, Some("101"))
     );
-    assert_eq!(call.linkedid.as_str(), colleague.id());
-    assert_eq!(seconds(&call), (5.0, 6.0));
+    assert_eq!(call.linkedid.as_str(), city.id());
+    assert_eq!(seconds(call), (5.0, 6.0));
 }
 
 #[test]

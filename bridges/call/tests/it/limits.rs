@@ -242,6 +242,8 @@ fn customers_of_a_room_that_is_never_empty_are_given_out_whole() {
     tell(&mut assembler, &story);
     assembler.tick(end.plus(Duration::from_secs(60)));
     calls.append(&mut assembler.take_finished());
+    let own = calls.pop().expect("the telephone's own call");
+    assert_eq!(own.direction, Direction::Internal);
     assert_eq!((calls.len(), assembler.open_calls()), (6_000, 0));
     let ids: BTreeSet<_> = calls.iter().map(|call| call.linkedid.clone()).collect();
     assert_eq!(ids.len(), 6_000, "each is known by an id of its own");

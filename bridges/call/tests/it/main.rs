@@ -16,6 +16,7 @@ mod processes;
 mod properties;
 mod reception;
 mod reconcile;
+mod rooms;
 mod settling;
 mod story;
 mod talk;

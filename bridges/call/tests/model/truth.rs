@@ -110,8 +110,20 @@ fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     }
 }
 
-/// Channels that belong together, in the order of their birth: by dialling, by their linkedid, by
-/// hearing each other once, by a transfer or pickup.
+/// Returns the channels in the same bridge, if it ties calls together: a room does not.
+fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
+    let bridge = instant.place[&channel].0;
+    if story.bridges[bridge].is_holding() || story.bridges[bridge].technology == "softmix" {
+        return BTreeSet::new();
+    }
+    let here = instant.place.iter();
+    let here = here.filter(|(_, (other, _))| *other == bridge);
+    here.map(|(&other, _)| other).collect()
+}
+
+/// Channels that belong together, in the order of their birth: by dialing, by their linkedid, by a
+/// bridge that they shared, by a transfer or pickup. A room does not tie them together, unless
+/// `links` are told.
 fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
@@ -127,7 +139,11 @@ fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     }
     for instant in instants {
         for &a in instant.place.keys() {
-            pairs.extend(hears(story, instant, a).into_iter().map(|b| (a, b)));
+            let met = match links {
+                true => hears(story, instant, a),
+                false => shares_bridge(story, instant, a),
+            };
+            pairs.extend(met.into_iter().map(|b| (a, b)));
         }
     }
     let mut part_of: Vec<Ch> = (0..story.channels.len()).collect();
@@ -198,8 +214,10 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
     if let Some(&first) = went.first()
         && came.iter().all(|&other| other > first)
     {
-        let numbers = by_number(story, instants, &went);
-        groups.extend(numbers.into_iter().map(|went| (Direction::Outbound, went)));
+        for lines in by_call(story, &went, links) {
+            let numbers = by_number(story, instants, &lines);
+            groups.extend(numbers.into_iter().map(|went| (Direction::Outbound, went)));
+        }
     }
     groups.extend(came.iter().map(|&ch| (Direction::Inbound, vec![ch])));
     if groups.is_empty() {
@@ -235,6 +253,42 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         call
     };
     groups.into_iter().enumerate().map(one).collect()
+}
+
+/// Lines that were dialed in one call, or to one number at the same time, are of one call.
+fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
+    let root = |ch: Ch| match links {
+        true => origin(story, ch),
+        false => story.channels[ch].linkedid,
+    };
+    let ended = |ch: Ch| {
+        let mut hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
+        let hangup = hangups.find(|deed| deed.channel == ch);
+        hangup.map_or(Micros::MAX, |deed| deed.at)
+    };
+    let number = |ch: Ch| match &story.channels[ch].role {
+        Role::DialledOut { number, .. } => Some(number),
+        Role::CameIn { .. } | Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => {
+            None
+        }
+    };
+    let is_one_call = |a: Ch, b: Ch| {
+        let born = |ch: Ch| story.channels[ch].born;
+        let at_once = born(a) <= ended(b) && born(b) <= ended(a);
+        root(a) == root(b) || (at_once && number(a) == number(b))
+    };
+    let mut calls: Vec<Vec<Ch>> = Vec::new();
+    for &line in went {
+        let (own, others): (Vec<_>, Vec<_>) = calls
+            .into_iter()
+            .partition(|lines| lines.iter().any(|&other| is_one_call(line, other)));
+        calls = others;
+        let mut own: Vec<Ch> = own.into_iter().flatten().chain([line]).collect();
+        own.sort_unstable();
+        calls.push(own);
+    }
+    calls.sort();
+    calls
 }
 
 /// Lines to different people who both talked are different calls.

@@ -1,0 +1,329 @@
+//! A room that agents sit in all day: an open call that holds several calls. Each of them is given
+//! out when it is over, while the agents stay.
+//!
+//! ```text
+//! agent         |------------------------------------------- …   up: it stays in the open call
+//! customer A       |----|                                        over: given out
+//! supervisor              |------|                               over: given out, kept as a guest
+//! customer B                 |-------|                           over: given out with its guest
+//! customer C                              |---------- …          up
+//! ```
+//! A channel that was given out stays in the open call while a customer is up who can have met it.
+
+use super::Assembler;
+use crate::facts::{FactKind, Leg, OpenCall, Texts};
+use crate::resolve::{EndReason, groups};
+use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call within an open one, whose channels have hung up or stay in a room without the customer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndedGroup {
+    pub(super) channels: BTreeSet<UniqueId>,
+    /// Time of its last hangup, and when that arrived.
+    pub(super) at: EventTime,
+    pub(super) arrived: EventTime,
+    /// The birth of the channel that began it was received.
+    pub(super) begun: bool,
+}
+
+impl OpenCall {
+    /// Returns the calls that are over while the open call goes on, the one that ended first first.
+    /// A call whose first channel was never heard of may go on.
+    pub(super) fn ended_groups(&self, settings: &Settings) -> Vec<EndedGroup> {
+        let mut ended = self.groups_hung_up(settings);
+        ended.retain(|group| self.is_rooted(&group.channels));
+        ended
+    }
+
+    /// Returns the calls all of whose channels that are known have hung up, the one that ended
+    /// first first.
+    fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
+        let is_told = |leg: &Leg| self.parts.told.contains(&leg.id);
+        let has_ended = self.legs.values().any(|leg| leg.is_over() && !is_told(leg));
+        if !has_ended || self.has_traits() || self.is_over() || !self.has_seats() {
+            return Vec::new();
+        }
+        let mut ended = Vec::new();
+        for channels in groups(&self.as_of_latest(), settings) {
+            ended.extend(self.ended_group(channels, settings));
+        }
+        ended.sort_by_key(|group| (group.arrived, group.at));
+        ended
+    }
+
+    /// Returns a copy in which each channel that is up was there until the latest event.
+    fn as_of_latest(&self) -> Self {
+        let mut copy = self.clone();
+        for leg in copy.legs.values_mut().filter(|leg| leg.is_up()) {
+            leg.last = leg.last.max(self.times.latest);
+        }
+        copy
+    }
+
+    /// Returns `true` if one of its channels was in a conference, or waited for calls.
+    fn has_seats(&self) -> bool {
+        let waits = |leg: &Leg| {
+            let mut passages = leg.facts.iter().filter_map(|fact| fact.what.passage());
+            leg.applications.agent.is_some() || passages.any(|passage| passage.holding)
+        };
+        !self.rooms.is_empty() || self.legs.values().any(waits)
+    }
+
+    fn ended_group(&self, channels: BTreeSet<UniqueId>, settings: &Settings) -> Option<EndedGroup> {
+        let legs: Vec<&Leg> = channels.iter().filter_map(|id| self.legs.get(id)).collect();
+        let untold = legs.iter().filter(|leg| !self.parts.told.contains(&leg.id));
+        let untold: Vec<&Leg> = untold.copied().collect();
+        if !untold.iter().any(|leg| leg.is_real()) {
+            return None;
+        }
+        let mut up = legs.iter().filter(|leg| leg.is_up()).peekable();
+        if up.peek().is_some() {
+            let outside = untold.iter();
+            let mut outside = outside.filter(|leg| leg.endpoint(&settings.endpoints).is_some());
+            let has_customer = outside.clone().next().is_some();
+            if !has_customer || !outside.all(|leg| leg.is_over()) || !up.all(|leg| self.sits(leg)) {
+                return None;
+            }
+        }
+        let over = untold.iter().filter(|leg| leg.is_over());
+        let arrivals = over.clone().map(|leg| leg.over_arrived);
+        let arrived = arrivals.map(|at| at.unwrap_or(self.times.quiet_arrived));
+        let (at, arrived) = (over.filter_map(|leg| leg.ended()).max()?, arrived.max()?);
+        let begun = untold.iter().all(|leg| {
+            let root = leg.first_linkedid().and_then(UniqueId::new);
+            let root = root.and_then(|id| self.legs.get(&id));
+            root.is_none_or(Leg::is_born)
+        });
+        Some(EndedGroup {
+            channels,
+            at,
+            arrived,
+            begun,
+        })
+    }
+
+    /// Returns `true` if the channel that each of these was born for is known, or gone.
+    fn is_rooted(&self, channels: &BTreeSet<UniqueId>) -> bool {
+        let mut legs = channels.iter().filter_map(|id| self.legs.get(id));
+        self.gaps.rootless
+            || legs.all(|leg| {
+                let root = leg.first_linkedid().and_then(UniqueId::new);
+                root.is_none_or(|id| self.legs.contains_key(&id))
+            })
+    }
+
+    /// Returns `true` if the channel is in a conference or a holding bridge now.
+    fn sits(&self, leg: &Leg) -> bool {
+        let last = leg.last_passage().filter(|last| last.enters);
+        last.is_some_and(|last| last.holding || self.rooms.contains(last.bridge))
+    }
+
+    /// Returns the first moment at which a channel was up whose call goes on with a customer.
+    fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
+        let is_customer = |leg: &Leg| {
+            !self.parts.told.contains(&leg.id) && leg.endpoint(&settings.endpoints).is_some()
+        };
+        let mut since: Option<EventTime> = None;
+        for channels in groups(&self.as_of_latest(), settings) {
+            let legs = channels.iter().filter_map(|id| self.legs.get(id));
+            if legs.clone().any(is_customer) {
+                let first = legs.map(|leg| leg.first).min();
+                since = since.into_iter().chain(first).min();
+            }
+        }
+        since
+    }
+
+    /// Marks these channels as given out. Returns the ids that belong to no open call from here on.
+    fn tell(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
+        let up = channels.iter().filter_map(|id| self.legs.get(id));
+        let up: Vec<&Leg> = up.filter(|leg| leg.is_up()).collect();
+        // Whoever stays can go on under the linkedid of a channel that has hung up.
+        let goes_on = |id: &UniqueId| up.iter().any(|leg| leg.linkedids.has(id.as_str()));
+        let stays = |id: &UniqueId| up.iter().any(|leg| leg.id == *id);
+        let past = channels.iter().filter(|id| !stays(id) && !goes_on(id));
+        let past: BTreeSet<UniqueId> = past.cloned().collect();
+        for leg in self.legs.values_mut() {
+            if !channels.contains(&leg.id) {
+                let is_past = |id: &str| UniqueId::new(id).is_some_and(|id| past.contains(&id));
+                leg.linkedids.0.retain(|linkedid| !is_past(&linkedid.text));
+            }
+        }
+        self.parts.told.extend(channels.iter().cloned());
+        self.parts.relieved = true;
+        self.userfields.clear();
+        past
+    }
+
+    /// Forgets the channels that were given out and cannot have met a customer who is up, and the
+    /// bridges that others were in before that.
+    pub(super) fn sweep(&mut self, settings: &Settings) {
+        let since = self.needed_since(settings);
+        let named = self.legs.values().filter(|leg| leg.is_up());
+        let named = named.flat_map(|leg| leg.linkedids.iter());
+        let named: BTreeSet<String> = named.map(|linkedid| linkedid.text.to_string()).collect();
+        let is_past = |leg: &&Leg| {
+            let needed = since.is_some_and(|since| leg.last >= since);
+            leg.is_over() && !needed && self.parts.told.contains(&leg.id)
+        };
+        let past = self.legs.values().filter(is_past);
+        let past = past.filter(|leg| !named.contains(leg.id.as_str()));
+        let past: BTreeSet<UniqueId> = past.map(|leg| leg.id.clone()).collect();
+        self.legs.retain(|id, _| !past.contains(id));
+        self.parts.told.retain(|id| !past.contains(id));
+        self.joined
+            .retain(|(a, b)| !past.contains(a) && !past.contains(b));
+        let since = since.unwrap_or(self.times.latest);
+        for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
+            forget_stays(leg, since, &past);
+        }
+        self.size.facts = self.joined.len() + self.legs.len();
+        self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
+        self.parts.checked_facts = self.size.facts;
+    }
+}
+
+/// Forgets the bridges that the channel left before this moment, and its links with channels that
+/// are past.
+fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
+    let mut left: BTreeMap<_, EventTime> = BTreeMap::new();
+    for fact in &leg.facts {
+        if let Some(passage) = fact.what.passage()
+            && !passage.enters
+            && fact.at < since
+        {
+            let last = left.entry((fact.origin, passage.bridge.to_owned()));
+            let last = last.or_insert(fact.at);
+            *last = fact.at.max(*last);
+        }
+    }
+    leg.retain_facts(|fact| match fact.what.passage() {
+        Some(passage) => {
+            let last = left.get(&(fact.origin, passage.bridge.to_owned()));
+            last.is_none_or(|&last| fact.at > last)
+        }
+        None => match &fact.what {
+            FactKind::Linked { with } | FactKind::Unlinked { with } => !past.contains(with),
+            _ => true,
+        },
+    });
+}
+
+impl Assembler {
+    /// Gives out the call that ended first among those in an open one, unless events of it are
+    /// still to come.
+    pub(super) fn give_out_ended(&mut self, key: u64) {
+        let call = self.calls.get(key);
+        let ended = call.map(|call| call.ended_groups(&self.settings));
+        let Some(group) = ended.and_then(|ended| ended.into_iter().next()) else {
+            return;
+        };
+        if !self.has_overtaken(&group) {
+            self.give_out_group(key, &group.channels, EndReason::HungUp);
+            return;
+        }
+        let arrived = self.stream.arrived;
+        if let Some(call) = self.calls.get_mut(key) {
+            for leg in call.legs.values_mut() {
+                if group.channels.contains(&leg.id) {
+                    leg.over_arrived = leg.over_arrived.max(arrived);
+                }
+            }
+        }
+        self.settle_or_not(key);
+    }
+
+    /// Gives out the calls that are over in an open one, because the stream ends.
+    pub(super) fn give_out_all_ended(&mut self, key: u64) {
+        loop {
+            let call = self.calls.get(key);
+            let ended = call.map(|call| call.ended_groups(&self.settings));
+            let Some(group) = ended.and_then(|ended| ended.into_iter().next()) else {
+                return;
+            };
+            self.give_out_group(key, &group.channels, EndReason::HungUp);
+        }
+    }
+
+    /// Gives out the calls in an open one whose first channel was never heard of, because the open
+    /// call is too old or too large.
+    pub(super) fn give_out_rootless(&mut self, key: u64) {
+        while let Some(call) = self.calls.get(key) {
+            let mut ended = call.groups_hung_up(&self.settings).into_iter();
+            let settled = call.times.latest.minus(self.settings.settle);
+            let Some(group) = ended.find(|group| group.at < settled) else {
+                break;
+            };
+            self.give_out_group(key, &group.channels, EndReason::HungUp);
+        }
+        if let Some(call) = self.calls.get_mut(key) {
+            call.sweep(&self.settings);
+            self.changes.insert(key);
+        }
+    }
+
+    /// Returns `true` if a hangup arrived long before its time, and the events before it are still
+    /// to come.
+    fn has_overtaken(&self, group: &EndedGroup) -> bool {
+        let settled = self.stream.at.map(|at| at.plus(self.settings.settle));
+        group.at.since(group.arrived) > CLOCK_TOLERANCE && settled < Some(group.at)
+    }
+
+    /// Gives out the call of these channels, which is part of an open one that goes on.
+    fn give_out_group(&mut self, key: u64, channels: &BTreeSet<UniqueId>, ended: EndReason) {
+        let mut ids = Texts::default();
+        channels
+            .iter()
+            .for_each(|id| ids.insert(id.as_str().into()));
+        let early = self.early.take_of_call(&ids);
+        self.give_early(key, early);
+        let Some(call) = self.calls.get(key) else {
+            return;
+        };
+        let mut past = call.as_of_latest();
+        past.parts.only.clone_from(channels);
+        past.parts.past = !call.is_rooted(channels);
+        let mut finished = self.resolved(&past, ended);
+        for call in &mut finished {
+            // A linkedid whose channel comes later is no name of this call.
+            call.also_known_as.retain(|id| channels.contains(id));
+        }
+        self.finished.append(&mut finished);
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let past = call.tell(channels);
+        self.calls.forget_ids(key, &past);
+        if let Some(call) = self.calls.get_mut(key) {
+            call.sweep(&self.settings);
+        }
+        self.calls.forget_bridges(key);
+        self.changes.insert(key);
+        self.settle_or_not(key);
+    }
+
+    /// Ends the call of the channel `id` at its last sign of life, if it is one of several in an
+    /// open call. Returns `false` if it is the only one.
+    pub(super) fn end_one_of_several(&mut self, key: u64, id: &str) -> bool {
+        let Some(call) = self.calls.get(key).filter(|call| !call.has_traits()) else {
+            return false;
+        };
+        let all = groups(&call.as_of_latest(), &self.settings);
+        let own = all
+            .iter()
+            .find(|channels| channels.iter().any(|it| it.as_str() == id));
+        let Some(own) = own.filter(|_| all.len() > 1).cloned() else {
+            return false;
+        };
+        if let Some(call) = self.calls.get_mut(key) {
+            for leg in call.legs.values_mut() {
+                if own.contains(&leg.id) && !leg.is_over() {
+                    leg.gone(leg.last);
+                }
+            }
+        }
+        self.give_out_group(key, &own, EndReason::Missed);
+        true
+    }
+}

@@ -1,0 +1,502 @@
+//! Rooms that agents sit in all day: each call in one is a call of its own, and is given out when
+//! it is over.
+
+use crate::story::{Channel, Story, assembler, channel, extensions, moment, seconds, settings};
+use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
+use callbridge_call::{Assembler, Direction, EventTime, FinishedCall};
+use std::collections::BTreeMap;
+
+const HOUR: f64 = 3600.0;
+
+/// The room in which an agent waits for customers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// The dialer leads a Local channel into the room, and its other half dials.
+    MeetMe,
+    /// The half that is in the room takes on the agent's linkedid.
+    ConfBridge,
+    /// The queue takes the agent out of a holding bridge, into a bridge with the customer.
+    AgentPool,
+}
+
+const ROOMS: [Room; 3] = [Room::MeetMe, Room::ConfBridge, Room::AgentPool];
+
+impl Room {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MeetMe => "room 8600051",
+            Self::ConfBridge => "9600051-uuid",
+            Self::AgentPool => "agent-hold",
+        }
+    }
+
+    fn technology(self) -> &'static str {
+        match self {
+            Self::MeetMe | Self::ConfBridge => "softmix",
+            Self::AgentPool => "holding_bridge",
+        }
+    }
+}
+
+fn agent() -> Channel {
+    channel("PJSIP/101-00000001", 1)
+}
+
+fn login(story: &mut Story, room: Room, at: f64) {
+    let agent = agent();
+    story.at(at).born(&agent, Down).originate(&agent, "101");
+    story.at(at + 3.0).state(&agent, Up);
+    story.enter_kind(&agent, room.name(), room.technology());
+}
+
+/// A call of ten seconds of ringing and `talk` seconds of talk; if `talk` is zero, it is busy.
+/// Returns the ids of its first channel and of the customer's.
+fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> String {
+    let first = 10 * number;
+    let (agent, bridge) = (agent(), format!("b{number}"));
+    let local = |half: u32| {
+        let name = format!("Local/8600051@default-{number:08x};{half}");
+        channel(&name, first + half)
+    };
+    let one = local(1);
+    let (two, city) = (
+        local(2).of(&one),
+        channel(&format!("PJSIP/city-{number:08x}"), first + 3),
+    );
+    let phone = format!("99890{:07}", number);
+    if room == Room::AgentPool {
+        let city = city.caller(&phone);
+        let (one, two) = (one.of(&city), local(2).of(&city));
+        story
+            .at(at)
+            .born(&city, Ring)
+            .born(&one, Down)
+            .born(&two, Ring);
+        story.dial(&city, &one, "101@agents").joined(&one, &two);
+        story.at(at + 10.0).enter(&two, &bridge);
+        if talk > 0.0 {
+            let joined = format!("c{number}");
+            story
+                .leave_kind(&agent, room.name(), room.technology())
+                .enter(&agent, &bridge);
+            story
+                .seen(&two.clone().of(&agent))
+                .enter(&one, &joined)
+                .enter(&city, &joined);
+            story
+                .at(at + 10.0 + talk)
+                .leave(&city, &joined)
+                .leave(&one, &joined);
+            story
+                .hangups(&[&one, &city])
+                .leave(&two.clone().of(&agent), &bridge);
+            story.leave(&agent, &bridge);
+            story.enter_kind(&agent, room.name(), room.technology());
+            story.hangup(&two.of(&agent));
+        } else {
+            story.leave(&two, &bridge).hangups(&[&one, &two, &city]);
+        }
+        return city.id().to_owned();
+    }
+    let city = city.of(&one);
+    story
+        .at(at)
+        .born(&one, Down)
+        .born(&two, Ring)
+        .state(&two, Up);
+    story.enter_kind(&two, room.name(), room.technology());
+    story
+        .born(&city, Down)
+        .dial(&one, &city, &format!("{phone}@city"))
+        .state(&city, Ringing);
+    story.at(at + 10.0);
+    let (mut one, mut two, mut city) = (one, two, city);
+    let root = one.id().to_owned();
+    if talk > 0.0 {
+        story
+            .state(&city, Up)
+            .enter(&city, &bridge)
+            .enter(&one, &bridge);
+        if room == Room::ConfBridge {
+            (one, two, city) = (one.of(&agent), two.of(&agent), city.of(&agent));
+        }
+        story
+            .at(at + 10.0 + talk)
+            .leave(&city, &bridge)
+            .leave(&one, &bridge);
+    }
+    story
+        .hangups(&[&city, &one])
+        .leave_kind(&two, room.name(), room.technology())
+        .hangup(&two);
+    root
+}
+
+/// Plays the events; between them the clock goes on as the shell's does. Returns each finished
+/// call with the moment at which it was given out.
+fn play(assembler: &mut Assembler, story: &Story) -> Vec<(EventTime, FinishedCall)> {
+    let mut given = Vec::new();
+    for (at, told) in &story.events {
+        tick_until(assembler, *at, &mut given);
+        assembler.on_event(told, *at);
+        given.extend(
+            assembler
+                .take_finished()
+                .into_iter()
+                .map(|call| (*at, call)),
+        );
+    }
+    given
+}
+
+fn tick_until(
+    assembler: &mut Assembler,
+    at: EventTime,
+    given: &mut Vec<(EventTime, FinishedCall)>,
+) {
+    while let Some(due) = assembler.next_deadline().filter(|due| *due <= at) {
+        assembler.tick(due);
+        let finished = assembler.take_finished();
+        if finished.is_empty() {
+            break;
+        }
+        given.extend(finished.into_iter().map(|call| (due, call)));
+    }
+}
+
+/// Puts what is open into another assembler, as a restart does.
+fn restarted(assembler: &mut Assembler, stored: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
+    for change in assembler.take_changes() {
+        match change.snapshot {
+            Some(snapshot) => stored.insert(change.key, snapshot),
+            None => stored.remove(&change.key),
+        };
+    }
+    let mut next = crate::story::assembler();
+    for (key, snapshot) in stored.iter() {
+        next.restore(*key, snapshot).expect("a snapshot");
+    }
+    next
+}
+
+fn parts(story: &Story, count: usize) -> Vec<Story> {
+    let size = story.events.len().div_ceil(count);
+    let chunks = story.events.chunks(size);
+    chunks.map(|events| story.with(events.to_vec())).collect()
+}
+
+#[test]
+fn calls_of_one_login_are_given_out_within_settle() {
+    for room in ROOMS {
+        let mut story = Story::new();
+        login(&mut story, room, 0.0);
+        let mut expected = Vec::new();
+        for number in 1..=300 {
+            let at = HOUR + 60.0 * f64::from(number);
+            let talk = if number % 4 == 0 {
+                0.0
+            } else {
+                5.0 + f64::from(number % 30)
+            };
+            let root = call(&mut story, room, number, at, talk);
+            expected.push((root, at, talk));
+        }
+        story.at(10.0 * HOUR);
+        story
+            .leave_kind(&agent(), room.name(), room.technology())
+            .hangup(&agent());
+        let (mut assembler, mut stored, mut given) = (assembler(), BTreeMap::new(), Vec::new());
+        for part in parts(&story, 7) {
+            given.extend(play(&mut assembler, &part));
+            assembler = restarted(&mut assembler, &mut stored);
+            let largest = stored.values().map(Vec::len).max().unwrap_or(0);
+            assert!(
+                largest < 20_000,
+                "{room:?}: {largest} bytes are kept of the open call"
+            );
+        }
+        tick_until(&mut assembler, moment(11.0 * HOUR), &mut given);
+        let (_, own) = given.pop().expect("the login");
+        assert_eq!(
+            (own.direction, own.linkedid.as_str()),
+            (Direction::Internal, agent().id())
+        );
+        assert_eq!((given.len(), assembler.open_calls()), (300, 0), "{room:?}");
+        for ((at, call), (root, began, talk)) in given.iter().zip(&expected) {
+            assert_eq!(call.linkedid.as_str(), root, "{room:?}");
+            let late = at.since(call.ended);
+            assert!(
+                late <= settings().settle,
+                "{room:?} {root}: given out after {late:?}"
+            );
+            assert_eq!(seconds(call), (*talk, 10.0 + talk), "{room:?} {root}");
+            assert_eq!(call.started, moment(*began));
+            assert_eq!(
+                (call.answered, call.incomplete.as_deref()),
+                (*talk > 0.0, None)
+            );
+            let talked = if *talk > 0.0 { vec!["101"] } else { Vec::new() };
+            assert_eq!(extensions(call), talked, "{room:?} {root}");
+            assert!(
+                !call
+                    .also_known_as
+                    .iter()
+                    .any(|id| id.as_str() == agent().id())
+            );
+        }
+    }
+}
+
+fn customer(number: u32) -> Channel {
+    let name = format!("PJSIP/city-{number:08x}");
+    channel(&name, number).caller(&format!("99890{number:07}"))
+}
+
+/// Returns the calls with customers, by linkedid, and the number of internal calls.
+fn by_linkedid(story: &Story) -> (BTreeMap<String, FinishedCall>, usize) {
+    let (internal, others): (Vec<_>, Vec<_>) = story
+        .calls()
+        .into_iter()
+        .partition(|call| call.direction == Direction::Internal);
+    let others = others.into_iter();
+    let by_id: BTreeMap<_, _> = others
+        .map(|call| (call.linkedid.to_string(), call))
+        .collect();
+    (by_id, internal.len())
+}
+
+fn enter(story: &mut Story, channel: &Channel) {
+    story.enter_kind(channel, "room 600", "softmix");
+}
+
+fn leave(story: &mut Story, channel: &Channel) {
+    story
+        .leave_kind(channel, "room 600", "softmix")
+        .hangup(channel);
+}
+
+#[test]
+fn two_customers_in_a_room_at_once_are_two_calls() {
+    let (agent, inbound) = (agent(), customer(2));
+    let local = channel("Local/600@default-00000003;1", 3);
+    let inside = channel("Local/600@default-00000003;2", 4).of(&local);
+    let dialed = channel("PJSIP/city-00000005", 5).of(&local);
+    let mut story = Story::new();
+    story.at(0.0).born(&agent, Ring);
+    enter(&mut story, &agent);
+    story.at(100.0).born(&inbound, Ring);
+    story.at(110.0);
+    enter(&mut story, &inbound);
+    story.at(120.0).born(&local, Down).born(&inside, Ring);
+    enter(&mut story, &inside);
+    story
+        .born(&dialed, Down)
+        .dial(&local, &dialed, "998935550000@city");
+    story
+        .at(125.0)
+        .state(&dialed, Up)
+        .enter(&dialed, "b1")
+        .enter(&local, "b1");
+    story.at(140.0);
+    leave(&mut story, &inbound);
+    story
+        .at(150.0)
+        .leave(&dialed, "b1")
+        .hangups(&[&dialed, &local]);
+    leave(&mut story, &inside);
+    story.at(500.0);
+    leave(&mut story, &agent);
+    let (calls, internal) = by_linkedid(&story);
+    assert_eq!((calls.len(), internal), (2, 1));
+    let (inbound, dialed) = (&calls[inbound.id()], &calls[local.id()]);
+    assert_eq!(
+        (inbound.direction, seconds(inbound)),
+        (Direction::Inbound, (30.0, 40.0))
+    );
+    assert_eq!(
+        (dialed.direction, seconds(dialed)),
+        (Direction::Outbound, (25.0, 30.0))
+    );
+    let number = dialed.number.as_ref().map(|number| number.text.as_str());
+    assert_eq!(number, Some("998935550000"));
+    assert_eq!(
+        (extensions(inbound), extensions(dialed)),
+        (vec!["101"], vec!["101"])
+    );
+}
+
+#[test]
+fn agent_who_logs_out_first_has_talked_with_the_customer() {
+    let (agent, city) = (agent(), customer(2));
+    let supervisor = channel("PJSIP/109-00000003", 3);
+    let mut story = Story::new();
+    story.at(0.0).born(&agent, Ring);
+    enter(&mut story, &agent);
+    story.at(100.0).born(&city, Ring);
+    enter(&mut story, &city);
+    story.at(110.0).born(&supervisor, Ring);
+    enter(&mut story, &supervisor);
+    story.at(120.0);
+    leave(&mut story, &supervisor);
+    story.at(130.0);
+    leave(&mut story, &agent);
+    story.at(200.0);
+    leave(&mut story, &city);
+    let (calls, internal) = by_linkedid(&story);
+    assert_eq!((calls.len(), internal), (1, 2));
+    let call = &calls[city.id()];
+    assert_eq!(seconds(call), (30.0, 100.0));
+    assert_eq!(extensions(call), ["101", "109"]);
+}
+
+#[test]
+fn agent_on_a_mobile_phone_holds_no_customer_back() {
+    let mobile = channel("PJSIP/gsm-00000001", 1);
+    let city = customer(2);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&mobile, Down)
+        .originate(&mobile, "998971112233@gsm");
+    story.at(5.0).state(&mobile, Up);
+    enter(&mut story, &mobile);
+    story.at(100.0).born(&city, Ring).at(110.0);
+    enter(&mut story, &city);
+    story.at(140.0);
+    leave(&mut story, &city);
+    let before = story.clone();
+    story.at(9000.0);
+    leave(&mut story, &mobile);
+    let mut assembler = assembler();
+    let mut given = play(&mut assembler, &before);
+    tick_until(&mut assembler, moment(150.0), &mut given);
+    let ids: Vec<&str> = given
+        .iter()
+        .map(|(_, call)| call.linkedid.as_str())
+        .collect();
+    assert_eq!(ids, [city.id()]);
+    assert_eq!(
+        (given[0].1.answered, seconds(&given[0].1)),
+        (true, (30.0, 40.0))
+    );
+    let (calls, internal) = by_linkedid(&story);
+    assert_eq!((calls.len(), internal), (2, 0));
+    assert_eq!(seconds(&calls[mobile.id()]), (30.0, 9000.0));
+}
+
+#[test]
+fn one_number_dialed_twice_at_once_is_one_call() {
+    for (number, count) in [("998901110009", 1), ("998935550000", 2)] {
+        let agent = agent();
+        let mut story = Story::new();
+        story.at(0.0).born(&agent, Ring);
+        enter(&mut story, &agent);
+        let mut lines = Vec::new();
+        for (at, id, number) in [(100.0, 10, "998901110009"), (110.0, 20, number)] {
+            let local = channel(&format!("Local/600@default-{id:08x};1"), id);
+            let inside = channel(&format!("Local/600@default-{id:08x};2"), id + 1).of(&local);
+            let city = channel(&format!("PJSIP/city-{id:08x}"), id + 2).of(&local);
+            story.at(at).born(&local, Down).born(&inside, Ring);
+            enter(&mut story, &inside);
+            story
+                .born(&city, Down)
+                .dial(&local, &city, &format!("{number}@city"));
+            lines.push((local, inside, city));
+        }
+        story.at(130.0);
+        for (local, inside, city) in &lines {
+            story.hangups(&[city, local]);
+            leave(&mut story, inside);
+        }
+        story.at(200.0);
+        leave(&mut story, &agent);
+        let (calls, internal) = by_linkedid(&story);
+        assert_eq!((calls.len(), internal), (count, 1), "{number}");
+    }
+}
+
+#[test]
+fn employee_who_stays_in_the_room_does_not_hold_the_call() {
+    let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
+    let phone = phone.of(&city);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&city, Ring)
+        .born(&phone, Down)
+        .dial(&city, &phone, "101");
+    story
+        .at(5.0)
+        .state(&phone, Up)
+        .enter(&phone, "b1")
+        .enter(&city, "b1");
+    story.at(10.0).leave(&phone, "b1").leave(&city, "b1");
+    enter(&mut story, &phone);
+    enter(&mut story, &city);
+    story.at(20.0);
+    leave(&mut story, &city);
+    let mut assembler = assembler();
+    let mut given = play(&mut assembler, &story);
+    tick_until(&mut assembler, moment(30.0), &mut given);
+    assert_eq!(given.len(), 1);
+    let (at, call) = &given[0];
+    assert_eq!(
+        (call.linkedid.as_str(), seconds(call)),
+        (city.id(), (15.0, 20.0))
+    );
+    assert_eq!(*at, moment(20.0).plus(settings().settle));
+    // She goes on, and begins no call of her own when she leaves.
+    let mut rest = Story::new();
+    rest.at(500.0);
+    leave(&mut rest, &phone);
+    let mut given = play(&mut assembler, &rest);
+    tick_until(&mut assembler, moment(600.0), &mut given);
+    assert_eq!((given.len(), assembler.open_calls()), (0, 0));
+}
+
+#[test]
+fn calls_after_a_gap_in_the_login_are_complete() {
+    let mut story = Story::new();
+    login(&mut story, Room::MeetMe, 0.0);
+    let mut assembler = assembler();
+    let mut given = play(&mut assembler, &story);
+    assembler.lost(moment(100.0));
+    assembler.back(moment(200.0));
+    let mut later = Story::new();
+    let root = call(&mut later, Room::MeetMe, 1, 300.0, 20.0);
+    given.extend(play(&mut assembler, &later));
+    tick_until(&mut assembler, moment(340.0), &mut given);
+    let customers = given
+        .iter()
+        .filter(|(_, call)| call.direction != Direction::Internal);
+    let customers: Vec<_> = customers.collect();
+    assert_eq!(customers.len(), 1, "{given:?}");
+    let (_, call) = customers[0];
+    assert_eq!(call.linkedid.as_str(), root);
+    assert_eq!(
+        (call.incomplete.as_deref(), seconds(call)),
+        (None, (20.0, 30.0))
+    );
+}
+
+#[test]
+fn cdr_of_a_finished_customer_does_not_reach_the_agent() {
+    let (agent, first, second) = (agent(), customer(2), customer(3));
+    let mut story = Story::new();
+    story.at(0.0).born(&agent, Ring);
+    enter(&mut story, &agent);
+    story.at(100.0).born(&first, Ring);
+    enter(&mut story, &first);
+    story.at(110.0);
+    leave(&mut story, &first);
+    // The record has the linkedid that the channel took on in the room.
+    story.at(120.0).cdr(&first.clone().of(&agent), "lead=4001");
+    story.born(&second, Ring);
+    enter(&mut story, &second);
+    story.at(130.0);
+    leave(&mut story, &second);
+    story.at(200.0);
+    leave(&mut story, &agent);
+    let (calls, _) = by_linkedid(&story);
+    assert_eq!(calls[second.id()].userfields, Vec::<String>::new());
+}
