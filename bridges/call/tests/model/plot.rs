@@ -6,7 +6,7 @@ use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
 /// What the dice can lead to: each has to come up in every run of the model.
-pub const TRAITS: [&str; 57] = [
+pub const TRAITS: [&str; 61] = [
     "came in",
     "went out",
     "internal",
@@ -53,6 +53,10 @@ pub const TRAITS: [&str; 57] = [
     "after the talk, a survey",
     "two calls become one",
     "colleagues in a room before the customer",
+    "an agent's room",
+    "an agent's room: customers are dialed",
+    "an agent's room: two customers at once",
+    "an agent's room: the agent leaves first",
     "next customer on one line",
     "customer hangs up first",
     "chan_sip",
@@ -125,13 +129,14 @@ impl<'a> Plot<'a> {
 
     /// Plays the plot to its end.
     pub fn play(mut self) -> (Deeds, BTreeSet<&'static str>) {
-        match self.dice.roll(10) {
+        match self.dice.roll(11) {
             0..=3 => self.comes_in(),
             4 | 5 => self.goes_out(),
             6 => self.stays_inside(),
             7 => self.campaign(),
             8 => self.click_to_call(),
-            _ => self.room(),
+            9 => self.room(),
+            _ => self.agents_room(),
         }
         self.switch.close();
         (self.switch.done, self.traits)
@@ -469,6 +474,70 @@ impl<'a> Plot<'a> {
             let leaves = inside.remove(self.dice.roll(inside.len()));
             self.switch.hangup(leaves);
         }
+    }
+
+    /// An agent sits in a room, and customers come and go.
+    fn agents_room(&mut self) {
+        self.met("an agent's room");
+        let room = self.bridge("softmix");
+        let agent = self.phone_calls();
+        self.switch.enter(agent, room);
+        let mut customers: Vec<Line> = Vec::new();
+        for _ in 0..1 + self.dice.roll(4) {
+            self.wait();
+            if !self.dice.one_in(3) {
+                customers.drain(..).for_each(|line| self.drop_line(line));
+            } else if !customers.is_empty() {
+                self.met("an agent's room: two customers at once");
+            }
+            self.wait();
+            if self.dice.one_in(3) {
+                let customer = self.customer_calls();
+                self.moment();
+                self.switch.enter(customer, room);
+                customers.push(Line::straight(customer));
+            } else {
+                customers.extend(self.dials_into(room));
+            }
+        }
+        self.wait();
+        if self.dice.one_in(4) {
+            self.met("an agent's room: the agent leaves first");
+            self.switch.hangup(agent);
+            self.wait();
+        }
+        customers.drain(..).for_each(|line| self.drop_line(line));
+    }
+
+    /// A dialer dials a customer: one half of a Local channel is in the room, the other dials.
+    fn dials_into(&mut self, room: Br) -> Option<Line> {
+        self.met("an agent's room: customers are dialed");
+        let next = self.switch.done.channels.len();
+        let half = |other, first| Role::Local { other, first };
+        let one = self.switch.make(half(next + 1, true), None, None);
+        let two = self.switch.make(half(next, false), None, Some(one));
+        self.switch.join(one, two);
+        let (dials, sits) = match self.dice.roll(2) {
+            0 => (one, two),
+            _ => (two, one),
+        };
+        self.switch.enter(sits, room);
+        let number = self.customers_number();
+        let role = self.outside(number);
+        let line = Line {
+            party: self.switch.dial(Some(dials), role),
+            local: Some((dials, sits)),
+        };
+        self.wait();
+        if self.dice.one_in(4) {
+            self.switch.dial_ends(line.party);
+            self.drop_line(line);
+            return None;
+        }
+        self.switch.answer(line.party);
+        self.switch.dial_ends(line.party);
+        self.meet(&[line.party, dials]);
+        Some(line)
     }
 
     /// These come together in a bridge.
