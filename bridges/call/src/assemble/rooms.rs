@@ -297,6 +297,13 @@ impl Assembler {
         self.calls.forget_ids(key, &past);
         if let Some(call) = self.calls.get_mut(key) {
             call.sweep(&self.settings);
+            if call.legs.len() == 0 {
+                self.settling.remove(key);
+                self.overdue.remove(key);
+                self.changes.remove(key);
+                self.calls.close(key);
+                return;
+            }
         }
         self.calls.forget_bridges(key);
         self.changes.insert(key);

@@ -321,9 +321,11 @@ impl OpenCall {
         self.linkedids().all(born)
     }
 
-    /// The linkedids that its channels were told to have.
+    /// The linkedids of its channels, without those of calls that were given out.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
-        let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
+        let legs = self.legs.values();
+        let legs = legs.filter(|leg| !self.parts.told.contains(&leg.id));
+        let linkedids = legs.flat_map(|leg| leg.linkedids.iter());
         linkedids.map(|linkedid| linkedid.text.as_str())
     }
 

@@ -500,3 +500,34 @@ fn cdr_of_a_finished_customer_does_not_reach_the_agent() {
     let (calls, _) = by_linkedid(&story);
     assert_eq!(calls[second.id()].userfields, Vec::<String>::new());
 }
+
+#[test]
+fn guest_without_its_first_channel_keeps_no_call_open() {
+    let (agent, next) = (agent(), customer(20));
+    let local = channel("Local/600@default-0000000a;1", 10);
+    let inside = channel("Local/600@default-0000000a;2", 11).of(&local);
+    let city = channel("PJSIP/city-0000000c", 12).of(&local);
+    let mut story = Story::new();
+    story.at(0.0).born(&agent, Ring);
+    enter(&mut story, &agent);
+    story.at(100.0).born(&local, Down).born(&inside, Ring);
+    enter(&mut story, &inside);
+    story
+        .born(&city, Down)
+        .dial(&local, &city, "998901110009@city");
+    story.at(110.0).hangups(&[&city, &local]);
+    // The next customer meets the half that is still in the room.
+    story.at(111.0).born(&next, Ring);
+    enter(&mut story, &next);
+    story.at(112.0);
+    leave(&mut story, &inside);
+    story.at(130.0);
+    leave(&mut story, &next);
+    leave(&mut story, &agent);
+    let mut assembler = assembler();
+    let mut given = play(&mut assembler, &story);
+    tick_until(&mut assembler, moment(140.0), &mut given);
+    assert_eq!((given.len(), assembler.open_calls()), (3, 0), "{given:?}");
+    assert_eq!(assembler.counts.ghosts, 0);
+    assert_eq!(assembler.next_deadline(), None);
+}
