@@ -4,6 +4,7 @@
 mod circles;
 mod direction;
 mod promises;
+mod release;
 
 use std::fs;
 use std::path::{Path, PathBuf};

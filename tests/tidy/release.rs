@@ -1,0 +1,57 @@
+//! Can a release be built without its check of advisories?
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// A folder of programs that come first in PATH: `cargo` with these results, and `cargo-deny` if
+/// `deny` is set. `cargo build` leaves a file `built` there.
+fn programs(folder: &Path, deny: bool, fetch: u8, check: u8) {
+    let cargo = format!(
+        "case \"$*\" in *'fetch db'*) exit {fetch} ;; *'check advisories'*) exit {check} ;;\n\
+         *build*) touch \"$(dirname \"$0\")/built\" ;; esac\n"
+    );
+    write(folder, "cargo", &cargo);
+    if deny {
+        write(folder, "cargo-deny", "exit 0\n");
+    }
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{text}")).expect("written");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, executable).expect("executable");
+}
+
+/// Runs `deploy/build`, and returns its code and whether it reached the build.
+fn build(deny: bool, fetch: u8, check: u8) -> (Option<i32>, bool) {
+    let folder = tempfile::tempdir().expect("a folder");
+    programs(folder.path(), deny, fetch, check);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("bash")
+        .arg(root.join("deploy/build"))
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
+        .env("SOURCE_DATE_EPOCH", "0")
+        .output()
+        .expect("bash");
+    (output.status.code(), folder.path().join("built").exists())
+}
+
+#[test]
+fn release_is_built_only_after_its_advisories_are_checked() {
+    assert_eq!(build(false, 0, 0), (Some(2), false), "no cargo-deny");
+    assert_eq!(build(true, 1, 0), (Some(2), false), "no database");
+    assert_eq!(build(true, 0, 1), (Some(1), false), "an advisory");
+    assert_eq!(build(true, 0, 0), (Some(0), true));
+}
+
+#[test]
+fn every_way_to_a_package_checks_the_advisories() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).expect("text");
+    let package = read("tests/package/run");
+    let prepare = package.split("cargo deb").next().unwrap_or_default();
+    assert!(prepare.contains("deploy/advisories") && prepare.contains("deploy/build"));
+    assert!(read("deny.toml").contains("[advisories]"));
+}
