@@ -413,7 +413,9 @@ fn a_call_that_was_open_when_the_process_ended_is_one_whole_call() {
 #[test]
 fn a_call_that_goes_on_is_shown_with_what_is_known_of_it() {
     let lines: Vec<&str> = FRAMES.lines().collect();
-    let (mut met, mut talking) = (0, 0);
+    let mut met = 0;
+    let mut talking = 0;
+    let mut growing = 0;
     for cut in 1..lines.len() {
         let mut intake = intake();
         for (seq, line) in (1..).zip(&lines[..cut]) {
@@ -430,7 +432,8 @@ fn a_call_that_goes_on_is_shown_with_what_is_known_of_it() {
         });
         let open: Vec<(String, u64, Vec<u8>)> = open.collect();
         let again = [&open[..], &[("hq?held".to_owned(), 7, b"{}".to_vec())]].concat();
-        let shown = super::under_way::under_way(&settings(), &again);
+        let later = now(lines[cut - 1]).plus(Duration::from_secs(75));
+        let shown = super::under_way::under_way(&settings(), &again, later);
         assert!(shown.len() <= 1, "after {cut} frames: {shown:?}");
         let Some((pbx, call)) = shown.first() else {
             continue;
@@ -440,11 +443,20 @@ fn a_call_that_goes_on_is_shown_with_what_is_known_of_it() {
         assert_eq!(call.trunk.as_deref(), Some("city"));
         assert!(call.number.is_some(), "after {cut} frames");
         if call.answered {
+            // The talk grows until one of the two hangs up.
+            growing += usize::from(call.talk >= Duration::from_secs(74));
             talking += 1;
             assert!(call.employee.is_some(), "after {cut} frames");
+        } else {
+            let ended = call.ended.apart(later);
+            assert!(
+                ended <= Duration::from_secs(1),
+                "after {cut} frames: {ended:?}"
+            );
         }
     }
     assert!(met > talking && talking > 0, "{met} {talking}");
+    assert!(growing > 0, "no talk goes on");
     assert!(met < lines.len() - 1, "a call that is hung up is shown");
 }
 

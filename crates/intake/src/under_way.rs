@@ -2,7 +2,7 @@
 //! calls they are of; and what the snapshots tell of them.
 
 use super::settings::Settings;
-use callbridge_call::{Assembler, FinishedCall, OpenChange};
+use callbridge_call::{Assembler, EventTime, FinishedCall, OpenChange};
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
 
@@ -50,12 +50,13 @@ impl Branch {
     }
 }
 
-/// The calls that go on at each PBX, each as it would be told if it ended now. `open` is what the
-/// spool keeps: the PBX's name, the key, the snapshot. What another account tells of the same
-/// calls, and what cannot be read, is left out.
+/// The calls that go on at each PBX, each as if it ended `now`. `open` has the PBX's name, the key,
+/// and the snapshot, as the spool keeps them. Accounts of the same calls from a second source, and
+/// snapshots that cannot be read, are left out.
 pub fn under_way(
     settings: &Settings,
     open: &[(String, u64, Vec<u8>)],
+    now: EventTime,
 ) -> Vec<(String, FinishedCall)> {
     let mut assemblers: BTreeMap<&str, Assembler> = BTreeMap::new();
     for (name, key, snapshot) in open {
@@ -77,7 +78,11 @@ pub fn under_way(
     }
     let open_calls = |(pbx, assembler): (&str, Assembler)| {
         let of = |call| (pbx.to_owned(), call);
-        assembler.so_far().into_iter().map(of).collect::<Vec<_>>()
+        assembler
+            .so_far(now)
+            .into_iter()
+            .map(of)
+            .collect::<Vec<_>>()
     };
     assemblers.into_iter().flat_map(open_calls).collect()
 }

@@ -112,14 +112,25 @@ impl Assembler {
         }
     }
 
-    /// Each call that goes on, as it would be told if it ended now; they stay open, and one that
-    /// is two customers' is two. Those that are hung up and only settle are not among them.
-    pub fn so_far(&self) -> Vec<FinishedCall> {
-        let going = self.calls.keys().into_iter();
-        let going = going.filter_map(|key| self.calls.get(key));
-        let going = going.filter(|call| !call.is_over() && !call.is_ghost());
-        let so_far = |call| self.resolved(call, EndReason::TooLong);
-        going.flat_map(so_far).collect()
+    /// Resolves each call that goes on as if it ended at `now` of our own clock. The calls stay
+    /// open, and a call of two customers is two. Calls that have hung up and only settle are left
+    /// out.
+    pub fn so_far(&self, now: EventTime) -> Vec<FinishedCall> {
+        let mut resolved = Vec::new();
+        for key in self.calls.keys() {
+            let Some(call) = self.calls.get(key) else {
+                continue;
+            };
+            if call.is_over() || call.is_ghost() {
+                continue;
+            }
+            // As much later than the last event as `now` is by our own clock: the PBX's differs.
+            let since = now.since(call.times.latest_arrived);
+            let mut shown = call.clone();
+            shown.is_cut(call.times.latest.plus(since));
+            resolved.extend(self.resolved(&shown, EndReason::TooLong));
+        }
+        resolved
     }
 
     /// Ends what there is no room for.

@@ -139,17 +139,28 @@ pub(super) fn refused(line: u64, cell: &str, words: impl Into<String>) -> BadRow
     BadRow { line, cell, words }
 }
 
-/// Both cells of each row as they stand, and what the file holds besides.
+/// A row of two columns as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairRow {
+    /// The line that the row begins in, from 1.
+    pub line: u64,
+    /// Its cells, neither of them empty.
+    pub cells: [String; 2],
+}
+
+/// Reads both cells of each row, and a report on the other rows.
 ///
 /// # Errors
 /// When the header does not name the columns.
 pub fn pairs(
     bytes: &[u8],
     columns: [&'static str; 2],
-) -> Result<(Vec<(String, String)>, ListReport), WrongHeader> {
-    let (mut pairs, mut about) = (Vec::new(), ListReport::default());
-    each_row(bytes, columns, &mut about, |_, first, second| {
-        pairs.push((first.to_owned(), second.to_owned()));
+) -> Result<(Vec<PairRow>, ListReport), WrongHeader> {
+    let mut pairs = Vec::new();
+    let mut about = ListReport::default();
+    each_row(bytes, columns, &mut about, |line, first, second| {
+        let cells = [first.to_owned(), second.to_owned()];
+        pairs.push(PairRow { line, cells });
         Ok(())
     })?;
     Ok((pairs, about))

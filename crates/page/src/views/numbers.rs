@@ -1,12 +1,12 @@
 //! Numbers without a lead: with their calls, and a lead given or taken there.
 
 use super::act;
-use crate::answer::{self, Handled, Problem, see};
+use crate::answer::{self, Handled, see};
 use crate::csv::{self, Columns};
 use crate::shell::PageShell;
 use crate::{backend::Profiles, page::AuthenticatedRequest, request::FormFields};
 use askama::Template;
-use callbridge_mapping::people::rows::pairs;
+use callbridge_mapping::people::rows::{PairRow, pairs};
 use callbridge_model::LeadId;
 use callbridge_spool::{LeadByHand, ParkedPhone};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,8 @@ const SHOWN_MAX: usize = 150;
 pub(crate) struct TypedLead {
     phone: String,
     lead: String,
+    /// The line of the pasted file that has it.
+    line: Option<u64>,
     wrong: Option<String>,
 }
 
@@ -85,6 +87,7 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let one = |phone: &str, lead: &str| TypedLead {
         phone: phone.trim().to_owned(),
         lead: lead.to_owned(),
+        line: None,
         wrong: None,
     };
     let [phones, leads] = ROW.map(|row| form.iter().filter(move |(name, _)| *name == row));
@@ -97,11 +100,16 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let mut lacking = 0;
     match form.get("csv").map(leads_of) {
         Some(Some((rows, bad))) => {
-            // This page's own file has a mark before each number, for spreadsheets.
-            all.extend(rows.iter().map(|(phone, lead)| {
-                let [phone, lead] = [phone, lead].map(|it| it.trim_start_matches('\''));
-                one(phone, lead)
-            }));
+            for row in rows {
+                // This page's own file has a mark before each number, for spreadsheets.
+                let [phone, lead] = row
+                    .cells
+                    .each_ref()
+                    .map(|cell| cell.trim_start_matches('\''));
+                let mut typed = one(phone, lead);
+                typed.line = Some(row.line);
+                all.push(typed);
+            }
             lacking = bad;
         }
         Some(None) => all.push(TypedLead {
@@ -114,36 +122,60 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     (all, lacking)
 }
 
-/// A number that stands there with two leads gets neither.
+/// Refuses both leads of a number that has two.
 fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
-    let digits = |text: &str| String::from_iter(text.chars().filter(char::is_ascii_digit));
     let mut leads = BTreeMap::<String, BTreeSet<String>>::new();
     for one in all.iter() {
         let lead = one.lead.trim().to_owned();
         leads.entry(digits(&one.phone)).or_default().insert(lead);
     }
-    for one in all.iter_mut().filter(|it| !it.phone.is_empty()) {
-        if leads[&digits(&one.phone)].len() > 1 {
-            one.wrong = Some(shell.t("wrong.two_leads").to_owned());
+    for one in all {
+        let digits = digits(&one.phone);
+        // Texts without a digit are no number, and not the same one.
+        if !digits.is_empty() && leads[&digits].len() > 1 {
+            one.refuse(shell, shell.t("wrong.two_leads").to_owned());
         }
     }
 }
 
-/// Rows of CSV as the file of this page has them, or as a list of leads; without a header number
-/// and lead are the first two columns. `None` where a header names no such columns.
-fn leads_of(csv: &str) -> Option<(Vec<(String, String)>, u64)> {
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+impl TypedLead {
+    /// Notes what is wrong, with the line of the file that it is in.
+    fn refuse(&mut self, shell: &PageShell, wrong: String) {
+        self.wrong = Some(match self.line {
+            Some(line) => shell.with2("numbers.line", line, &wrong),
+            None => wrong,
+        });
+    }
+}
+
+/// Rows of CSV as the file of this page has them, or as a list of leads, and how many rows lack a
+/// cell. Without a header, number and lead are the first two columns. `None` if a header does not
+/// name these columns.
+fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     let csv = csv.trim_start_matches('\u{feff}');
     let first = csv.lines().next().unwrap_or_default();
-    let headed = match first.to_ascii_lowercase().contains("phone") {
-        true => csv.to_owned(),
-        false => {
-            let separator = [';', '\t'].into_iter().find(|it| first.contains(*it));
-            format!("phone{}lead\n{csv}", separator.unwrap_or(','))
+    let has_header = first.to_ascii_lowercase().contains("phone");
+    let mut text = csv.to_owned();
+    if !has_header {
+        let separator = [';', '\t'].into_iter().find(|it| first.contains(*it));
+        text = format!("phone{}lead\n{csv}", separator.unwrap_or(','));
+    }
+    for lead in ["lead", "leadId"] {
+        let Ok((mut rows, about)) = pairs(text.as_bytes(), ["phone", lead]) else {
+            continue;
+        };
+        if !has_header {
+            for row in &mut rows {
+                row.line -= 1;
+            }
         }
-    };
-    let read = |lead| pairs(headed.as_bytes(), ["phone", lead]).ok();
-    let (rows, about) = ["lead", "leadId"].into_iter().find_map(read)?;
-    Some((rows, about.bad as u64))
+        return Some((rows, about.bad as u64));
+    }
+    None
 }
 
 /// Serves `POST /numbers/give`: gives each typed number its lead, and shows the faults of the rest.
@@ -156,11 +188,17 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
             ..TypedLead::default()
         });
     }
-    let (mut given, mut left, mut last) = (0, 0, None);
+    let mut given = 0;
+    let mut left = 0;
+    let mut last = None;
     for one in all.iter_mut().filter(|it| it.wrong.is_none()) {
-        match give_one(&visit, one).await? {
-            Ok((lead, calls)) => (given, left, last) = (given + 1, left + calls, Some(lead)),
-            Err(wrong) => one.wrong = Some(wrong),
+        match give_one(&visit, one).await {
+            Ok((lead, calls)) => {
+                given += 1;
+                left += calls;
+                last = Some(lead);
+            }
+            Err(wrong) => one.refuse(&visit.shell, wrong),
         }
     }
     let mut words = match last {
@@ -188,26 +226,23 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     list(visit, all).await
 }
 
-/// Gives one: its lead and how many calls leave, or what is wrong with what was typed.
+/// Assigns one lead. Returns the lead and how many calls are sent now, or what is wrong. No
+/// refusal ends the form, because the rows after it would be lost.
 async fn give_one(
     visit: &AuthenticatedRequest<'_>,
     one: &TypedLead,
-) -> Result<Result<(LeadId, u64), String>, Problem> {
+) -> Result<(LeadId, u64), String> {
     if one.phone.is_empty() {
-        return Ok(Err(visit.shell.t("wrong.no_phone").to_owned()));
+        return Err(visit.shell.t("wrong.no_phone").to_owned());
     }
-    let typed = Some(one.lead.trim()).filter(|it| !it.is_empty());
-    let lead = match act::lead(&visit.shell, typed) {
-        Ok(Some(lead)) => lead,
-        Ok(None) => return Ok(Err(visit.shell.t("wrong.no_lead").to_owned())),
-        Err(wrong) => return Ok(Err(wrong)),
+    let typed = Some(one.lead.trim()).filter(|lead| !lead.is_empty());
+    let Some(lead) = act::lead(&visit.shell, typed)? else {
+        return Err(visit.shell.t("wrong.no_lead").to_owned());
     };
     let backend = &visit.page.backend;
-    match backend.give_lead(&one.phone, lead, &visit.who).await {
-        Ok(left) => Ok(Ok((lead, left))),
-        Err(refusal) if refusal.is_usage() => Ok(Err(refusal.words)),
-        Err(refusal) => Err(refusal.into()),
-    }
+    let calls = backend.give_lead(&one.phone, lead, &visit.who).await;
+    let calls = calls.map_err(|refusal| refusal.words)?;
+    Ok((lead, calls))
 }
 
 /// Serves `POST /numbers/take`: takes a given lead from its number.
@@ -246,15 +281,15 @@ mod tests {
             let (rows, lacking) = leads_of(csv)?;
             let rows = rows
                 .into_iter()
-                .map(|(phone, lead)| format!("{phone} {lead}"));
+                .map(|row| format!("{} {}", row.line, row.cells.join(" ")));
             Some((rows.collect::<Vec<_>>().join(", "), lacking))
         };
         let rows = |rows: &str, lacking| Some((rows.to_owned(), lacking));
-        assert_eq!(read(filled), rows("+998935550101 4001", 1));
+        assert_eq!(read(filled), rows("2 +998935550101 4001", 1));
         let saved = "\"Phone\";\"leadId\"\n\"998935550101\";\"4001\"\n";
-        assert_eq!(read(saved), rows("998935550101 4001", 0));
+        assert_eq!(read(saved), rows("2 998935550101 4001", 0));
         let plain = "901110001\t4002\n\n'x";
-        assert_eq!(read(plain), rows("901110001 4002", 1));
+        assert_eq!(read(plain), rows("1 901110001 4002", 1));
         assert_eq!(read("phone\n901110001"), None);
     }
 }

@@ -216,6 +216,9 @@ impl Backend for Fake {
     }
 
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64> {
+        if Phone::from_e164(phone).is_none() {
+            return input("this is not a full telephone number");
+        }
         let mut known = self.known();
         let Some(at) = known
             .numbers

@@ -150,3 +150,33 @@ async fn what_a_file_says_in_two_ways_or_not_at_all_is_given_to_nobody() {
     assert_eq!(last.lead.get(), 4001);
     served.stop().await;
 }
+
+#[tokio::test]
+async fn unreadable_number_in_a_file_is_the_error_of_its_row() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let numbers: Vec<String> = (fake.known().numbers.iter().take(2))
+        .map(|waiting| waiting.phone.as_str().to_owned())
+        .collect();
+    let csv = format!(
+        "phone,lead\n{},4001\ncall me,4002\n1234,4003\n{},4004\n",
+        numbers[0], numbers[1]
+    );
+    let before = fake.known().given.len();
+    let taken = anna
+        .act("/numbers", "/numbers/give", &[("csv", &csv)])
+        .await;
+    assert_eq!(taken.status, 422, "{}", taken.body);
+    for expected in [
+        "Line 3: ",
+        "Line 4: ",
+        "call me",
+        "not a full telephone number",
+    ] {
+        assert!(taken.body.contains(expected), "{expected}: {}", taken.body);
+    }
+    assert!(!taken.body.contains("Line 2: "), "{}", taken.body);
+    assert_eq!(fake.known().given.len(), before + 2, "the other rows");
+    served.stop().await;
+}

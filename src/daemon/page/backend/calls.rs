@@ -150,7 +150,7 @@ impl DaemonBackend {
         let open = self.read(|store| tables::resume::all_open_calls(store));
         let open = open.await?;
         let now = clock::now().wall;
-        let calls = under_way(&self.intake, &open).into_iter();
+        let calls = under_way(&self.intake, &open, now).into_iter();
         let calls = calls.map(|(pbx, call)| self.open_call(pbx, &call, now));
         let mut calls: Vec<OpenCallView> = calls.collect();
         calls.sort_by_key(|call| call.since);
