@@ -152,7 +152,8 @@ impl Bridge {
     /// Waits until a dialplan is told who this customer is, and whose.
     pub async fn knows(&self, customer: u32) -> Result<()> {
         let (phone, at) = (number(customer).replace('+', "%2B"), self.lookup);
-        let asked = format!("GET /caller?trunk=city&phone={phone} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let asked =
+            format!("GET /caller?trunk=city&phone={phone} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
         let known = wait::until("the caller to be known", async || {
             let mut line = TcpStream::connect(("127.0.0.1", at)).await?;
             line.write_all(asked.as_bytes()).await?;

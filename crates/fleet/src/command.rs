@@ -5,6 +5,7 @@ use crate::{Error, ReportStream, metrics, roster::Roster, text};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_listener::site::SiteRules;
 use callbridge_model::status::FleetTable;
 use callbridge_model::status::fleet::FleetStatus;
 use callbridge_model::status::text::TextStyle;
@@ -165,6 +166,7 @@ async fn listen(
         listener,
         tls: None,
         limits: Limits::FEW,
+        site: SiteRules::STRICT,
     };
     let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
     let serving = serve::serve(open, Arc::new(Metrics(shown)), stopped);

@@ -2,7 +2,8 @@
 //! Whatever is half, slow or too much is cut, so that whoever asks is answered.
 
 use super::places::{ConnectionPlace, PeerGroup, Places};
-use super::{accept::Acceptor, body::Body};
+use super::site::{SiteRefusal, SiteRules};
+use super::{accept::Acceptor, body, body::Body};
 use futures_util::future::BoxFuture;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -71,6 +72,8 @@ pub struct Open {
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     /// Bounds on its connections and their time.
     pub limits: Limits,
+    /// What is accepted from browsers.
+    pub site: SiteRules,
 }
 
 /// A handler with its answers boxed: all listeners share one machinery.
@@ -82,7 +85,15 @@ type Answer = dyn Fn(Arc<ConnectionPlace>, Request<Incoming>) -> BoxFuture<'stat
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let handler = Arc::clone(&answer);
     let no_tls: Arc<dyn Fn(&'static str) + Send + Sync> = Arc::new(move |why| handler.no_tls(why));
+    let local = open.listener.local_addr();
+    let is_loopback = local.is_ok_and(|address| address.ip().to_canonical().is_loopback());
+    let name = open.name;
+    let site = open.site;
     let answer: Arc<Answer> = Arc::new(move |place, request| {
+        if let Some(refusal) = site.refusal(&request, is_loopback) {
+            tracing::debug!(listener = name, ?refusal, "refused a request of a browser");
+            return Box::pin(std::future::ready(refused(refusal)));
+        }
         let answer = Arc::clone(&answer);
         Box::pin(async move { answer.answer(&place, request).await })
     });
@@ -125,6 +136,11 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     if timeout_at(end, ending).await.is_err() {
         connections.shutdown().await;
     }
+}
+
+fn refused(refusal: SiteRefusal) -> Response<Body> {
+    let message = body::whole(refusal.message());
+    body::response(SiteRefusal::STATUS, "text/plain; charset=utf-8", message)
 }
 
 /// A connection from its accept to its end.

@@ -5,6 +5,7 @@ use crate::{desk::Desk, network::Network, tally::Tally};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_listener::site::SiteRules;
 use callbridge_listener::{descriptors, places::ConnectionPlace};
 use callbridge_model::{ExposeSecret as _, Secret, clock};
 use hyper::header::{self, HeaderValue};
@@ -52,6 +53,7 @@ pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output =
         listener,
         tls: None,
         limits,
+        site: SiteRules::STRICT,
     };
     serve::serve(open, Arc::new(gate), stop).await;
 }

@@ -78,7 +78,7 @@ impl Served {
     }
 
     async fn asks(&self, target: &str, more: &str) -> (u16, String) {
-        let request = format!("GET {target} HTTP/1.1\r\nhost: x\r\n{more}\r\n");
+        let request = format!("GET {target} HTTP/1.1\r\nhost: 127.0.0.1\r\n{more}\r\n");
         let answer = self.sends(request.as_bytes()).await;
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
         let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
@@ -125,7 +125,8 @@ async fn each_request_has_its_answer_in_the_form_that_it_asks_for() {
     let bad = NOBODY.replace("no_lead", "bad_request");
     let (status, body) = served.asks("/callers?format=hash", "").await;
     assert_eq!((status, body.as_str()), (404, &*bad));
-    let posted = "POST /caller?format=hash HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
+    let posted =
+        "POST /caller?format=hash HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1\r\n\r\nx";
     let posted = served.sends(posted.as_bytes()).await;
     assert!(
         posted.starts_with("HTTP/1.1 405 ") && posted.ends_with(&bad),
@@ -140,7 +141,7 @@ async fn each_request_has_its_answer_in_the_form_that_it_asks_for() {
 async fn garbage_half_lines_and_ten_megabytes_are_cut_and_others_are_answered() {
     let served = Served::new(open(), nobody()).await;
     let huge = format!(
-        "GET /caller?phone={} HTTP/1.1\r\nhost: x\r\n\r\n",
+        "GET /caller?phone={} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
         "9".repeat(10 << 20)
     );
     let many = format!("GET {ASKED} HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1_000));

@@ -4,6 +4,7 @@
 use super::metrics::{self, Format, Observed};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::serve::{AnswerHttp, Limits, Open};
+use callbridge_listener::site::SiteRules;
 use callbridge_listener::{descriptors, places::ConnectionPlace, serve};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::{future::Future, sync::Arc};
@@ -35,6 +36,7 @@ pub async fn serve(listener: TcpListener, watch: Arc<impl Watch>, stop: impl Fut
         listener,
         tls: None,
         limits,
+        site: SiteRules::STRICT,
     };
     serve::serve(open, Arc::new(Pages(watch)), stop).await;
 }

@@ -11,6 +11,7 @@ use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::{ConnectionPlace, PeerGroup};
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_listener::site::{HostRule, SiteRules};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -42,6 +43,12 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
         listener,
         tls: page.settings.tls.clone(),
         limits,
+        site: SiteRules {
+            // The page checks its names, and answers with a page that lists them.
+            hosts: HostRule::Any,
+            behind_proxy: page.settings.is_behind_proxy(),
+            navigation: false,
+        },
     };
     let stop = async {
         shutdown.await;

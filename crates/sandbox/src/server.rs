@@ -10,6 +10,7 @@ use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_listener::site::SiteRules;
 use callbridge_model::{Code, ExposeSecret};
 use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::net::SocketAddr;
@@ -181,6 +182,7 @@ async fn serve(listener: TcpListener, shell: Shell) {
         listener,
         tls: None,
         limits: LIMITS,
+        site: SiteRules::STRICT,
     };
     // An error is the sender's end, which is an order to stop as well.
     let stop = async { drop(closing.wait_for(|stop| *stop).await) };

@@ -7,6 +7,7 @@ use callbridge_listener::body::{self, Body};
 use callbridge_listener::budget::{ByteBudget, ByteShare};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Limits, Open};
+use callbridge_listener::site::{HostRule, SiteRules};
 use callbridge_listener::{descriptors, serve};
 use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
@@ -58,6 +59,11 @@ pub async fn serve(
         listener,
         tls,
         limits: limits(descriptors::share(connections)),
+        site: SiteRules {
+            // Each delivery is proved by its signature, and a proxy passes on its public name.
+            hosts: HostRule::Any,
+            ..SiteRules::STRICT
+        },
     };
     let budget = ByteBudget::new(BUDGET_BYTES);
     let gate = Gate { receiver, budget };

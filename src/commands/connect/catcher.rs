@@ -8,6 +8,7 @@ use callbridge_listener::body::{Body, response, whole};
 use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
 use callbridge_listener::hyper::{Method, Request, Response, StatusCode, Uri};
 use callbridge_listener::serve::{AnswerHttp, Limits, Open, serve};
+use callbridge_listener::site::SiteRules;
 use callbridge_listener::{hyper::body::Incoming, places::ConnectionPlace};
 use callbridge_model::{Code, Secret};
 use callbridge_oauth::consent::{ConsentReply, Redirect, read};
@@ -86,6 +87,11 @@ impl Catcher {
                 listener,
                 tls: None,
                 limits: LIMITS,
+                site: SiteRules {
+                    // The CRM's consent page redirects the browser here. The state proves it.
+                    navigation: true,
+                    ..SiteRules::STRICT
+                },
             };
             serve(open, Arc::clone(&answer), has_stopped(stopped.clone()))
         });
@@ -243,7 +249,7 @@ mod tests {
             let mut line = TcpStream::connect(("127.0.0.1", port))
                 .await
                 .expect("connected");
-            let request = format!("GET /back?{query} HTTP/1.1\r\n\r\n");
+            let request = format!("GET /back?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
             line.write_all(request.as_bytes()).await.expect("sent");
             let mut page = String::new();
             line.read_to_string(&mut page).await.expect("a page");

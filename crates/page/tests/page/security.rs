@@ -133,6 +133,35 @@ async fn a_foreign_host_is_answered_by_nothing_of_ours() {
 }
 
 #[tokio::test]
+async fn request_of_another_site_is_refused_on_every_path() {
+    let (_, served) = served(with_anna()).await;
+    let anna = served.visitor(PageRole::Admin).await;
+    let own = format!("http://{}", served.address);
+    for header in [
+        "Sec-Fetch-Site: cross-site",
+        "Origin: null",
+        "Origin: https://evil.example",
+        &format!("Origin: {own}\r\nOrigin: https://evil.example"),
+    ] {
+        for path in ["/", "/login", "/letters", "/open/made-up", "/nowhere"] {
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n{header}\r\n\r\n",
+                served.address, anna.cookie
+            );
+            let refused = anna.send(&request).await;
+            assert_eq!(refused.status, 403, "{header} {path}");
+            assert!(!refused.body.contains("+998"), "{}", refused.body);
+        }
+    }
+    let same = format!(
+        "GET / HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nOrigin: {own}\r\n\r\n",
+        served.address, anna.cookie
+    );
+    assert_eq!(anna.send(&same).await.status, 200);
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn a_button_opens_once_and_looking_at_it_burns_nothing() {
     let (_, served) = served(Manner::default()).await;
     let mut browser = Browser::new(served.address);

@@ -1,0 +1,218 @@
+//! Refuses what a foreign web page makes a browser send.
+//!
+//! A page on any site can make its visitor's browser send requests to this machine. Three rules
+//! stop that, before a listener sees the request:
+//!
+//! | rule | stops |
+//! |---|---|
+//! | On loopback, `Host` is an IP address, `localhost`, or a known name | DNS rebinding |
+//! | `Origin` is the listener's own origin | scripts and forms of other sites |
+//! | `Sec-Fetch-Site` is not `cross-site` | images, frames, links, and scripts of other sites |
+//!
+//! Programs (a PBX, Prometheus, `curl`) send neither `Origin` nor `Sec-Fetch-Site`.
+
+use hyper::header::{HOST, ORIGIN};
+use hyper::{HeaderMap, Method, Request, StatusCode, Version};
+use std::net::IpAddr;
+
+/// Which names a loopback listener answers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRule {
+    /// IP addresses and `localhost`.
+    Local,
+    /// Any name: the listener checks names, or proves each request by a signature.
+    Any,
+}
+
+/// What a listener accepts from browsers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteRules {
+    /// Names that are accepted on a loopback address.
+    pub hosts: HostRule,
+    /// The listener is behind a proxy, which can pass on the host without its port.
+    pub behind_proxy: bool,
+    /// A link or redirect of another site can lead here (`GET` that loads a whole page).
+    pub navigation: bool,
+}
+
+impl SiteRules {
+    /// Rules for listeners that only programs and local tools use.
+    pub const STRICT: Self = Self {
+        hosts: HostRule::Local,
+        behind_proxy: false,
+        navigation: false,
+    };
+
+    /// Returns why a request is refused. `is_loopback` says where the listener's address is.
+    pub fn refusal<B>(&self, request: &Request<B>, is_loopback: bool) -> Option<SiteRefusal> {
+        if is_loopback && self.hosts == HostRule::Local && !is_local_host(request) {
+            return Some(SiteRefusal::Host);
+        }
+        let headers = request.headers();
+        if !self.accepts_origin(headers) {
+            return Some(SiteRefusal::Origin);
+        }
+        if is_cross_site(headers) && !(self.navigation && is_navigation(request)) {
+            return Some(SiteRefusal::CrossSite);
+        }
+        None
+    }
+
+    fn accepts_origin(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(ORIGIN).into_iter();
+        let Some(origin) = origins.next() else {
+            return true;
+        };
+        let (Ok(origin), None) = (origin.to_str(), origins.next()) else {
+            return false;
+        };
+        if origin == "null" {
+            // A browser can hide the origin of a form of ours, and says then that it is ours.
+            return only_value(headers, FETCH_SITE) == Some("same-origin");
+        }
+        let host = only_value(headers, HOST.as_str()).unwrap_or_default();
+        self.is_own_origin(origin, host)
+    }
+
+    fn is_own_origin(&self, origin: &str, host: &str) -> bool {
+        let Some((scheme, authority)) = origin.split_once("://") else {
+            return false;
+        };
+        let default_port = match scheme {
+            "http" => "80",
+            "https" => "443",
+            _ => return false,
+        };
+        let (Some(origin), Some(host)) = (HostPort::read(authority), HostPort::read(host)) else {
+            return false;
+        };
+        let same_port = origin.port.unwrap_or(default_port) == host.port.unwrap_or(default_port);
+        origin.name.eq_ignore_ascii_case(host.name) && (same_port || self.behind_proxy)
+    }
+}
+
+/// A reason to refuse a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteRefusal {
+    /// The host is neither an IP address nor `localhost`.
+    Host,
+    /// The request comes from a page of another origin.
+    Origin,
+    /// The browser says that another site caused the request.
+    CrossSite,
+}
+
+impl SiteRefusal {
+    /// The status of the answer.
+    pub const STATUS: StatusCode = StatusCode::FORBIDDEN;
+
+    /// The message of the answer: what is refused, and what to do.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Host => {
+                "Nothing was done: this address answers only if Host is an IP address or \
+                 localhost. Use one of these in the URL. A proxy must send its own Host, not the \
+                 browser's.\n"
+            }
+            Self::Origin => {
+                "Nothing was done: a page of another origin sent this request (Origin header).\n"
+            }
+            Self::CrossSite => {
+                "Nothing was done: another site caused this request (Sec-Fetch-Site: cross-site). \
+                 Type or paste the address into the browser instead.\n"
+            }
+        }
+    }
+}
+
+const FETCH_SITE: &str = "sec-fetch-site";
+const FETCH_MODE: &str = "sec-fetch-mode";
+const FETCH_DEST: &str = "sec-fetch-dest";
+
+/// The value of a header that appears once; `None` if it is absent, repeated, or not text.
+fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).into_iter();
+    let value = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    value.to_str().ok()
+}
+
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    for value in headers.get_all(FETCH_SITE) {
+        if value
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"cross-site")
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns `true` if the browser loads a whole page, by a link or a redirect.
+fn is_navigation<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let is_document = matches!(only_value(headers, FETCH_DEST), None | Some("document"));
+    request.method() == Method::GET
+        && only_value(headers, FETCH_MODE) == Some("navigate")
+        && is_document
+}
+
+/// Returns `true` if every host that the request names is local. Browsers always send `Host`, so a
+/// program that speaks HTTP/1.0 can leave it out.
+fn is_local_host<B>(request: &Request<B>) -> bool {
+    if let Some(authority) = request.uri().authority()
+        && !is_local_name(authority.as_str())
+    {
+        return false;
+    }
+    let headers = request.headers();
+    match only_value(headers, HOST.as_str()) {
+        Some(host) => is_local_name(host),
+        None => !headers.contains_key(HOST) && request.version() == Version::HTTP_10,
+    }
+}
+
+fn is_local_name(authority: &str) -> bool {
+    let Some(HostPort { name, .. }) = HostPort::read(authority) else {
+        return false;
+    };
+    if let Some(inner) = name.strip_prefix('[') {
+        let inner = inner.strip_suffix(']').unwrap_or_default();
+        return inner.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_ip = name.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4());
+    is_ip || name.eq_ignore_ascii_case("localhost")
+}
+
+/// A host and its port, as in a `Host` header. IPv6 addresses keep their brackets.
+struct HostPort<'a> {
+    name: &'a str,
+    port: Option<&'a str>,
+}
+
+impl<'a> HostPort<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let end = if text.starts_with('[') {
+            text.find(']')? + 1
+        } else {
+            text.find(':').unwrap_or(text.len())
+        };
+        let (name, rest) = text.split_at(end);
+        let port = match rest.strip_prefix(':') {
+            Some("") => None,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(digits),
+            None if rest.is_empty() => None,
+            Some(_) | None => return None,
+        };
+        Some(Self { name, port })
+    }
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;
