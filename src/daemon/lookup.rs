@@ -1,6 +1,7 @@
 //! Who calls, told to a dialplan: the look-up's listener, its thread, and its password kept fresh.
 
-use super::tasks::{Tasks, follow};
+use super::secret_files::SecretFiles;
+use super::tasks::Tasks;
 use crate::config::{Config, LookupConfig};
 use crate::{Failure, OrFail as _};
 use callbridge_intake::run::SharedPeople;
@@ -8,11 +9,14 @@ use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, Gate};
 use callbridge_lookup::{answer::Answer, tally::Tally};
 use callbridge_mapping::Trunks;
-use callbridge_model::{Code, SecretPlace};
+use callbridge_model::{Code, Secret, SecretPlace};
 use callbridge_ops::metrics::Durations;
 use callbridge_spool::LeadDirectory;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
+
+/// The flag of the file with the passwords of lookups.
+const SECRET_FILE: &str = "--lookup-secret-file";
 
 /// Starts it, where it is asked for; its counts for the metrics.
 ///
@@ -23,12 +27,13 @@ pub(crate) async fn start(
     people: &SharedPeople,
     leads: &Arc<LeadDirectory>,
     durations: &Durations,
+    secret_files: &SecretFiles,
     tasks: &mut Tasks,
 ) -> Result<Option<Arc<Tally>>, Failure> {
     let Some(asked) = &config.lookup else {
         return Ok(None);
     };
-    let access = access(asked, tasks)?;
+    let access = access(asked, secret_files, tasks)?;
     let (listener, address) = config.held.listen("--lookup", asked.listen).await?;
     let trunks = config.rules.trunks.clone();
     let look_up = look_up(trunks, Arc::clone(people), Arc::clone(leads));
@@ -54,18 +59,43 @@ pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirec
     })
 }
 
-fn access(asked: &LookupConfig, tasks: &mut Tasks) -> Result<Access, Failure> {
+fn access(
+    asked: &LookupConfig,
+    secret_files: &SecretFiles,
+    tasks: &mut Tasks,
+) -> Result<Access, Failure> {
     let (networks, mut secrets) = (asked.allow.clone(), None);
     if let Some(place) = &asked.secret {
         let read = place.read_lines();
-        let read = read.or_fail_at(Code::Configuration, "--lookup-secret-file")?;
+        let read = read.or_fail_at(Code::Configuration, SECRET_FILE)?;
         let (current, known) = watch::channel(read);
         secrets = Some(known);
-        let again = move |place: &SecretPlace| {
-            current.send_replace(place.read_lines().map_err(|error| error.to_string())?);
-            Ok(())
+        let read_from = place.clone();
+        let apply = move |text: Result<&Secret, String>| {
+            let (secrets, fault) = secrets_of(&read_from, text);
+            current.send_replace(secrets);
+            fault
         };
-        tasks.start_until_stop(follow(place.clone(), "--lookup-secret-file", again));
+        let follow = secret_files
+            .clone()
+            .follow(place.clone(), SECRET_FILE, apply);
+        tasks.start_until_stop(follow);
     }
     Ok(Access { networks, secrets })
+}
+
+/// Returns the secrets of a changed file, and the fault to show. A file with a fault lets no one
+/// in.
+fn secrets_of(place: &SecretPlace, text: Result<&Secret, String>) -> (Vec<Secret>, Option<String>) {
+    let secrets = match text {
+        Ok(text) => place.lines_of(text).map_err(|error| error.to_string()),
+        Err(error) => Err(error),
+    };
+    match secrets {
+        Ok(secrets) => (secrets, None),
+        Err(error) => {
+            let fault = format!("{error}; every lookup is refused");
+            (Vec::new(), Some(fault))
+        }
+    }
 }

@@ -31,6 +31,7 @@ pub(crate) mod open;
 pub(crate) mod outward;
 pub(crate) mod page;
 pub(crate) mod readers;
+pub(crate) mod secret_files;
 pub(crate) mod tasks;
 pub(crate) mod trunks;
 pub(crate) mod webhooks;
@@ -53,6 +54,7 @@ use callbridge_source::{self as source, FilesAgain, Limits, Ring, Source, Transp
 use callbridge_spool::{Guard, Handle, Integrity};
 use lists::Lists;
 use observer::Observer;
+use secret_files::SecretFiles;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -268,7 +270,16 @@ impl Daemon {
         let vital = shell.pulse.vital();
         let owners = shell.intake.owners();
         intake.start_fallible(shell.run());
-        let lookups = lookup::start(config, &people, leads, &durations, &mut tasks).await?;
+        let secret_files = SecretFiles::default();
+        let started = lookup::start(
+            config,
+            &people,
+            leads,
+            &durations,
+            &secret_files,
+            &mut tasks,
+        );
+        let lookups = started.await?;
         let (shown, met) = (lists.shown.subscribe(), lists.met.subscribe());
         let kept = lists::keep(lists, people.clone(), rules.clone(), spool.clone());
         tasks.start_until_stop(kept);
@@ -301,6 +312,7 @@ impl Daemon {
             lookups,
             fleet: words.shown(),
             lists: shown,
+            secret_files,
             employees: met,
             trunks: opened.trunks,
             state: state.display().to_string(),
@@ -334,7 +346,7 @@ impl Daemon {
     ) -> Result<Self, Failure> {
         let (tasks, observer) = (&mut self.tasks, &self.observer);
         let shown = match &config.page {
-            Some(page) => Some(page::open(page, config, tasks).await?),
+            Some(page) => Some(page::open(page, config, &observer.secret_files, tasks).await?),
             None => None,
         };
         let (asked, crm) = (Arc::clone(observer), config.crm.as_ref());

@@ -1,14 +1,15 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
 use super::readers::{self, Others};
+use super::secret_files::SecretFiles;
 use super::trunks::{self, KnownTrunks};
 use super::{lists, outward::Outward, webhooks::ReceiverView};
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
-    Backlog, Employees, FleetStatus, LeadField, LeadFields, OutboxStatus, Pause, SourceState,
-    SourceStatus, Status, Token,
+    Backlog, Employees, FleetStatus, LeadField, LeadFields, OutboxStatus, Pause, SecretFile,
+    SourceState, SourceStatus, Status, Token,
 };
 use callbridge_model::{Grant, clock, heartbeat as pulse};
 use callbridge_ops::http::Watch;
@@ -43,6 +44,8 @@ pub(crate) struct Observer {
     pub fleet: watch::Receiver<Option<FleetStatus>>,
     /// The files of leads and employees.
     pub lists: lists::ListStates,
+    /// Faults of the files that say who is let in.
+    pub secret_files: SecretFiles,
     /// The match of the newest calls' extensions with the lists of employees.
     pub employees: watch::Receiver<Option<Employees>>,
     /// The trunks of the flags.
@@ -98,6 +101,7 @@ impl Observer {
             webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
+            secret_files: self.secret_files(),
             employees: self.employees.borrow().clone().or(kept.employees),
             check_command: self.check_command.clone(),
             token_place: self.token_place.clone(),
@@ -120,6 +124,14 @@ impl Observer {
             problem: problem.borrow().clone(),
         });
         outboxes.collect()
+    }
+
+    fn secret_files(&self) -> Vec<SecretFile> {
+        let mut shown = self.secret_files.shown();
+        if let Some(webhooks) = &self.webhooks {
+            shown.extend(webhooks.secret_files());
+        }
+        shown
     }
 
     /// The loops that have not come round for longer than this.

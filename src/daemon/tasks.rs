@@ -1,8 +1,5 @@
 //! Parts of the daemon that work side by side, and the order to stop that all of them are given.
-//! Among them are files of secrets, read again when they change.
 
-use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
-use std::time::Duration;
 use tokio::{sync::watch, task::JoinSet};
 
 /// Parts that have been started, with the order that ends them.
@@ -80,34 +77,4 @@ impl Tasks {
 pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
     // A sender that is gone stops as well.
     let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-const CHECK_EVERY: Duration = Duration::from_secs(1);
-
-/// Has what stands in the place of this flag put into force whenever it is another text; what
-/// cannot be used changes nothing, and is said once.
-pub(super) async fn follow(
-    place: SecretPlace,
-    flag: &str,
-    mut put_into_force: impl FnMut(&SecretPlace) -> Result<(), String>,
-) -> anyhow::Result<()> {
-    let bare = |text: &Option<Secret>| text.as_ref().map(|it| it.expose_secret().to_owned());
-    let mut ticks = tokio::time::interval(CHECK_EVERY);
-    let (mut last, mut reported) = (place.text().ok(), None);
-    loop {
-        ticks.tick().await;
-        let text = place.text().ok();
-        if bare(&text) == bare(&last) {
-            continue;
-        }
-        last = text;
-        match put_into_force(&place) {
-            Ok(()) => reported = None,
-            Err(words) if reported.as_ref() != Some(&words) => {
-                tracing::warn!(error = %words, "{flag}: those before stay in force");
-                reported = Some(words);
-            }
-            Err(_) => {}
-        }
-    }
 }

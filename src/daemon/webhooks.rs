@@ -4,7 +4,8 @@
 use super::{outward, tasks::Tasks};
 use crate::config::{Config, Webhooks as Settings};
 use crate::{Failure, OrFail as _, build_time};
-use callbridge_model::{Code, status::Webhooks};
+use callbridge_model::Code;
+use callbridge_model::status::{SecretFile, Webhooks};
 use callbridge_spool::Handle;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
@@ -23,6 +24,16 @@ pub(crate) struct ReceiverView {
 }
 
 impl ReceiverView {
+    /// Returns the faults of the files with the secrets that sign events.
+    pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
+        let mut files = Vec::new();
+        for why in self.secrets.faults() {
+            let flag = "webhook secrets".to_owned();
+            files.push(SecretFile { flag, why });
+        }
+        files
+    }
+
     /// Returns the receiver's part of `status`, events by result.
     pub(crate) fn status(&self) -> Webhooks {
         let mut events = BTreeMap::new();

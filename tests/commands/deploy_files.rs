@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files that no parser here reads: texts, scripts, and files that promtool, dpkg, or podman check.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
+    "advisories",
     "md",
     "build",
     "Containerfile",

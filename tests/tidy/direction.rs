@@ -57,6 +57,7 @@ const CALL_MODULES: [&str; 19] = [
     "units",
     "event",
     "json",
+    "peer_text",
     "framing",
     "timeline",
     "call",

@@ -18,6 +18,7 @@
 use crate::ami::{Pairs, is_banner};
 use crate::event::DECODED;
 use callbridge_call::framing::Outgoing;
+use callbridge_call::peer_text::peer_text;
 use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -164,10 +165,10 @@ impl Login {
         let line = frame.split(|&byte| byte == b'\n').next();
         let line = line.unwrap_or_default().trim_ascii_end();
         if !is_banner(line) {
-            let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+            let line = peer_text(&line[..line.len().min(80)]);
             return self.fail(LoginError::PeerIsNotAmi(line));
         }
-        self.banner = String::from_utf8_lossy(line).into_owned();
+        self.banner = peer_text(line);
         self.state = State::Challenged;
         Action::Send(self.action(&[("Action", "Challenge"), ("AuthType", "MD5")]))
     }
@@ -325,7 +326,7 @@ pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
 }
 
 fn message(pairs: &Pairs<'_>) -> String {
-    String::from_utf8_lossy(pairs.get("Message").unwrap_or(b"no reason given")).into_owned()
+    peer_text(pairs.get("Message").unwrap_or(b"no reason given"))
 }
 
 /// Regular expressions, basic and extended alike, one for each event that is decoded and one for

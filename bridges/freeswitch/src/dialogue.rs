@@ -21,6 +21,7 @@ use crate::reader::SocketFrame;
 use crate::rule;
 use crate::sessions::LiveSessions;
 use callbridge_call::framing::Outgoing;
+use callbridge_call::peer_text::peer_text;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -223,7 +224,7 @@ impl Dialogue {
             b"text/disconnect-notice" => self.closing(frame.body),
             b"auth/request" => self.log_in(),
             _ if self.state == State::Greeting => self.refuse(SocketRefusal::NotEventSocket {
-                line: String::from_utf8_lossy(kind).into_owned(),
+                line: peer_text(kind),
             }),
             b"command/reply" => self.on_reply(frame),
             b"api/response" => self.on_answer(frame.body),
@@ -239,8 +240,8 @@ impl Dialogue {
 
     fn closing<'a>(&mut self, body: &[u8]) -> FrameMeaning<'a> {
         self.state = State::Ended;
-        let words = String::from_utf8_lossy(body);
-        FrameMeaning::Closing(words.lines().next().unwrap_or_default().trim().to_owned())
+        let line = body.split(|byte| *byte == b'\n').next();
+        FrameMeaning::Closing(peer_text(line.unwrap_or_default()))
     }
 
     fn log_in<'a>(&mut self) -> FrameMeaning<'a> {
@@ -273,7 +274,7 @@ impl Dialogue {
                 FrameMeaning::Listening
             }
             State::Subscribing => self.refuse(SocketRefusal::Subscription {
-                said: String::from_utf8_lossy(said).into_owned(),
+                said: peer_text(said),
             }),
             State::Greeting | State::Open | State::Ended => FrameMeaning::Nothing,
         }

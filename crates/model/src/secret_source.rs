@@ -197,13 +197,21 @@ impl SecretPlace {
         }
     }
 
-    /// Reads several, a line each; empty lines count as none. At least one, at most [`LINES_MAX`].
+    /// Reads several secrets, one per line. Empty lines are skipped. At least one, at most
+    /// [`LINES_MAX`].
     pub fn read_lines(&self) -> Result<Vec<Secret>, Error> {
-        let (path, text) = (self.file().unwrap_or(Path::new("")), self.text()?);
-        let lines = text.expose_secret().lines();
-        let lines = lines.filter(|line| !line.trim().is_empty());
-        let secrets = lines.map(|line| secret_of(path, line));
-        let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
+        self.lines_of(&self.text()?)
+    }
+
+    /// Reads the secrets of [`SecretPlace::read_lines`] in a text that was read from here.
+    pub fn lines_of(&self, text: &Secret) -> Result<Vec<Secret>, Error> {
+        let path = self.file().unwrap_or(Path::new(""));
+        let mut secrets = Vec::new();
+        for line in text.expose_secret().lines() {
+            if !line.trim().is_empty() {
+                secrets.push(secret_of(path, line)?);
+            }
+        }
         match secrets.len() {
             0 => Err(Error::Empty(path.to_owned())),
             1..=LINES_MAX => Ok(secrets),

@@ -6,6 +6,7 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use callbridge_admin::PageRole;
 use ring::digest::{SHA256, digest};
+use std::collections::BTreeSet;
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
@@ -83,30 +84,52 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Passwords {
-    /// Reads the file's text. Empty lines and lines that begin with `#` are passed over.
+    /// Reads the file's text, in which every line must be valid. Empty lines and lines that begin
+    /// with `#` are skipped.
     ///
     /// # Errors
-    /// The first line that is none, by its number, what is wrong with it, and what to do. It never
-    /// shows the line: it may hold a password.
+    /// The first fault of [`Passwords::read`].
     pub fn parse(text: &str) -> Result<Self, String> {
+        let (people, faults) = Self::read(text);
+        match faults.into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(people),
+        }
+    }
+
+    /// Reads the people of the valid lines, and the faults of the others: the line's number, what
+    /// is wrong, and what to do. A fault never shows the line, because it can hold a password. A
+    /// name with two lines lets no one in, because it is unknown which of them counts.
+    pub fn read(text: &str) -> (Self, Vec<String>) {
         let mut people: Vec<Person> = Vec::new();
-        for (at, line) in text.lines().enumerate() {
+        let mut names = BTreeSet::new();
+        let mut repeated = BTreeSet::new();
+        let mut faults = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let fault = |why: &str| format!("line {} {why}", at + 1);
-            let person = person(line).map_err(|why| fault(&why))?;
-            if people.iter().any(|known| known.name == person.name) {
-                let twice = "has a name that stands further up already: leave one";
-                return Err(fault(twice));
+            let person = match person(line) {
+                Ok(person) => person,
+                Err(why) => {
+                    faults.push(format!("line {number} {why}"));
+                    continue;
+                }
+            };
+            if !names.insert(person.name.clone()) {
+                let why = "has a name that an earlier line has: remove one of them";
+                faults.push(format!("line {number} {why}"));
+                repeated.insert(person.name);
+            } else if people.len() == PEOPLE_MAX {
+                let why = "is one too many: 1000 people at most";
+                faults.push(format!("line {number} {why}"));
+            } else {
+                people.push(person);
             }
-            if people.len() == PEOPLE_MAX {
-                return Err(fault("is one too many: 1000 people at most"));
-            }
-            people.push(person);
         }
-        Ok(Self(people))
+        people.retain(|person| !repeated.contains(&person.name));
+        (Self(people), faults)
     }
 
     /// Returns `true` when the file names nobody, so that links alone let in.
@@ -284,6 +307,19 @@ mod tests {
         }
         let twice = Passwords::parse(&format!("{good}\n{good}\n")).expect_err("twice");
         assert!(twice.starts_with("line 2 "), "{twice}");
+    }
+
+    #[test]
+    fn broken_line_leaves_only_the_people_of_valid_lines() {
+        let anna = line("anna", "admin", "correct horse");
+        let bek = line("bek", "view", "battery staple");
+        let text = format!("{anna}\nbroken:hunter22222\n{bek}\n{bek}\n");
+        let (people, faults) = Passwords::read(&text);
+        assert!(people.print("anna").is_some());
+        assert_eq!(people.print("bek"), None, "two lines of one name");
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert!(faults[0].starts_with("line 2 ") && faults[1].starts_with("line 4 "));
+        assert!(!faults.concat().contains("hunter"), "{faults:?}");
     }
 
     #[test]

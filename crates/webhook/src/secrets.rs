@@ -1,5 +1,5 @@
-//! The secrets' files, watched: a secret that is changed in the CRM signs at once (§6.4.7), so its
-//! file is looked at each second.
+//! Keeps the secrets that sign events in force. A secret that is changed in the CRM signs at once
+//! (§6.4.7), so the files are read every second.
 
 use super::keyring::{Connection, Keyring};
 use callbridge_model::secret_source::Error;
@@ -34,32 +34,29 @@ struct Texts {
 }
 
 impl Places {
-    /// Reads all of them; what cannot be read now stays as it was in `before`.
-    fn read(&self, before: &Texts) -> (Texts, Vec<Error>) {
+    /// Reads all of them. A file that cannot be read has no secrets in force: who was removed from
+    /// it must not get in because of another fault.
+    fn read(&self) -> (Texts, Vec<Error>) {
         let mut faults = Vec::new();
-        let mut lines = |place: &SecretPlace, before: Option<&Vec<Secret>>| {
-            place.read_lines().unwrap_or_else(|error| {
-                // A file that is there and holds none holds none any more.
-                let before = before.filter(|_| !matches!(error, Error::Empty(_)));
-                faults.push(error);
-                before.cloned().unwrap_or_default()
-            })
-        };
         let mut texts = Texts::default();
         if let Some(place) = &self.application {
-            texts.application = lines(place, Some(&before.application));
+            match place.read_lines() {
+                Ok(secrets) => texts.application = secrets,
+                Err(error) => faults.push(error),
+            }
         }
         for (id, place) in &self.installations {
-            let read = lines(place, before.installations.get(id));
-            texts.installations.insert(id.clone(), read);
+            match place.read_lines() {
+                Ok(secrets) => {
+                    texts.installations.insert(id.clone(), secrets);
+                }
+                Err(error) => faults.push(error),
+            }
         }
-        texts.installations.retain(|_, all| !all.is_empty());
-        // Whoever works with the connection tells of a file that cannot be read.
-        texts.connection = match self.state.as_deref().map(store::read) {
-            Some(Ok(connection)) => connection.and_then(|it| it.webhook_secret),
-            Some(Err(_)) => before.connection.clone(),
-            None => None,
-        };
+        // The part that works with the connection reports a file that cannot be read.
+        if let Some(Ok(Some(connection))) = self.state.as_deref().map(store::read) {
+            texts.connection = connection.webhook_secret;
+        }
         (texts, faults)
     }
 }
@@ -95,18 +92,21 @@ pub struct Secrets {
     current: RwLock<Arc<Keyring>>,
     /// The text of [`Connection::binding`] as it is remembered.
     bound: RwLock<Option<String>>,
+    /// Faults of the files as they are in force. No secret is in them.
+    faults: RwLock<Vec<String>>,
 }
 
 impl Secrets {
     /// Reads them for the first time. `bound` says which installation `connect`'s was found to
     /// belong to.
     pub fn new(places: Places, bound: Option<String>) -> (Arc<Self>, Vec<Error>) {
-        let (texts, faults) = places.read(&Texts::default());
+        let (texts, faults) = places.read();
         let keyring = texts.keyring(bound.as_deref());
         let secrets = Self {
             places,
             current: RwLock::new(Arc::new(keyring)),
             bound: RwLock::new(bound),
+            faults: RwLock::new(messages(&faults)),
         };
         (Arc::new(secrets), faults)
     }
@@ -115,6 +115,16 @@ impl Secrets {
     pub fn current(&self) -> Arc<Keyring> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the faults of the files as they are in force.
+    pub fn faults(&self) -> Vec<String> {
+        let faults = self.faults.read();
+        faults.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_faults(&self, faults: Vec<String>) {
+        *self.faults.write().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
     fn set(&self, keyring: Keyring) {
@@ -136,38 +146,48 @@ impl Secrets {
         Some(binding)
     }
 
-    /// Looks at the files until it is dropped. A change is believed when it is seen twice: a file
-    /// may be being written.
+    /// Reads the files every second until it is dropped. A change counts when two reads in a row
+    /// agree, because a file can be read while it is written.
     pub async fn keep(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
-        let mut texts = Texts::default();
         let (mut used, mut seen) = (None, None);
-        let mut reported = String::new();
         loop {
             ticks.tick().await;
-            let (places, before) = (self.places.clone(), texts.clone());
-            let reading = tokio::task::spawn_blocking(move || places.read(&before));
+            let places = self.places.clone();
+            let reading = tokio::task::spawn_blocking(move || places.read());
             let Ok((read, faults)) = reading.await else {
                 continue;
             };
-            let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            let words = words.join("; ");
-            if words != reported && !words.is_empty() {
-                tracing::warn!(error = %words, "the secrets that sign events");
-            }
-            reported = words;
-            let print = Some(read.print());
-            if print == seen && print != used {
+            let faults = messages(&faults);
+            let state = Some((read.print(), faults.clone()));
+            if state == seen && state != used {
+                if used.is_some() || faults != self.faults() {
+                    report(&faults);
+                }
                 let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
                 let bound = bound.clone();
                 self.set(read.keyring(bound.as_deref()));
-                if used.is_some() {
-                    tracing::info!("the secrets that sign events are read anew");
-                }
-                (used, texts) = (print, read);
+                self.set_faults(faults);
+                used.clone_from(&state);
             }
-            seen = print;
+            seen = state;
         }
+    }
+}
+
+fn messages(faults: &[Error]) -> Vec<String> {
+    let messages = faults.iter();
+    messages
+        .map(|fault| format!("{fault}; no delivery is proved by this file"))
+        .collect()
+}
+
+fn report(faults: &[String]) {
+    if faults.is_empty() {
+        tracing::info!("read the secrets that sign events again");
+    }
+    for error in faults {
+        tracing::warn!(error, "cannot use a file of secrets that sign events");
     }
 }
 
@@ -249,10 +269,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_that_goes_away_keeps_its_secrets_and_one_that_is_emptied_loses_them() {
+    fn file_that_cannot_be_used_proves_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        std::fs::write(&file, "current\nprevious\n").expect("written");
+        let write = |text: &str| std::fs::write(&file, text).expect("written");
+        write("current\nprevious\n");
         let places = Places {
             application: Some(SecretPlace::File(file.clone())),
             installations: [(
@@ -262,15 +283,18 @@ pub(super) mod tests {
             .into(),
             state: None,
         };
-        let (first, faults) = places.read(&Texts::default());
+        let (first, faults) = places.read();
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert_eq!(first.keyring(None).application.len(), 2);
-        std::fs::remove_file(&file).expect("removed");
-        let (gone, _) = places.read(&first);
-        assert_eq!(gone.print(), first.print());
-        std::fs::write(&file, "\n").expect("written");
-        let (empty, faults) = places.read(&gone);
-        assert!(empty.keyring(None).is_empty(), "{faults:?}");
         assert!(!format!("{first:?}").contains("current"));
+        for text in ["", "\n", "current\nbroken \u{7} line\n"] {
+            write(text);
+            let (read, faults) = places.read();
+            assert!(read.keyring(None).is_empty(), "{text:?}");
+            assert_eq!(faults.len(), 2, "{text:?}");
+        }
+        std::fs::remove_file(&file).expect("removed");
+        let (read, faults) = places.read();
+        assert!(read.keyring(None).is_empty(), "{faults:?}");
     }
 }

@@ -2,18 +2,21 @@
 
 pub(crate) mod backend;
 
-use super::tasks::{Tasks, follow};
+use super::secret_files::SecretFiles;
+use super::tasks::Tasks;
 use crate::config::{Config, PageConfig};
 use crate::{OrFail as _, Result};
 use callbridge_admin::command_handler::PageDoor;
-use callbridge_model::{Code, ExposeSecret as _, SecretPlace, Zone, clock};
+use callbridge_model::{Code, ExposeSecret as _, Secret, SecretPlace, Zone, clock};
 use callbridge_page::{passwords::Passwords, settings::Settings};
 use callbridge_webhook::tls;
 use futures_util::FutureExt as _;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch};
 
-/// Between two looks at the password file, and at what has changed.
+/// The flag of the password file.
+const PASSWORD_FILE: &str = "--page-password-file";
+/// Between two looks at what has changed.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Opens the listener of the page, before anything is served; with the door that its links open,
@@ -25,6 +28,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn open(
     page: &PageConfig,
     config: &Config,
+    secret_files: &SecretFiles,
     tasks: &mut Tasks,
 ) -> Result<(TcpListener, PageDoor, Settings)> {
     let tls = page.tls.clone().map(tls::keep).transpose();
@@ -41,15 +45,19 @@ pub(crate) async fn open(
     settings.zone = Zone::of(config.pbx_timezone.as_ref());
     if let Some(place) = &page.passwords {
         let passwords = passwords(place);
-        let passwords = passwords.or_fail_at(Code::Configuration, "--page-password-file")?;
+        let passwords = passwords.or_fail_at(Code::Configuration, PASSWORD_FILE)?;
+        secret_files.set(PASSWORD_FILE, empty_fault(&passwords));
         let (people, known) = watch::channel(passwords);
         settings.people = known;
-        let again = move |place: &_| {
-            people.send_replace(self::passwords(place)?);
-            tracing::info!("the people of --page-password-file are read again");
-            Ok(())
+        let apply = move |text: Result<&Secret, String>| {
+            let (people_now, fault) = people_of(text);
+            people.send_replace(people_now);
+            fault
         };
-        tasks.start_until_stop(follow(place.clone(), "--page-password-file", again));
+        let follow = secret_files
+            .clone()
+            .follow(place.clone(), PASSWORD_FILE, apply);
+        tasks.start_until_stop(follow);
     }
     let links = settings.links.clone();
     let origin = origin(page, addr, settings.scheme());
@@ -80,6 +88,36 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
     let read = Passwords::parse(text.expose_secret());
     let of = place.file().map(|file| file.display().to_string());
     read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
+}
+
+/// Returns the people of a changed file, and the fault to show. A person without a valid line is
+/// not let in, also if the whole file cannot be read.
+fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => {
+            let fault = format!("{error}; no one can log in with a password");
+            return (Passwords::default(), Some(fault));
+        }
+    };
+    let (people, faults) = Passwords::read(text.expose_secret());
+    if faults.is_empty() {
+        let fault = empty_fault(&people);
+        return (people, fault);
+    }
+    let fault = format!(
+        "{}; only the people of its valid lines can log in",
+        faults.join("; ")
+    );
+    (people, Some(fault))
+}
+
+fn empty_fault(people: &Passwords) -> Option<String> {
+    if people.is_empty() {
+        Some("the file names no one, so no one can log in with a password".to_owned())
+    } else {
+        None
+    }
 }
 
 /// Returns the name that parts the cookies of two instances on one host: the port would not.

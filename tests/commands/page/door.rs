@@ -1,7 +1,7 @@
 //! Who comes in at the page of a running daemon, and who does not?
 
 use super::browser::Browser;
-use crate::sidecar::{Place, Running, crm};
+use crate::sidecar::{Place, Running, crm, until};
 use callbridge_sandbox::Server;
 use callbridge_testbed::port::free_addr;
 use reqwest::{Method, StatusCode};
@@ -179,6 +179,51 @@ async fn many_wrong_passwords_at_once_take_the_memory_of_one_and_keep_nobody_out
         more < 40 * 1024,
         "{more} KiB more than the {before} KiB before"
     );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn person_removed_from_the_file_loses_the_session() {
+    let place = Place::new();
+    let anna = line_of("anna", "admin");
+    let bek = line_of("bek", "view");
+    let file = place.write("people", format!("{anna}{bek}"));
+    let flag = format!("--page-password-file={}", file.display());
+    let (_crm, running) = daemon(&place, &[&flag]).await;
+    let enter = async |name: &str| {
+        let (mut browser, _) = Browser::outside(&place).await;
+        let fields = [("name", name), ("password", PASSWORD)];
+        let shown = browser.post("/login", &fields).await;
+        assert_eq!(shown.status, StatusCode::SEE_OTHER, "{name}");
+        browser.cookie = shown.cookie;
+        browser
+    };
+    let of_anna = enter("anna").await;
+    let of_bek = enter("bek").await;
+    let ends = async |browser: &Browser| {
+        let is_out = async || {
+            let shown = browser.get("/calls").await;
+            (shown.status != StatusCode::OK).then_some(())
+        };
+        until("the end of the session", is_out).await;
+    };
+    let fault = async || {
+        let status = place.status().await.expect("a status");
+        let file = &status["secretFiles"][0];
+        assert_eq!(file["flag"], "--page-password-file");
+        file["why"].as_str().expect("a text").to_owned()
+    };
+
+    place.write("people", format!("{anna}a broken line\n"));
+    ends(&of_bek).await;
+    assert_eq!(of_anna.get("/calls").await.status, StatusCode::OK);
+    let broken = fault().await;
+    assert!(broken.contains("line 2"), "{broken}");
+
+    place.write("people", "");
+    ends(&of_anna).await;
+    let empty = fault().await;
+    assert!(empty.contains("names no one"), "{empty}");
     running.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 use super::stream::{KEPT, KEPT_BYTES};
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
+use callbridge_call::peer_text::peer_text;
 use callbridge_call::shell::quoted;
 use lapin::ErrorKind;
 use std::time::Duration;
@@ -18,7 +19,10 @@ const NOT_IMPLEMENTED: u16 = 540;
 /// The broker's reply code and words, if it is a refusal.
 pub fn reply(error: &lapin::Error) -> Option<(u16, String)> {
     match error.kind() {
-        ErrorKind::ProtocolError(error) => Some((error.get_id(), error.get_message().to_string())),
+        ErrorKind::ProtocolError(error) => {
+            let message = peer_text(error.get_message().to_string().as_bytes());
+            Some((error.get_id(), message))
+        }
         _ => None,
     }
 }
@@ -53,7 +57,9 @@ pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Er
             let quiet = Duration::from_secs(2 * u64::from(broker.heartbeat));
             target.error(LineError::Silent(quiet))
         }
-        ErrorKind::ProtocolError(error) => target.closed(error.get_message().to_string()),
+        ErrorKind::ProtocolError(error) => {
+            target.closed(peer_text(error.get_message().to_string().as_bytes()))
+        }
         _ => target.closed(error.to_string()),
     }
 }

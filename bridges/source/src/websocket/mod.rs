@@ -7,6 +7,7 @@ use crate::{
     Access, Context, Error, LiveLine, NO_REASON, SourceFeed, Stream, Target, TcpEndpoint, listen,
 };
 use bytes::Bytes;
+use callbridge_call::peer_text::peer_text;
 use futures_util::{SinkExt, StreamExt};
 use std::convert::Infallible;
 use tokio::io::{Join, ReadHalf, WriteHalf};
@@ -94,7 +95,7 @@ impl LiveLine for WebSocketLine {
             Some(Message::Binary(bytes)) => feed.offer(bytes)?,
             Some(Message::Text(text)) => feed.offer(text.into())?,
             Some(Message::Close(frame)) => {
-                let why = frame.map(|frame| frame.reason.to_string());
+                let why = frame.map(|frame| peer_text(frame.reason.as_bytes()));
                 let why = why.filter(|why| !why.is_empty());
                 return Err(self.target.closed(why.unwrap_or_else(|| NO_REASON.into())));
             }
@@ -124,8 +125,11 @@ fn refused(target: &Target, path: &str, trouble: &Trouble) -> Error {
             answer.status().as_u16()
         )),
         Trouble::Io(error) => target.failed(error),
-        other => target.not_that(format!(
-            "does not answer as a WebSocket ({other}); check host, port and path of the URL"
-        )),
+        other => {
+            let why = peer_text(other.to_string().as_bytes());
+            target.not_that(format!(
+                "does not answer as a WebSocket ({why}); check host, port and path of the URL"
+            ))
+        }
     }
 }

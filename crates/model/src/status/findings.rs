@@ -43,6 +43,7 @@ const FINDERS: &[Finder] = &[
     replaced,
     letters,
     outboxes,
+    super::secret_files::secret_files,
     super::people::lists,
     super::people::employees,
     webhooks,

@@ -6,7 +6,7 @@ use crate::status::fleet::Liveness;
 use crate::status::{
     Books, Directory, Echo, Employees, FleetMember, FleetStatus, FleetTable, ForeignCalls,
     JournalField, Lacking, LeadField, LeadFields, Lease, LeasePhase, ListFile, MissingRight,
-    OutboxProblem, OutboxStatus, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
+    OutboxProblem, OutboxStatus, OverallState, PAUSES, Pause, SecretFile, SenderTrouble, SourceGap,
     SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 use std::collections::BTreeMap;
@@ -226,6 +226,15 @@ fn list(change: impl FnOnce(&mut ListFile)) -> Status {
     with(|status| status.lists.push(list))
 }
 
+fn secret_file() -> Status {
+    with(|status| {
+        status.secret_files = vec![SecretFile {
+            flag: "--lookup-secret-file".to_owned(),
+            why: "it is empty, so no one is let in".to_owned(),
+        }];
+    })
+}
+
 fn other_format(read: u64) -> Status {
     with(|status| {
         status.sources[0].read = read;
@@ -443,6 +452,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (staff(10, 1), &[]),
         (staff(10, 0), &[K::Employees]),
         (list(|_| ()), &[]),
+        (secret_file(), &[K::SecretFiles]),
         (list(|it| it.bad = 1), &[K::Lists]),
         (list(|it| it.rows = 0), &[K::Lists]),
         (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),

@@ -21,6 +21,7 @@ pub mod lead_fields;
 pub mod lease;
 pub mod other_reader;
 pub mod people;
+pub mod secret_files;
 pub mod silent_sources;
 pub mod text;
 pub mod trunks;
@@ -32,6 +33,7 @@ pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
 pub use lease::{Lease, LeasePhase};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
+pub use secret_files::SecretFile;
 use serde::{Deserialize, Serialize};
 pub use silent_sources::{Lacking, MissingRight};
 use std::collections::BTreeMap;
@@ -103,6 +105,8 @@ pub struct Status {
     pub unmatched: Vec<Unmatched>,
     /// Files of leads and employees.
     pub lists: Vec<ListFile>,
+    /// Files of passwords and secrets that cannot be used as they are.
+    pub secret_files: Vec<SecretFile>,
     /// Comparison of the lists of employees with the newest calls; not there without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub employees: Option<Employees>,
@@ -532,6 +536,7 @@ mod tests {
             gaps: vec![SourceGap::default()],
             unmatched: vec![Unmatched::default()],
             lists: vec![ListFile::default()],
+            secret_files: vec![SecretFile::default()],
             pause: Some(Pause::default()),
             ..Status::default()
         };
@@ -567,6 +572,8 @@ mod tests {
             "/lists/0/faults",
             "/lists/0/why",
             "/lists/0/readAt",
+            "/secretFiles/0/flag",
+            "/secretFiles/0/why",
         ] {
             assert!(json.pointer(path).is_some(), "{path} is missing in {json}");
         }

@@ -81,6 +81,8 @@ pub enum FindingKind {
     NoLead,
     /// Calls that wait for an employee.
     NoEmployee,
+    /// A file of passwords or secrets cannot be used as it is.
+    SecretFiles,
     /// A list of leads or employees, or rows of it, cannot be used.
     Lists,
     /// Employees match nobody, or the CRM does not know one.

@@ -180,7 +180,8 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         | F::OtherFormat
         | F::Token
         | F::Lists
-        | F::LeadFields => (Some("/check"), None),
+        | F::LeadFields
+        | F::SecretFiles => (Some("/check"), None),
         F::FieldNotShown | F::ForeignCalls | F::Lease | F::LeadDirectory | F::Webhooks => {
             (Some("/check"), None)
         }

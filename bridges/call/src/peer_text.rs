@@ -1,0 +1,68 @@
+//! Text that a PBX or a broker puts into a refusal, made safe for messages and logs.
+
+/// Longest text that is kept, in characters.
+const CHARS_MAX: usize = 300;
+
+/// Makes one line of a peer's text: at most 300 characters, without control characters, escape
+/// sequences, and marks that hide or reorder text. Each of these becomes `\u{fffd}`, as does
+/// text that is not UTF-8.
+pub fn peer_text(bytes: &[u8]) -> String {
+    // No character takes more than four bytes, so longer text need not be decoded.
+    let beginning = &bytes[..bytes.len().min(4 * (CHARS_MAX + 1))];
+    let text = String::from_utf8_lossy(beginning);
+    let mut line = String::new();
+    for (count, c) in text.trim().chars().enumerate() {
+        if count == CHARS_MAX {
+            line.push('…');
+            break;
+        }
+        line.push(if is_unsafe(c) { '\u{fffd}' } else { c });
+    }
+    line
+}
+
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_text_stays_as_it_is() {
+        assert_eq!(
+            peer_text(b"Authentication failed\r\n"),
+            "Authentication failed"
+        );
+        assert_eq!(peer_text("Доступ запрещён".as_bytes()), "Доступ запрещён");
+    }
+
+    #[test]
+    fn long_text_is_cut_at_300_characters() {
+        let text = peer_text("я".repeat(100_000).as_bytes());
+        assert_eq!(text.chars().count(), 301);
+        assert!(text.ends_with("я…"), "{text}");
+        assert_eq!(peer_text("я".repeat(300).as_bytes()).chars().count(), 300);
+    }
+
+    #[test]
+    fn escape_sequences_and_hidden_marks_are_replaced() {
+        let hostile = "\u{1b}]0;title\u{7}\u{1b}[2Jgone\nnew line\u{202e}\u{200b}\u{9b}31m";
+        let text = peer_text(hostile.as_bytes());
+        assert!(!text.chars().any(is_unsafe), "{text:?}");
+        assert!(text.contains("gone") && text.contains("new line"));
+        assert_eq!(peer_text(b"a\xffb"), "a\u{fffd}b");
+    }
+}

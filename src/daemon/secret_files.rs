@@ -1,0 +1,127 @@
+//! Files that say who is let in, read again when they change: page passwords and lookup secrets.
+//!
+//! A change counts when two reads one second apart agree, because editors write files in several
+//! steps. After that, the file fails closed: what it does not name validly is not let in, also if
+//! the file is empty, is gone, or cannot be read. The faults are shown in `status`.
+
+use callbridge_model::status::SecretFile;
+use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time between two reads.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Faults of the files in force, by their flags. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecretFiles(Arc<Mutex<BTreeMap<&'static str, String>>>);
+
+impl SecretFiles {
+    /// Keeps the fault of this flag's file, or that it has none.
+    pub(crate) fn set(&self, flag: &'static str, fault: Option<String>) {
+        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match fault {
+            Some(fault) => faults.insert(flag, fault),
+            None => faults.remove(flag),
+        };
+    }
+
+    /// Returns all faults, as `status` shows them.
+    pub(crate) fn shown(&self) -> Vec<SecretFile> {
+        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = Vec::new();
+        for (flag, why) in faults.iter() {
+            let flag = (*flag).to_owned();
+            let why = why.clone();
+            shown.push(SecretFile { flag, why });
+        }
+        shown
+    }
+
+    /// Applies the text of this flag's file whenever it has changed, until dropped. `apply` gets
+    /// the text, or why there is none, and returns the fault to show.
+    pub(crate) async fn follow(
+        self,
+        place: SecretPlace,
+        flag: &'static str,
+        mut apply: impl FnMut(Result<&Secret, String>) -> Option<String>,
+    ) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
+        let mut reads = SettledText::new(read(&place));
+        loop {
+            ticks.tick().await;
+            let Some(settled) = reads.take(read(&place)) else {
+                continue;
+            };
+            let text = settled.clone().map(Secret::from);
+            let fault = apply(text.as_ref().map_err(String::clone));
+            match &fault {
+                Some(error) => tracing::warn!(flag, error, "applied a file with faults"),
+                None => tracing::info!(flag, "applied the changed file"),
+            }
+            self.set(flag, fault);
+        }
+    }
+}
+
+/// A file's text, or why there is none.
+type FileText = Result<String, String>;
+
+fn read(place: &SecretPlace) -> FileText {
+    let text = place.text().map_err(|error| error.to_string())?;
+    Ok(text.expose_secret().to_owned())
+}
+
+/// Finds out when a file has changed: two reads in a row agree, and differ from the text in force.
+struct SettledText {
+    in_force: FileText,
+    last: FileText,
+}
+
+impl SettledText {
+    fn new(in_force: FileText) -> Self {
+        let last = in_force.clone();
+        Self { in_force, last }
+    }
+
+    /// Takes the next read. Returns the text to put in force, if it has changed.
+    fn take(&mut self, read: FileText) -> Option<&FileText> {
+        let has_settled = read == self.last && read != self.in_force;
+        self.last = read;
+        if !has_settled {
+            return None;
+        }
+        self.in_force.clone_from(&self.last);
+        Some(&self.in_force)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_counts_after_two_equal_reads() {
+        let text = |text: &str| Ok(text.to_owned());
+        let mut reads = SettledText::new(text("anna\nbek"));
+        assert_eq!(reads.take(text("")), None, "an editor has emptied the file");
+        assert_eq!(reads.take(text("anna")), None);
+        assert_eq!(reads.take(text("anna")), Some(&text("anna")));
+        assert_eq!(reads.take(text("anna")), None, "in force already");
+        let gone = Err("the file is gone".to_owned());
+        assert_eq!(reads.take(gone.clone()), None);
+        assert_eq!(reads.take(text("anna")), None, "replaced by a rename");
+        assert_eq!(reads.take(gone.clone()), None);
+        assert_eq!(reads.take(gone.clone()), Some(&gone));
+    }
+
+    #[test]
+    fn faults_are_shown_until_the_file_is_right() {
+        let files = SecretFiles::default();
+        files.set("--lookup-secret-file", Some("it is empty".to_owned()));
+        assert_eq!(files.shown()[0].flag, "--lookup-secret-file");
+        files.clone().set("--lookup-secret-file", None);
+        assert_eq!(files.shown(), []);
+    }
+}
