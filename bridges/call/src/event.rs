@@ -77,6 +77,8 @@ pub enum Mark {
         stamp: Option<EventStamp>,
         /// Start of the process, by its own clock, where it is given.
         began: Option<EventTime>,
+        /// Number of its live channels, where it is given.
+        channels: Option<usize>,
     },
 }
 

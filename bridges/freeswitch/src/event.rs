@@ -73,6 +73,7 @@ fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
         at,
         stamp: counted(fields),
         began: uptime.map(|uptime| at.minus(Duration::from_millis(uptime))),
+        channels: fields.get(Header::Sessions).parse().ok(),
     }))
 }
 

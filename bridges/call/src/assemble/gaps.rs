@@ -185,9 +185,13 @@ impl Assembler {
                 at,
                 stamp,
                 began,
+                channels,
             } => {
                 self.on_sign(process, stamp, began, at, (at, arrived));
                 self.beats((process, began), at, arrived);
+                if let Some(channels) = channels {
+                    self.end_forgotten(process, channels, at, arrived);
+                }
             }
         }
     }

@@ -29,6 +29,8 @@ use std::time::Duration;
 const PROCESSES_MAX: usize = 64;
 /// Three signs of life, of one every 20 s as is usual.
 const SILENT: Duration = Duration::from_secs(60);
+/// An event of a call that is this much older than a count of channels is in the count.
+const BEFORE_COUNT: Duration = Duration::from_secs(1);
 /// Longest distance of signs of life that is believed: an administrator may have them come rarer
 /// than usual, but not rarer than this.
 const EVERY_MAX: Duration = Duration::from_secs(300);
@@ -135,6 +137,45 @@ impl Assembler {
         self.end_each(is_silent, end);
         if first {
             self.ends_before(Some(began), arrived);
+        }
+    }
+
+    /// Ends the calls that the process has forgotten: two of its messages in a row count its live
+    /// channels, and none is left for the call. Either there are no channels, or the events name
+    /// as many live ones, and of the call only the first channel was never heard of.
+    pub(super) fn end_forgotten(
+        &mut self,
+        process: u64,
+        channels: usize,
+        at: EventTime,
+        arrived: EventTime,
+    ) {
+        let is_of_process = |call: &OpenCall| call.of.process == Some(process);
+        let mut known = 0;
+        for key in self.calls.keys_of(is_of_process) {
+            let call = self.calls.get(key);
+            known += call.map_or(0, |call| {
+                call.legs.values().filter(|leg| leg.is_up()).count()
+            });
+        }
+        for key in self.calls.keys_of(is_of_process) {
+            let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) else {
+                continue;
+            };
+            let has_room = if call.has_hung_up() {
+                channels > known
+            } else {
+                channels > 0
+            };
+            let is_forgotten = !has_room && at >= call.times.latest.plus(BEFORE_COUNT);
+            let was_forgotten = std::mem::replace(&mut call.gaps.forgotten, is_forgotten);
+            if is_forgotten && was_forgotten {
+                call.end_with_process(None, arrived);
+                self.settle_or_not(key);
+            }
+            if is_forgotten || was_forgotten {
+                self.changes.insert(key);
+            }
         }
     }
 

@@ -125,6 +125,9 @@ pub(crate) struct Gaps {
     /// The channel of its linkedid, never heard of, is not up any more.
     #[serde(default)]
     pub(crate) rootless: bool,
+    /// Set when the process's last count of its live channels left none for the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) forgotten: bool,
 }
 
 impl Gaps {
@@ -152,6 +155,7 @@ impl Gaps {
         self.blinds.extend(other.blinds);
         self.late = self.late.max(other.late);
         self.overdue |= other.overdue;
+        self.forgotten &= other.forgotten;
     }
 }
 

@@ -205,7 +205,17 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
         false => plan.customers.iter().any(|&i| legs[i].begun),
     };
     let rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
-    (!begun || !rooted).then(|| "the beginning of the call was not received".to_owned())
+    if begun && rooted {
+        return None;
+    }
+    // Without its first channel, a trunk that was dialed can be a customer or the mobile of a
+    // colleague whom a customer called.
+    let has_traits = plan.customers.iter().any(|&i| legs[i].leg.traits.is_some());
+    if plan.direction == Direction::Outbound && has_traits && !rooted {
+        let reason = "the beginning of the call was not received, so its direction is unknown";
+        return Some(reason.to_owned());
+    }
+    Some("the beginning of the call was not received".to_owned())
 }
 
 /// AMI 1.x tells neither of a queue's dialling nor of an originated call that nobody answered: a

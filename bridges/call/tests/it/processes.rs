@@ -41,6 +41,7 @@ fn beats_by_number(
         at,
         stamp: number.map(|number| EventStamp { number, at }),
         began: Some(began),
+        channels: None,
     };
     assembler.on_event(&PbxEvent::Mark(alive), at);
 }

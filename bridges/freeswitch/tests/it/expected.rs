@@ -2,8 +2,8 @@
 
 use callbridge_call::framing::FrameStep;
 use callbridge_call::{
-    Assembler, Decoded, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings,
-    TrunkEndpoint,
+    Assembler, Decoded, Direction, Endpoints, EventTime, FinishedCall, Folder, Mark, PbxEvent,
+    Settings, TrunkEndpoint,
 };
 use callbridge_freeswitch::{Decoder, Splitter};
 use serde::Deserialize;
@@ -151,10 +151,11 @@ pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
         let Decoded::Event { received, .. } = decoder.decode(message) else {
             panic!("{}", String::from_utf8_lossy(message));
         };
-        let PbxEvent::Channel(event) = &received.event else {
-            continue;
+        let at = match &received.event {
+            PbxEvent::Channel(event) => event.at.expect("a time"),
+            PbxEvent::Mark(Mark::Alive { at, .. }) => *at,
+            PbxEvent::Mark(_) | PbxEvent::Cdr(_) => continue,
         };
-        let at = event.at.expect("a time");
         assembler.tick(at);
         assembler.on_event(&received.event, at);
     }

@@ -4,6 +4,7 @@
 mod cdr;
 mod expected;
 mod filtered;
+mod forgotten;
 mod gaps;
 mod hostile;
 mod journeys;

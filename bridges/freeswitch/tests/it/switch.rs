@@ -248,6 +248,21 @@ impl Switch {
         self.tell("CHANNEL_HANGUP_COMPLETE", id, &[])
     }
 
+    /// The switch counts its live channels.
+    pub fn counts(&mut self, channels: usize) -> &mut Self {
+        self.sequence += 1;
+        let message = json!({
+            "Event-Name": "HEARTBEAT",
+            "Core-UUID": "core",
+            "Event-Date-Timestamp": self.now.to_string(),
+            "Event-Sequence": self.sequence.to_string(),
+            "Uptime-msec": (self.now / 1000 - BEGIN * 1000 + 3_600_000).to_string(),
+            "Session-Count": channels.to_string(),
+        });
+        self.told.push(message.to_string().into_bytes());
+        self
+    }
+
     fn tell(&mut self, event: &str, id: &str, more: Headers<'_>) -> &mut Self {
         self.sequence += 1;
         let channel = self.channels.get(id).expect("a channel");
