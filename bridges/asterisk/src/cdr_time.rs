@@ -5,7 +5,7 @@
 //! settles an hour that exists twice. Without a zone that epoch gives the distance from UTC: the
 //! first record of a channel begins when the channel was made.
 
-use crate::local_time::WallClocks;
+use crate::local_time::{self, WallClocks, Written};
 use callbridge_call::{Cdr, EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -38,12 +38,6 @@ struct WallClock {
     other_sec: Option<i64>,
 }
 
-/// A time as it was written.
-enum Written {
-    Absolute(i64),
-    Local(DateTime),
-}
-
 impl CdrClock {
     pub(crate) fn new(zone: Option<TimeZone>) -> Self {
         Self {
@@ -66,8 +60,11 @@ impl CdrClock {
         self.last.push_str(&cdr.uniqueid);
         self.zoneless = false;
         let start = match written(&cdr.start) {
-            Some(Written::Absolute(micros)) => Some((micros, None)),
-            Some(Written::Local(local)) => {
+            Some(Written::Absolute(at)) => Some((at.micros(), None)),
+            Some(Written::Local(local, other)) => {
+                let local = nearest(local, other, born.map(|born| born * 1_000_000));
+                // Day and month can be in either order, and nothing tells in which.
+                self.zoneless = born.is_none() && other.is_some_and(|other| other != local);
                 self.start(local, born, first).map(|at| (at, Some(local)))
             }
             None => None,
@@ -75,13 +72,26 @@ impl CdrClock {
         let Some((start, local)) = start else {
             return;
         };
-        let lasted = cdr.duration_micros.filter(|lasted| *lasted >= 0);
+        // A longer one is a negative one in an unsigned column.
+        let longest = i64::from(i32::MAX) * 1_000_000;
+        let lasted = cdr
+            .duration_micros
+            .filter(|lasted| (0..=longest).contains(lasted));
         let near = |text: &str, wanted: Option<i64>| match written(text)? {
-            Written::Absolute(micros) => Some(micros),
-            Written::Local(at) => self.after(at, start, local, wanted),
+            Written::Absolute(at) => Some(at.micros()),
+            Written::Local(at, other) => {
+                let at = nearest(at, other, local.and_then(as_utc).or(Some(start)));
+                self.after(at, start, local, wanted)
+            }
         };
         let over = lasted.map(|lasted| start.saturating_add(lasted));
-        let end = near(&cdr.end, over).filter(|end| *end >= start).or(over);
+        let written_end = near(&cdr.end, over);
+        if let (Some(end), None) = (written_end, cdr.duration_micros)
+            && end < start
+        {
+            cdr.duration_micros = Some(end - start);
+        }
+        let end = written_end.filter(|end| *end >= start).or(over);
         let billed = cdr.billed_micros;
         let answered = end.zip(billed);
         let answered = answered.map(|(end, billed)| end.saturating_sub(billed));
@@ -112,7 +122,7 @@ impl CdrClock {
         };
         let wall = self.walls.at_hand();
         let offset = wall.and_then(|wall| wall.offset_sec).or_else(hint);
-        self.zoneless = offset.is_none();
+        self.zoneless |= offset.is_none();
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
     }
 
@@ -183,21 +193,32 @@ pub(crate) fn is_time(text: &str) -> bool {
     written(text).is_some()
 }
 
-/// `None` for no time, and for the zero or 1970 that stands for none.
+/// Returns the reading of a local time that is nearer to this moment, in microseconds of UTC. A
+/// zone moves a time by less than a day.
+fn nearest(local: DateTime, other: Option<DateTime>, moment: Option<i64>) -> DateTime {
+    let (Some(other), Some(moment)) = (other, moment) else {
+        return local;
+    };
+    let apart = |at: DateTime| as_utc(at).map_or(i64::MAX, |at| (at - moment).abs());
+    if apart(other) < apart(local) {
+        other
+    } else {
+        local
+    }
+}
+
+/// Reads a time in any form that a PBX, a database, or Excel writes. `None` for no time, and for
+/// the zero or 1970 that stands for none.
 fn written(text: &str) -> Option<Written> {
     let text = text.trim();
-    if let Some(at) = crate::text::epoch(text.as_bytes()) {
-        let plain =
-            at.micros() >= EARLIEST_SEC * 1_000_000 && at.micros() < 100_000_000_000_000_000;
-        return plain.then_some(Written::Absolute(at.micros()));
-    }
-    if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        let micros = at.as_microsecond();
-        return (micros >= EARLIEST_SEC * 1_000_000).then_some(Written::Absolute(micros));
-    }
-    let local: DateTime = text.parse().ok()?;
-    let dated = text.len() > 10 && local.year() >= 2000;
-    dated.then_some(Written::Local(local))
+    let written = local_time::read(text)?;
+    let is_plain = match written {
+        Written::Absolute(at) => {
+            at.micros() >= EARLIEST_SEC * 1_000_000 && at.micros() < 100_000_000_000_000_000
+        }
+        Written::Local(local, _) => text.len() > 10 && local.year() >= 2000,
+    };
+    is_plain.then_some(written)
 }
 
 #[cfg(test)]
@@ -356,7 +377,7 @@ mod tests {
         ));
         assert!(matches!(
             written("1536293101"),
-            Some(Written::Absolute(1_536_293_101_000_000))
+            Some(Written::Absolute(at)) if at == EventTime::from_seconds(1_536_293_101)
         ));
         for none in [
             "",
@@ -370,5 +391,31 @@ mod tests {
         ] {
             assert!(!is_time(none), "{none}");
         }
+    }
+
+    #[test]
+    fn excel_times_are_read_in_either_order_of_day_and_month() {
+        let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
+        let mut clock = CdrClock::new(Some(zone));
+        // Born at 2026-03-02 15:00:00 in Tashkent.
+        let id = "1772445600.1";
+        let expected = (1_772_445_600, 1_772_445_630);
+        for (start, end) in [
+            ("02.03.2026 15:00:00", "02.03.2026 15:00:30"),
+            ("02/03/2026 15:00:00", "02/03/2026 15:00:30"),
+            ("03/02/2026 15:00:00", "03/02/2026 15:00:30"),
+            ("2026/03/02 15:00:00", "2026/03/02 15:00:30"),
+        ] {
+            assert_eq!(placed(&mut clock, id, start, end, 30), expected, "{start}");
+        }
+        let mut cdr = Cdr {
+            start: "02/03/2026 15:00:00".into(),
+            ..Cdr::default()
+        };
+        clock.place(&mut cdr, None);
+        assert!(
+            cdr.zoneless,
+            "without a unique id, both orders are possible"
+        );
     }
 }

@@ -121,6 +121,12 @@ pub enum Unreadable {
          is missing"
     )]
     NotACdr,
+    /// A row of FreeSWITCH's `mod_cdr_csv`, whose outcome is a hangup cause.
+    #[error(
+        "the row is of FreeSWITCH's mod_cdr_csv, which is not read: use mod_json_cdr \
+         (freeswitch-cdr) or the event socket (esl://)"
+    )]
+    SwitchCdr,
     /// The header of a CDR table lacks a column without which no call can be read.
     #[error("the file's header has no column {0}: export the table with it")]
     NoColumn(&'static str),
@@ -131,7 +137,7 @@ pub enum Unreadable {
     )]
     OtherColumns,
     /// The column that the header calls the start holds no time.
-    #[error("the row's start is not a date and time")]
+    #[error("the row's start is not a date and a time with seconds")]
     NoStart,
     /// This column should hold seconds, and holds something else.
     #[error("the row's {0} is not a number of seconds")]

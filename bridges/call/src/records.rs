@@ -115,15 +115,24 @@ impl Folder {
         self.events = latest;
     }
 
-    /// A record of a folded call: by its ids, or because its channel was that of a folded call.
+    /// Returns `true` for a record of a folded call: by its ids, or because its channel was that of
+    /// a folded call.
     fn is_late(&self, record: &Record) -> bool {
-        let near = |text: &String, apart: Duration| {
+        let is_near = |text: &String, apart: Duration| {
             let end = self.done.known.get(text);
             end.is_some_and(|&end| record.start <= end.plus(apart))
         };
-        near(&record.uniqueid, group::FAR_APART)
-            || near(&record.linkedid, group::FAR_APART)
-            || record.linkedid.is_empty() && near(&record.channel, Duration::from_secs(1))
+        let is_known = |id: &String| {
+            if group::is_made_by_pbx(id) {
+                is_near(id, group::FAR_APART)
+            } else {
+                // Strangers can have the same text.
+                is_near(id, group::FOLLOWING) && is_near(&record.channel, group::FAR_APART)
+            }
+        };
+        is_known(&record.uniqueid)
+            || is_known(&record.linkedid)
+            || record.linkedid.is_empty() && is_near(&record.channel, Duration::from_secs(1))
     }
 
     /// Says what time it is; call it at [`Folder::next_deadline`] at the latest.
@@ -207,6 +216,7 @@ impl Folder {
             let first = *self.batch.get_or_insert(group.arrived);
             self.batches |= group.arrived.since(first) > BATCHES_APART;
         }
+        group.complete();
         occupancies::give_back(&mut group.records);
         let of_legs = of_legs(&group, &self.settings);
         let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));

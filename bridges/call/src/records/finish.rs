@@ -65,6 +65,10 @@ impl CallBuilder<'_, '_> {
         }
         let ended = ended.max(started);
         let talk = plan.talk.total.min(ended.since(started));
+        // Never clamped: the mapping reports talk that is longer than its call.
+        let excess = plan.own.iter().filter(|record| record.talk().is_some());
+        let excess = excess.filter_map(|record| record.excess).max();
+        let talk = excess.map_or(talk, |excess| excess.max(talk));
         let answered = plan.talk.would_answer(talk);
         let never = (ended, "no record with another party is answered");
         let words = [
@@ -247,8 +251,28 @@ impl CallBuilder<'_, '_> {
         if self.group.dropped > 0 {
             return Some("the call had more records than are kept of one".to_owned());
         }
-        let lost = self.plan.own.iter().any(|record| !record.placed);
-        lost.then(|| "its local times have no zone: give --pbx-timezone".to_owned())
+        for record in &self.plan.own {
+            if !record.placed {
+                return Some(
+                    "its local times have no zone, or day and month can be in either order: give \
+                     --pbx-timezone, and export the times as 2026-12-31 23:59:59"
+                        .to_owned(),
+                );
+            }
+            if record.is_negative {
+                return Some(
+                    "a record's duration is negative: the PBX's clock was set back".to_owned(),
+                );
+            }
+            if record.is_doubtful() {
+                return Some(format!(
+                    "a record is ANSWERED, and its last application, {}, does not show whether \
+                     people talked",
+                    record.app
+                ));
+            }
+        }
+        None
     }
 }
 

@@ -1,9 +1,9 @@
 //! Records that belong together, and the index of all that ties a record to them.
 
 use super::record::Record;
-use crate::EventTime;
 use crate::assemble::index::{Keys, Schedule};
 use crate::trunk;
+use crate::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,6 +16,9 @@ const TOUCHING: Duration = Duration::from_secs(1);
 pub(super) const LIVE: Duration = Duration::from_secs(5);
 /// Records of one call follow each other; of another call, this much lies between.
 pub(super) const FAR_APART: Duration = Duration::from_secs(60);
+/// Records that share an id which no PBX made are of one call only if they overlap, or follow
+/// within this time.
+pub(super) const FOLLOWING: Duration = Duration::from_secs(5);
 
 /// The records of one call, as far as they have come. Serialized to survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,10 +59,10 @@ impl Group {
     /// A record of it is still to come, for its channel outlives those that were told of: the one
     /// that the call began with, the one that a Local half was dialled by, or the dialling side.
     pub(super) fn awaits_more(&self) -> bool {
-        let began = |linkedid: &str| self.records.iter().any(|it| it.uniqueid == linkedid);
-        let mut linkedids = self.records.iter().map(|record| record.linkedid.as_str());
-        if linkedids.any(|linkedid| !linkedid.is_empty() && !began(linkedid)) {
-            return true;
+        for record in &self.records {
+            if can_be_id(&record.linkedid) && !self.has_channel(&record.linkedid) {
+                return true;
+            }
         }
         let near = |half: &str| {
             let names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
@@ -72,6 +75,37 @@ impl Group {
             unlinked && trunk::local_pair(half).is_some() && half.ends_with('2') && !near(half)
         };
         self.records.iter().any(dialled_half) || self.records.iter().all(Record::is_dialled_side)
+    }
+
+    /// Returns `true` if one of the records is of the channel with this unique id.
+    fn has_channel(&self, id: &str) -> bool {
+        self.records.iter().any(|record| record.uniqueid == id)
+    }
+
+    /// Prepares the records of a call whose records have all come. A linkedid that no PBX made and
+    /// that names no channel of the call is removed, because other calls can have the same text. A
+    /// record of the extension `h` adds nothing to others: the hangup handler ran after the call.
+    pub(super) fn complete(&mut self) {
+        let names_channel = |id: &str| is_made_by_pbx(id) || self.has_channel(id);
+        let foreign = self
+            .records
+            .iter()
+            .map(|record| !names_channel(&record.linkedid));
+        let foreign: Vec<bool> = foreign.collect();
+        let since_12 = self.records.iter().any(Record::has_pjsip);
+        for (record, is_foreign) in self.records.iter_mut().zip(foreign) {
+            record.since_12 = since_12;
+            if is_foreign {
+                record.linkedid.clear();
+            }
+        }
+        if self.records.iter().all(Record::is_of_hangup) {
+            for record in &mut self.records {
+                record.answered = false;
+            }
+        } else {
+            self.records.retain(|record| !record.is_of_hangup());
+        }
     }
 
     /// Returns `true` when a trunk took part.
@@ -101,13 +135,39 @@ fn same_room(a: &Record, b: &Record) -> bool {
     })
 }
 
-/// Two records have an id in common. Of two channels, long after each other, it is one that was
-/// given again.
+/// Two records have an id in common that ties them. Of two channels, long after each other, it is
+/// one that was given again.
 fn same_id(a: &Record, b: &Record) -> bool {
-    let common = || a.ids().any(|id| b.ids().any(|other| id == other));
     let far = || a.start > b.end.plus(FAR_APART) || b.start > a.end.plus(FAR_APART);
     let again = a.uniqueid == b.uniqueid && a.channel != b.channel && far();
-    !again && common()
+    let mut common = a.ids().filter(|id| b.ids().any(|other| *id == other));
+    !again && common.any(|id| is_made_by_pbx(id) || ties(id, a, b))
+}
+
+/// Returns `true` if an id that no PBX made ties two records that share it. A dialplan, an API, or
+/// a database's default can give the same text to strangers, so one of the records must be of the
+/// channel with that unique id.
+fn ties(id: &str, a: &Record, b: &Record) -> bool {
+    let near = a.start <= b.end.plus(FOLLOWING) && b.start <= a.end.plus(FOLLOWING);
+    if a.uniqueid == id && b.uniqueid == id {
+        return a.channel == b.channel;
+    }
+    near && (a.uniqueid == id || b.uniqueid == id)
+}
+
+/// Returns `true` for an id as Asterisk or FreeSWITCH makes it: `1795151317.146`, a UUID.
+pub(super) fn is_made_by_pbx(id: &str) -> bool {
+    let is_uuid = id.len() == 36
+        && id.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    is_uuid || UniqueId::epoch_in(id).is_some()
+}
+
+/// Returns `false` for a text that stands for no id: `0`, `-`, `unknown`.
+fn can_be_id(text: &str) -> bool {
+    text.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
 /// Two records name one channel that lived in both. A name may come again: a channel has one

@@ -12,8 +12,9 @@ use crate::resolve::{
 };
 use crate::talk::{Talk, local_pairs};
 use crate::trunk;
-use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, UniqueId, is_one_of};
+use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, UniqueId};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The calls that these records were; none when nobody took part.
 pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<&'a Record>> {
@@ -113,15 +114,26 @@ pub(super) struct Channel<'a> {
     /// The records told by this channel, and those that name it as destination, by their start.
     pub(super) own: Vec<&'a Record>,
     pub(super) reached: Vec<&'a Record>,
+    /// The PBX dialed it into a conference.
+    is_invited: bool,
 }
 
 impl<'a> Channel<'a> {
-    /// Somebody called in on it: it told a record before it was the destination of one, and not
-    /// as the other side of a dialling.
+    /// Returns `true` if a caller came in on this channel: it has a record from before it was
+    /// dialed, and that record is not the other side of a dialing. A record of a conference names
+    /// channels that met in it, and none of them dialed another.
     pub(super) fn came_in(&self) -> bool {
-        let reached = self.reached.first().map(|reached| reached.start);
-        let first = self.own.first().filter(|first| !first.was_called());
-        first.is_some_and(|first| reached.is_none_or(|reached| first.start < reached))
+        let Some(first) = self.own.first().filter(|first| !first.was_called()) else {
+            return false;
+        };
+        if self.is_invited {
+            return false;
+        }
+        let mut dialed = self.reached.iter().filter(|it| !it.is_of_conference());
+        dialed.all(|dialed| {
+            let is_same_second = first.start.floor_seconds() == dialed.start.floor_seconds();
+            first.start < dialed.start || is_same_second && is_older(first, dialed)
+        })
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
@@ -138,6 +150,17 @@ impl<'a> Channel<'a> {
         let text = dst.find(|text| is_number(text))?;
         Some((RawNumber::new(text, false), "the record's destination"))
     }
+}
+
+/// Returns `true` if the channel of `first` is older than that of `dialed`, which therefore cannot
+/// have dialed it.
+fn is_older(first: &Record, dialed: &Record) -> bool {
+    let made = |record: &Record| {
+        let id = UniqueId::new(record.uniqueid.as_str())?;
+        UniqueId::epoch_in(id.as_str()).map(|_| (id.age().0, id.age().1))
+    };
+    let ages = made(first).zip(made(dialed));
+    ages.is_some_and(|(first, dialed)| first < dialed)
 }
 
 /// The records by their start, and the channels in the order in which they appear in them.
@@ -160,6 +183,7 @@ pub(super) fn channels<'a>(
                     party: party(name, endpoints),
                     own: Vec::new(),
                     reached: Vec::new(),
+                    is_invited: false,
                 });
                 channels.len() - 1
             });
@@ -169,7 +193,36 @@ pub(super) fn channels<'a>(
             }
         }
     }
+    let invited: Vec<bool> = channels
+        .iter()
+        .map(|it| is_invited(it, &channels))
+        .collect();
+    for (channel, is_invited) in channels.iter_mut().zip(invited) {
+        channel.is_invited = is_invited;
+    }
     (records, channels)
+}
+
+/// Returns `true` for a trunk's channel that the PBX dialed into a conference. No record has the
+/// dialing. The channel's first record is already of the conference. It shows that the channel
+/// rang before it was answered, and began in the context of the extensions, where no caller begins.
+fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
+    let mut reached = channel.reached.iter();
+    let Some(first) = channel
+        .own
+        .first()
+        .filter(|_| reached.any(|it| it.is_of_conference()))
+    else {
+        return false;
+    };
+    let rang = first
+        .answer
+        .is_some_and(|at| at.since(first.start) >= Duration::from_secs(1));
+    let extensions = channels.iter().filter(|it| it.party.extension().is_some());
+    let mut records = extensions.flat_map(|extension| extension.own.iter());
+    rang && first.is_of_conference()
+        && !first.context.is_empty()
+        && records.any(|record| record.context == first.context)
 }
 
 /// By start; of those of one second, the other side of a dialling last, then by age, and what a
@@ -229,8 +282,7 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let own = channels[b].own.iter();
     let births = own.clone().filter(|own| own.is_birth());
     let answered = births.filter_map(|own| own.answer).min();
-    let room = is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app);
-    let there = own.filter(|own| room && own.app == record.app);
+    let there = own.filter(|own| record.is_of_conference() && own.app == record.app);
     let entered = there.map(|own| own.start).min();
     let from = [Some(from), answered, entered]
         .into_iter()

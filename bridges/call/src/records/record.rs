@@ -3,7 +3,7 @@
 use crate::facts::Leg;
 use crate::trunk::{self, unmarked};
 use crate::units;
-use crate::{Cdr, EventTime, UniqueId};
+use crate::{Cdr, EventTime, UniqueId, is_one_of};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -12,13 +12,64 @@ const TEXT_BYTES_MAX: usize = 512;
 /// A channel's first record begins in the second of its unique id, or in the next.
 const BIRTH_SLACK: Duration = Duration::from_secs(1);
 
-/// Applications that connect a call with nobody. Asterisk before 12 keeps the destination channel
-/// of a `Dial` that failed beside the application that came after it; of one that was answered, it
-/// ends the record with the bridge, so that `Dial` stays there.
-const CONNECTS_NOBODY: &str = "Hangup VoiceMail VoiceMailMain Playback BackGround Congestion Busy \
-                               Playtones Progress Ringing Answer MusicOnHold WaitMusicOnHold Park \
-                               Record Read Wait WaitExten Echo Milliwatt Directory ChanSpy \
-                               ExtenSpy SayDigits SayNumber SayAlpha ControlPlayback MinivmGreet";
+/// Applications that connect two people. Asterisk before 12 keeps the destination channel of a
+/// `Dial` that failed beside the application that came after it. If the `Dial` was answered, its
+/// record ends with the bridge, so `Dial` stays in it.
+const CONNECTS: [&str; 13] = [
+    "Dial",
+    "RetryDial",
+    "Queue",
+    "Bridge",
+    "AppDial",
+    "AppDial2",
+    "ParkedCall",
+    "FollowMe",
+    "Page",
+    "ConfBridge",
+    "MeetMe",
+    "Pickup",
+    TRANSFERRED,
+];
+
+/// Applications that connect no one. After any application of neither list, the record cannot tell
+/// whether people talked.
+const CONNECTS_NO_ONE: [&str; 28] = [
+    "Hangup",
+    "VoiceMail",
+    "VoiceMailMain",
+    "Playback",
+    "BackGround",
+    "Congestion",
+    "Busy",
+    "Playtones",
+    "Progress",
+    "Ringing",
+    "Answer",
+    "MusicOnHold",
+    "WaitMusicOnHold",
+    "Park",
+    "Record",
+    "Read",
+    "Wait",
+    "WaitExten",
+    "Echo",
+    "Milliwatt",
+    "Directory",
+    "ChanSpy",
+    "ExtenSpy",
+    "SayDigits",
+    "SayNumber",
+    "SayAlpha",
+    "ControlPlayback",
+    "MinivmGreet",
+];
+
+/// Applications whose records name channels that are in one conference. No channel of such a
+/// record dialed another.
+const CONFERENCES: [&str; 3] = ["ConfBridge", "MeetMe", "Conference"];
+
+/// A count of seconds beyond this is a negative one in an unsigned column.
+const SECONDS_MAX: i64 = i32::MAX as i64;
 
 /// The application of a record that a transfer by feature code makes.
 const TRANSFERRED: &str = "Transferred Call";
@@ -36,6 +87,8 @@ pub(super) struct Record {
     pub(super) caller_id: String,
     pub(super) destination: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) context: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) did: String,
     pub(super) app: String,
     pub(super) data: String,
@@ -50,6 +103,17 @@ pub(super) struct Record {
     pub(super) answer: Option<EventTime>,
     /// The start is absolute; else it stands for a local time of an unknown zone.
     pub(super) placed: bool,
+    /// The duration is negative, because the PBX's clock was set back during the call. The end is
+    /// not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_negative: bool,
+    /// The billed time, if it is more than a second longer than the duration, or negative (then
+    /// as an unsigned column shows it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) excess: Option<Duration>,
+    /// A channel of the call proves that Asterisk is 12 or later. Known when all its records are.
+    #[serde(skip)]
+    pub(super) since_12: bool,
     /// Channel that the record is of, and those that it names; empty of a record of a path between
     /// two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,11 +128,19 @@ impl Record {
             return None;
         }
         let lasted = cdr.duration_micros.and_then(duration);
+        let is_negative = cdr.duration_micros.is_some() && lasted.is_none();
         let born = birth(&cdr.uniqueid);
         let start = cdr.started_at.or(born);
         let reported = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
         let start = start.unwrap_or_else(|| reported.minus(lasted.unwrap_or_default()));
-        let end = end(cdr.ended_at, start, lasted.unwrap_or_default());
+        let end = if is_negative {
+            // No end is known. Every call lasts at least a second.
+            start.plus(Duration::from_secs(1))
+        } else {
+            end(cdr.ended_at, start, lasted.unwrap_or_default())
+        };
+        let billed = cdr.billed_micros.filter(|_| !is_negative);
+        let excess = billed.and_then(|billed| excess(billed, end.since(start)));
         let clip = |text: &str| units::clip(text, TEXT_BYTES_MAX);
         Some(Self {
             uniqueid: clip(&cdr.uniqueid),
@@ -78,6 +150,7 @@ impl Record {
             source: clip(&cdr.source),
             caller_id: clip(&cdr.caller_id),
             destination: clip(&cdr.destination),
+            context: clip(&cdr.context),
             did: clip(&cdr.did),
             app: clip(&cdr.last_app),
             data: clip(&cdr.last_data),
@@ -85,9 +158,16 @@ impl Record {
             answered: cdr.disposition.trim().eq_ignore_ascii_case("ANSWERED"),
             start,
             end,
-            billed_from: billed_from(cdr, start, end),
+            billed_from: if is_negative || excess.is_some() {
+                start
+            } else {
+                billed_from(cdr, start, end)
+            },
             answer: cdr.answered_at,
             placed: !cdr.zoneless,
+            is_negative,
+            excess,
+            since_12: false,
             legs: legs_of(cdr),
         })
     }
@@ -143,10 +223,36 @@ impl Record {
     /// Returns the span in which the record's two channels heard each other. A queue or an
     /// announcement that answered has no second channel, or says that it was not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
-        let mut nobody = CONNECTS_NOBODY.split(' ');
-        let connects = !nobody.any(|app| app.eq_ignore_ascii_case(&self.app));
-        let talked = self.answered && connects && !self.dest.is_empty();
+        let connects = self.since_12 || self.app.is_empty() || is_one_of(&CONNECTS, &self.app);
+        let talked = self.is_answered_path() && connects;
         (talked && self.billed_from < self.end).then_some((self.billed_from, self.end))
+    }
+
+    /// Returns `true` if the record does not tell whether its two channels heard each other.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let known = [&CONNECTS[..], &CONNECTS_NO_ONE].concat();
+        let is_known = self.app.is_empty() || is_one_of(&known, &self.app);
+        self.is_answered_path() && !self.since_12 && !is_known
+    }
+
+    fn is_answered_path(&self) -> bool {
+        self.answered && !self.dest.is_empty()
+    }
+
+    /// Returns `true` for a record of the extension `h`, which runs when its call is over.
+    pub(super) fn is_of_hangup(&self) -> bool {
+        self.destination == "h"
+    }
+
+    /// Returns `true` for a record of a conference.
+    pub(super) fn is_of_conference(&self) -> bool {
+        is_one_of(&CONFERENCES, &self.app)
+    }
+
+    /// Returns `true` if one of the channels is of a driver that Asterisk has had since 12.
+    pub(super) fn has_pjsip(&self) -> bool {
+        let is_pjsip = |name: &str| trunk::technology(name).eq_ignore_ascii_case("PJSIP");
+        is_pjsip(&self.channel) || is_pjsip(&self.dest)
     }
 
     /// The id it belongs under: its linkedid, else its unique id, else one made of what it is
@@ -178,9 +284,22 @@ fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     }
 }
 
-/// `None` for a negative count.
+/// Returns a count of microseconds as a duration; `None` if it is negative, or was before an
+/// unsigned column of 32 bits made it positive.
 fn duration(micros: i64) -> Option<Duration> {
-    u64::try_from(micros).ok().map(Duration::from_micros)
+    let plain = micros / 1_000_000 <= SECONDS_MAX;
+    let micros = u64::try_from(micros).ok().filter(|_| plain)?;
+    Some(Duration::from_micros(micros))
+}
+
+/// Returns the billed time where it cannot be: negative, or more than a second longer than the
+/// record. A negative count becomes what an unsigned column of 32 bits shows.
+fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
+    let Some(billed) = duration(billed_micros) else {
+        let seconds = billed_micros.div_euclid(1_000_000).rem_euclid(1 << 32);
+        return u64::try_from(seconds).ok().map(Duration::from_secs);
+    };
+    (billed > lasted + BIRTH_SLACK).then_some(billed)
 }
 
 /// The end that was told; a record that lasted longer was told before its end.

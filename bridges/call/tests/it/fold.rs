@@ -135,9 +135,11 @@ fn an_announcement_that_answered_is_no_answer() {
 fn a_mailbox_that_answered_after_an_unanswered_dial_is_no_answer() {
     // Asterisk before 12 keeps the destination channel of the Dial in the one record of the call.
     for app in ["VoiceMail", "Hangup", "Congestion"] {
-        let call = one(&[Row(CITY, ANNA, app, 0, 60, Some(40), (0, 1))]);
+        let trunk = "SIP/carrier-0000000a";
+        let phone = "SIP/101-0000000b";
+        let call = one(&[Row(trunk, phone, app, 0, 60, Some(40), (0, 1))]);
         assert!(!call.answered, "{app}");
-        assert_eq!(call.employee.expect("it was dialled").as_str(), "101");
+        assert_eq!(call.employee.expect("it was dialed").as_str(), "101");
     }
 }
 

@@ -55,7 +55,8 @@ prop_compose! {
             started_at: Some(at(start)),
             ended_at: ended.then(|| at(start + i64::from(lasted))),
             duration_micros: Some(i64::from(lasted) * 1_000_000),
-            billed_micros: Some(i64::from(billed) * 1_000_000),
+            // More is reported by the mapping, and not clamped.
+            billed_micros: Some(i64::from(billed.min(lasted + 1)) * 1_000_000),
             ..Cdr::default()
         }
     }

@@ -5,6 +5,7 @@ mod clocks;
 mod direction;
 mod durability;
 mod employee;
+mod estimates;
 mod fold;
 mod fold_properties;
 mod gaps;
