@@ -33,7 +33,9 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let audit = &audit;
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
-    read(audit, lists.people(), |call, _| calls.push(call))?;
+    let unreadable = read(audit, lists.people(), |call, _| calls.push(call))?;
+    // A closed stderr means that no one wants the notes.
+    let _ = notes.write_all(unreadable.as_bytes());
     let (fates, listening) = fates(&at, &calls).await?;
     let found = search_journal(audit, &at, &calls, notes).await?;
     let lost = found.missing.iter();
@@ -90,12 +92,13 @@ async fn pbx_of(at: &Asking) -> Result<String> {
     }
 }
 
-/// Each call of the file, as today's flags judge it.
+/// Gives each call of the file, as today's flags judge it. Returns lines that name the rows or
+/// messages that cannot be read.
 fn read(
     audit: &Audit,
     people: &People,
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
-) -> Result<()> {
+) -> Result<String> {
     let rules = &audit.config.rules;
     // The PBX writes there: what stands in its place is waited on by nobody.
     let opened = || {
@@ -142,7 +145,7 @@ fn read(
     let unreadable = || explain::unreadable(of_file, &beginning, counts.is_readable());
     match counts.is_doubtful().then(unreadable).flatten() {
         Some(words) => Err(Failure::new(Code::Input, words)),
-        None => Ok(()),
+        None => Ok(explain::unreadable_messages(&reading)),
     }
 }
 

@@ -65,8 +65,9 @@ pub struct SourceFlags {
     /// Asia/Tashkent [default: this machine's]
     #[arg(long, value_name = "ZONE")]
     pub pbx_timezone: Option<String>,
-    /// Names of the columns of CEL files without a header, where they are not recognised, as in
-    /// cel_custom.conf: eventtype,eventtime,channame,uniqueid,linkedid,…
+    /// Names of all columns of a CEL or CDR file without a header, in order, if they are not
+    /// recognized: eventtype,eventtime,channame,uniqueid,linkedid,… or calldate,clid,src,dst,…
+    /// (`-` for a column that is not needed)
     #[arg(long, value_name = "LIST")]
     pub columns: Option<String>,
 }

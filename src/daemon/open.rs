@@ -212,7 +212,7 @@ fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
         calls: config.calls.clone(),
         zone: config.pbx_timezone.clone(),
-        cel_columns: config.cel_columns.clone(),
+        columns: config.columns.clone(),
         clock_right_from: build_time::right_from(),
         rules: Rules {
             since: since(config, sources),

@@ -357,3 +357,85 @@ fn the_text_has_no_escapes_unless_on_a_terminal_and_counts_go_to_stderr() {
         "{notes}"
     );
 }
+
+/// Rows of FreePBX's table `cdr` in a file without its header.
+const TABLE_ROW: &str = concat!(
+    r#""2026-03-02 10:00:00","""998901110001"" <998901110001>","998901110001","101","ext-local","#,
+    r#""PJSIP/city-00000001","PJSIP/101-00000002","Dial","PJSIP/101,20,tT","60","40","ANSWERED","#,
+    r#""3","","1772427600.1","""#
+);
+const TABLE_COLUMNS: &str = "calldate,clid,src,dst,dcontext,channel,dstchannel,lastapp,lastdata,\
+                             duration,billsec,disposition,amaflags,accountcode,uniqueid,userfield";
+
+#[test]
+fn table_without_a_header_is_read_by_its_columns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cdr.csv");
+    let file = file.to_str().expect("UTF-8");
+    let flags = [&["--format", "cdr-csv", "--json", file], &TRUNKS[..2]].concat();
+    fs::write(file, format!("{TABLE_ROW}\n")).expect("written");
+    let output = explain(&flags);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(65), "{message}");
+    for part in [
+        "no header",
+        "\n   6  PJSIP/city-00000001\n",
+        "--columns calldate,clid",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    let named = explain(&[&flags[..], &["--columns", TABLE_COLUMNS]].concat());
+    assert_eq!(calls(&named)[0]["talkTimeSec"], 40);
+    let text = format!("\u{feff}{TABLE_COLUMNS}\r\n{TABLE_ROW}\r\n");
+    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(file, utf16).expect("written");
+    assert_eq!(calls(&explain(&flags))[0]["talkTimeSec"], 40);
+}
+
+#[test]
+fn unreadable_rows_and_empty_readings_are_explained() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cdr.csv");
+    let file = file.to_str().expect("UTF-8");
+    let torn = &TABLE_ROW[..100];
+    for (text, note) in [
+        (
+            format!("{TABLE_COLUMNS}\n{TABLE_ROW}\n{torn}\n"),
+            "row 3 is unreadable: the row has more or fewer fields than the header",
+        ),
+        (
+            format!(
+                "{}\n{TABLE_ROW}\n",
+                TABLE_COLUMNS.replace("dstchannel", "peer")
+            ),
+            "row 2 is unreadable: the file's header has no column dstchannel",
+        ),
+        (
+            format!("{TABLE_COLUMNS}\n"),
+            "nothing in the file is about a call",
+        ),
+        (String::new(), "the file is empty"),
+    ] {
+        fs::write(file, text).expect("written");
+        let output = explain(&["--format", "cdr-csv", file]);
+        let notes = String::from_utf8_lossy(&output.stderr);
+        assert!(notes.contains(note), "{notes}");
+    }
+}
+
+#[test]
+fn doubled_carriage_returns_are_read() {
+    let plain = recording("inbound_answered/ami.raw");
+    let bytes = fs::read_to_string(&plain).expect("a recording");
+    let folder = tempfile::tempdir().expect("a folder");
+    let doubled = folder.path().join("ami.raw");
+    let text = bytes.replace("\r\n", "\n").replace('\n', "\r\r\n");
+    fs::write(&doubled, text).expect("written");
+    let read = |file: &Path| {
+        let file = file.to_str().expect("UTF-8");
+        explained(&[&["--format", "ami", file], &TRUNKS[..]].concat())
+    };
+    let calls = read(&plain);
+    assert!(!calls.is_empty());
+    assert_eq!(read(&doubled), calls);
+}

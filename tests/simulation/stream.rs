@@ -129,7 +129,7 @@ impl StreamReader {
                 ..callbridge_call::Settings::new(Default::default())
             },
             zone: None,
-            cel_columns: None,
+            columns: None,
             clock_right_from: EventTime::from_seconds(1_700_000_000),
             rules: Rules {
                 trunks: Trunks::new(vec![trunk]).expect("trunks"),

@@ -95,7 +95,7 @@ impl<'a> Iterator for Pairs<'a> {
                 (key, value) = beyond_parenthesis(&self.rest[..found + 1 + value.len()], found);
             }
             self.rest = rest;
-            if let [head @ .., b'\r'] = value {
+            while let [head @ .., b'\r'] = value {
                 value = head;
             }
             if let [b' ', tail @ ..] = value {

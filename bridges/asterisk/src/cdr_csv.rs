@@ -44,6 +44,8 @@ const HEADER_DIGITS_MAX: usize = 10;
 /// Reads the rows of one file.
 #[derive(Debug, Default)]
 pub(crate) struct CdrRows {
+    /// The names of `--columns`, for a file without a header.
+    named: Option<Vec<String>>,
     layout: Option<Layout>,
     record: CsvRecord,
 }
@@ -64,6 +66,13 @@ enum Columns {
 }
 
 impl CdrRows {
+    pub(crate) fn new(named: Option<Vec<String>>) -> Self {
+        Self {
+            named,
+            ..Self::default()
+        }
+    }
+
     /// Decodes one row. A header sets the columns of the rows after it.
     pub(crate) fn decode<'a>(&'a mut self, row: &[u8]) -> Decoded<'a> {
         if let Some(header) = self.read_header(row) {
@@ -71,7 +80,10 @@ impl CdrRows {
             return Decoded::Skipped;
         }
         if self.layout.is_none() {
-            self.layout = self.recognize(row);
+            match self.recognize(row) {
+                Ok(layout) => self.layout = Some(layout),
+                Err(why) => return Decoded::Unreadable(why),
+            }
         }
         let Some(layout) = &self.layout else {
             return Decoded::Unreadable(Unreadable::NotACdr);
@@ -95,9 +107,8 @@ impl CdrRows {
         for delimiter in DELIMITERS {
             self.record.read(row, delimiter);
             let fields = 0..self.record.len();
-            let names: Vec<String> = fields.map(|at| plain_name(self.record.text(at))).collect();
-            let known = names.iter().filter(|name| is_column(name)).count();
-            if known >= HEADER_NAMES_MIN {
+            let names = names(fields.map(|column| self.record.text(column)));
+            if is_header(&names) {
                 let columns = Columns::Named(names);
                 return Some(Layout { delimiter, columns });
             }
@@ -105,23 +116,43 @@ impl CdrRows {
         None
     }
 
-    /// Returns the layout that this row shows by its times.
-    fn recognize(&mut self, row: &[u8]) -> Option<Layout> {
+    /// Returns the layout of a file without a header that begins with this row: that of
+    /// `--columns`, or the one that the row shows by its times.
+    fn recognize(&mut self, row: &[u8]) -> Result<Layout, Unreadable> {
+        let known = match &self.named {
+            Some(names) => vec![Columns::Named(names.clone())],
+            None => vec![Columns::CdrCsv, Columns::CdrCustom],
+        };
+        let mut most = (0, Unreadable::NotACdr);
         for delimiter in DELIMITERS {
             self.record.read(row, delimiter);
-            for columns in [Columns::CdrCsv, Columns::CdrCustom] {
-                if columns.check(&self.record).is_ok() {
-                    return Some(Layout { delimiter, columns });
+            for columns in &known {
+                let Err(why) = columns.check(&self.record) else {
+                    let columns = columns.clone();
+                    return Ok(Layout { delimiter, columns });
+                };
+                if self.record.len() > most.0 {
+                    most = (self.record.len(), why);
                 }
             }
         }
-        None
+        Err(most.1)
     }
 }
 
 impl Columns {
     /// Checks that a row has these columns.
     fn check(&self, record: &CsvRecord) -> Result<(), Unreadable> {
+        // The template "asterisk" of FreeSWITCH's mod_cdr_csv has the columns of cdr_csv, and its
+        // disposition is never ANSWERED.
+        let channel = match self {
+            Self::CdrCsv => Some(5),
+            Self::CdrCustom => Some(4),
+            Self::Named(names) => names.iter().position(|name| name == "channel"),
+        };
+        if channel.is_some_and(|column| record.text(column).starts_with("sofia/")) {
+            return Err(Unreadable::SwitchCdr);
+        }
         match self {
             Self::CdrCsv if has_times_at(record, 9) => Ok(()),
             // A row of cdr_csv without its first column has its times there too.
@@ -145,16 +176,8 @@ impl Columns {
 /// that is not quoted, so no value after that field can be trusted. A row with fewer is torn.
 fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     let place = |wanted: &str| names.iter().position(|name| name == wanted);
-    for needed in ["channel", "dstchannel", "start", "disposition"] {
-        if place(needed).is_none() {
-            return Err(Unreadable::NoColumn(needed));
-        }
-    }
-    if place("end").or(place("duration")).is_none() {
-        return Err(Unreadable::NoColumn("duration"));
-    }
-    if place("answer").or(place("billsec")).is_none() {
-        return Err(Unreadable::NoColumn("billsec"));
+    if let Some(missing) = missing_column(names) {
+        return Err(Unreadable::NoColumn(missing));
     }
     let mut beyond = (names.len()..record.len()).map(|column| record.field(column));
     let mut missing = names.iter().skip(record.len());
@@ -217,8 +240,32 @@ fn after_cdr_csv(record: &CsvRecord) -> Vec<&'static str> {
     }
 }
 
-fn is_column(name: &str) -> bool {
-    OTHER_NAMES.contains(&name) || cdr::is_field(name)
+/// Returns the names of columns as `cdr.conf` has them.
+pub(crate) fn names<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    names.map(plain_name).collect()
+}
+
+/// Returns `true` if these are names of columns rather than the values of a record.
+pub(crate) fn is_header(names: &[String]) -> bool {
+    let is_column = |name: &str| OTHER_NAMES.contains(&name) || cdr::is_field(name);
+    let known = names.iter().filter(|name| is_column(name));
+    known.count() >= HEADER_NAMES_MIN
+}
+
+/// Returns a column that these names lack, and without which no call can be read.
+pub(crate) fn missing_column(names: &[String]) -> Option<&'static str> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    let mut needed = ["channel", "dstchannel", "start", "disposition"].into_iter();
+    if let Some(missing) = needed.find(|needed| !has(needed)) {
+        return Some(missing);
+    }
+    if !has("end") && !has("duration") {
+        return Some("duration");
+    }
+    if !has("answer") && !has("billsec") {
+        return Some("billsec");
+    }
+    None
 }
 
 /// Returns the name of a column as `cdr.conf` has it. A table or a report can write it otherwise:

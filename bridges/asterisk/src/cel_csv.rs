@@ -9,7 +9,6 @@ use crate::csv_record::{CsvRecord, DELIMITERS};
 use callbridge_call::{Decoded, UniqueId, Unreadable};
 use memchr::memmem;
 use std::borrow::Cow;
-use std::str::FromStr;
 
 /// A row of fewer columns has none of the layouts known here.
 const KNOWN_MIN: usize = 19;
@@ -151,7 +150,7 @@ const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
 
 /// Fields in the columns of a CEL file, in order; `None` for a column that no call depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Columns(Vec<Option<Field>>);
+pub(crate) struct Columns(Vec<Option<Field>>);
 
 /// The layouts of files without a header, the likeliest first.
 const KNOWN: [&str; 6] = [
@@ -185,26 +184,13 @@ impl Default for Columns {
     }
 }
 
-impl FromStr for Columns {
-    type Err = MissingColumn;
-
-    /// Names separated by commas, as a header row or the mapping in `cel_custom.conf` has them.
-    fn from_str(names: &str) -> Result<Self, MissingColumn> {
-        Self::of(names.split(','))
-    }
-}
-
-/// A CEL file without this column tells of no call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a CEL file needs the column {0}")]
-pub struct MissingColumn(&'static str);
-
 impl Columns {
     fn listed(names: &str) -> Self {
         Self(once_each(names.split(',').map(Field::named)))
     }
 
-    fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, MissingColumn> {
+    /// Reads names, as a header has them. The error is the column that is missing.
+    pub(crate) fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, &'static str> {
         let columns = once_each(names.map(Field::named));
         for (column, name) in [
             (Field::Event, "eventtype"),
@@ -214,24 +200,10 @@ impl Columns {
             (Field::Linkedid, "linkedid"),
         ] {
             if !columns.contains(&Some(column)) {
-                return Err(MissingColumn(name));
+                return Err(name);
             }
         }
         Ok(Self(columns))
-    }
-
-    /// The fields of a record, for whoever is to name its columns.
-    pub fn seen(record: &[u8]) -> Vec<String> {
-        let mut fields = CsvRecord::default();
-        let counts = DELIMITERS.map(|delimiter| {
-            fields.read(record, delimiter);
-            (fields.len(), delimiter)
-        });
-        // Of equally many, the first in the list.
-        let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
-        fields.read(record, most.map_or(b',', |(_, delimiter)| delimiter));
-        let text = |at| String::from_utf8_lossy(fields.field(at)).into_owned();
-        (0..fields.len()).map(text).collect()
     }
 
     /// The layout that this record has, of those known: by its ids, or by the number of its columns

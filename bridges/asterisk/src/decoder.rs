@@ -2,8 +2,9 @@
 
 use crate::cdr_csv::CdrRows;
 use crate::cdr_time::CdrClock;
-use crate::cel_csv::{Columns, CsvRows};
+use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
+use crate::columns::CsvColumns;
 use crate::repair::Scratch;
 use crate::{ami, ami_json, cdr, cel};
 use callbridge_call::{Decoded, PbxEvent, Unreadable};
@@ -38,9 +39,9 @@ pub struct DecoderSettings {
     /// The zone of times that the PBX writes without one (`--pbx-timezone`). Without it the
     /// distance is learned from the epoch in unique ids.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// The columns of `cel-csv` (`--columns`); without them they are recognised. A header row in
-    /// the file wins over both.
-    pub cel_columns: Option<Columns>,
+    /// The columns of a CSV file without a header (`--columns`). Without them, the columns are
+    /// recognized. A header in the file wins over both.
+    pub columns: Option<CsvColumns>,
     /// The channel variables that rules name: others are left out. `None`: all are kept.
     pub variables: Option<BTreeSet<String>>,
 }
@@ -62,12 +63,15 @@ pub struct AsteriskDecoder {
 impl AsteriskDecoder {
     /// A decoder at the beginning of a source.
     pub fn new(format: AsteriskFormat, settings: DecoderSettings) -> Self {
+        let columns = settings.columns;
+        let cel = columns.as_ref().and_then(|columns| columns.cel.clone());
+        let cdr = columns.and_then(|columns| columns.cdr);
         Self {
             format,
             cdr_clock: CdrClock::new(settings.zone.clone()),
-            cdr_rows: CdrRows::default(),
+            cdr_rows: CdrRows::new(cdr),
             clock: CelClock::new(settings.zone, format == AsteriskFormat::CelCsv),
-            rows: CsvRows::new(settings.cel_columns),
+            rows: CsvRows::new(cel),
             variables: settings.variables,
             scratch: Scratch::default(),
             memory: ami_json::FrameContext::default(),

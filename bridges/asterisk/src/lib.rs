@@ -11,6 +11,7 @@
 //! | `ami`, `event`, `key` | AMI: a message to borrowed pairs, and to its event |
 //! | `repair`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_csv` | channel event logging |
+//! | `columns` | the columns that `--columns` names |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone of each PBX |
 //! | `cdr`, `cdr_csv`, `cdr_time` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
@@ -27,6 +28,7 @@ mod cdr_time;
 mod cel;
 mod cel_csv;
 mod cel_time;
+mod columns;
 mod csv_record;
 pub mod decoder;
 mod event;
@@ -40,6 +42,7 @@ pub mod survey;
 mod text;
 
 pub use ami::{Pairs, is_banner};
-pub use cel_csv::{Columns, MissingColumn};
+pub use columns::{CsvColumns, MissingColumn};
+pub use csv_record::fields;
 pub use decoder::{AsteriskDecoder, AsteriskFormat, DecoderSettings};
 pub use event::DECODED;

@@ -151,6 +151,7 @@ impl FormatSplitter {
                     framing,
                     crlf: memmem::Finder::new(b"\n\r\n"),
                     bare: memmem::Finder::new(b"\n\n"),
+                    doubled: memmem::Finder::new(b"\n\r\r\n"),
                     searched: 0,
                     dropped: 0,
                 }))
@@ -177,6 +178,8 @@ struct Splitter {
     /// Searches for empty lines, made once.
     crlf: memmem::Finder<'static>,
     bare: memmem::Finder<'static>,
+    /// Text mode on Windows doubles the carriage return of each line.
+    doubled: memmem::Finder<'static>,
     /// Bytes at hand that were searched in vain already.
     searched: usize,
     /// Bytes thrown away of a message that is too long.
@@ -251,6 +254,14 @@ impl Splitter {
             return Some((before_cr(body, end), end + 1));
         }
         let from = searched.saturating_sub(TAIL);
+        let first = memchr(b'\n', body);
+        if first.is_some_and(|first| body[..first].ends_with(b"\r\r")) {
+            let end = self.doubled.find(&body[from..]).map(|at| from + at);
+            return match end {
+                Some(at) => Some((before_cr(body, at), at + 4)),
+                None => rest(body, at_end),
+            };
+        }
         let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
         // One that begins before the other may end with the other's first byte.
         let until = crlf.map_or(body.len(), |at| at + 1);

@@ -2,7 +2,7 @@
 //! like, and which format to give instead.
 
 use crate::decoder::Decoder;
-use crate::format::Format;
+use crate::format::{Format, Framing};
 use crate::framer::{Frame, Frames};
 use callbridge_asterisk::{DecoderSettings, is_banner};
 use callbridge_call::{ChannelState, Decoded, EventTime, Kind, Origin, PbxEvent};
@@ -109,12 +109,21 @@ fn asterisk(version: &str) -> Option<String> {
     })
 }
 
-/// Recognises by their marks formats that are not read here, and events of FreeSWITCH without a
+/// Recognizes formats that are not read here by their marks, and events of FreeSWITCH without a
 /// call in them.
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
     let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
     let mut format = None;
-    let what = if has(b"Event-Name") && has(b"FreeSWITCH-") {
+    let what = if matches!(bytes, [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
+        "a file in UTF-16, which only explain and audit read: convert it with iconv -f UTF-16 -t \
+         UTF-8"
+    } else if has(b"<cdr") && has(b"<variables>") || bytes.starts_with(b"cdr=%3C") {
+        "an XML CDR of FreeSWITCH's mod_xml_cdr, as FusionPBX keeps it in xml_cdr, which is not \
+         read here: use mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
+    } else if has(b"xml_cdr_uuid") || is_switch_csv(bytes) {
+        "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which are not read here: use mod_json_cdr \
+         (freeswitch-cdr) or the event socket (esl://)"
+    } else if has(b"Event-Name") && has(b"FreeSWITCH-") {
         // Most of its events tell of no call.
         format = Some(Format::Freeswitch);
         "events of FreeSWITCH, none of which is read here"
@@ -130,6 +139,27 @@ fn foreign(bytes: &[u8]) -> Option<Likeness> {
     };
     let what = what.to_owned();
     Some(Likeness { format, what })
+}
+
+/// Returns `true` for CSV with FreeSWITCH's hangup causes in it.
+fn is_switch_csv(bytes: &[u8]) -> bool {
+    const CAUSES: [&[u8]; 5] = [
+        b"NORMAL_CLEARING",
+        b"ORIGINATOR_CANCEL",
+        b"USER_BUSY",
+        b"NO_ANSWER",
+        b"NO_USER_RESPONSE",
+    ];
+    let is_json = bytes.trim_ascii_start().starts_with(b"{");
+    let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
+    !is_json
+        && lines.any(|line| {
+            let delimiters = line
+                .iter()
+                .filter(|byte| matches!(byte, b',' | b';' | b'|'));
+            let has_cause = |cause: &&[u8]| memchr::memmem::find(line, cause).is_some();
+            delimiters.count() >= 8 && CAUSES.iter().any(has_cause)
+        })
 }
 
 /// Outcome of reading bytes in the format that they are said to be in.
@@ -171,7 +201,8 @@ impl FormatFit {
         }
         match Likeness::of(bytes) {
             Some(like) if like.format != Some(format) => Self::Other(like),
-            Some(_) | None if reading.skipped => Self::Quiet,
+            // Rows under a header tell of calls, or nothing can be made of them.
+            Some(_) | None if reading.skipped && !reading.has_bad_rows => Self::Quiet,
             Some(_) | None => Self::Unknown,
         }
     }
@@ -184,6 +215,8 @@ struct Reading {
     events: u64,
     /// A message of the format tells of no call.
     skipped: bool,
+    /// A row of a CSV format could not be read.
+    has_bad_rows: bool,
     /// The latest time among the events and calls.
     last: Option<EventTime>,
     /// CEL reports bridges: without these nobody knows who talked with whom.
@@ -206,7 +239,10 @@ impl Reading {
                     reading.last = reading.last.max(Some(reported.call.ended));
                 }
                 Decoded::Skipped => reading.skipped = true,
-                Decoded::Unreadable(_) | Decoded::Call(Err(_)) => {}
+                Decoded::Unreadable(_) => {
+                    reading.has_bad_rows |= format.framing() == Framing::CsvRecord;
+                }
+                Decoded::Call(Err(_)) => {}
             }
         }
         reading
@@ -284,6 +320,17 @@ mod tests {
         assert_eq!(named(quiet).expect("known").0, Some(Format::Freeswitch));
         assert!(named(b"{\"type\":\"StasisStart\"}\n").is_some());
         assert!(named(b"1795151318|1795151318.1|q|NONE|ENTERQUEUE||99890|1\n").is_some());
+        let xml = b"<?xml version=\"1.0\"?>\n<cdr core-uuid=\"1\"><variables></variables></cdr>";
+        assert!(named(xml).expect("known").1.contains("mod_xml_cdr"));
+        let csv = "\"Ann\",\"101\",\"998901110001\",\"default\",\"2026-03-02 15:00:00\",\"\",\
+                   \"2026-03-02 15:00:09\",\"9\",\"0\",\"ORIGINATOR_CANCEL\",\"a-1\",\"\",\"\"\n";
+        assert!(named(csv.as_bytes()).expect("known").1.contains("cdr_csv"));
+        assert!(
+            named(b"\xff\xfec\0a\0l\0l\0")
+                .expect("known")
+                .1
+                .contains("UTF-16")
+        );
         assert_eq!(named(b"<html>403</html>\n"), None);
         assert_eq!(named(b"\xff\x00\x01"), None);
         assert_eq!(named(b""), None);

@@ -29,7 +29,7 @@ fn intake_right_from(right_from: i64) -> Intake {
             ..callbridge_call::Settings::new(Default::default())
         },
         zone: None,
-        cel_columns: None,
+        columns: None,
         clock_right_from: EventTime::from_seconds(right_from),
         rules: Rules {
             trunks: Trunks::new(vec![trunk]).expect("trunks"),

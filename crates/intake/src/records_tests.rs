@@ -23,7 +23,7 @@ fn intake(formats: &[Format]) -> Intake {
             max_open_calls: 1_000,
             ..callbridge_call::Settings::new(Default::default())
         },
-        cel_columns: None,
+        columns: None,
         clock_right_from: EventTime::from_seconds(BEGAN - 86_400),
         zone: None,
         rules: Rules {

@@ -14,8 +14,8 @@ pub struct Settings {
     pub calls: callbridge_call::Settings,
     /// The value of `--pbx-timezone`, for times without an offset.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// The value of `--columns`: the order of a CEL file's columns.
-    pub cel_columns: Option<callbridge_asterisk::Columns>,
+    /// The columns of a CSV file without a header (`--columns`).
+    pub columns: Option<callbridge_asterisk::CsvColumns>,
     /// Our own clock is plainly wrong while it shows an earlier time: calls are held then.
     pub clock_right_from: EventTime,
     /// Trunks and what is journaled of them.
@@ -34,11 +34,11 @@ impl Settings {
         })
     }
 
-    /// Settings by which messages are decoded: zone, columns of CEL, variables of the lead rules.
+    /// Settings by which messages are decoded: zone, columns, and variables of the lead rules.
     pub fn decoding(&self) -> DecoderSettings {
         DecoderSettings {
             zone: self.zone.clone(),
-            cel_columns: self.cel_columns.clone(),
+            columns: self.columns.clone(),
             variables: Some(self.rules.trunks.variables()),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn settings() -> Settings {
             ..callbridge_call::Settings::new(Default::default())
         },
         zone: None,
-        cel_columns: None,
+        columns: None,
         clock_right_from: EventTime::from_seconds(0),
         rules: Rules {
             trunks,

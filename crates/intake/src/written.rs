@@ -1,7 +1,8 @@
 //! How a source is written, against how it is said to be: words for `run` and `check`.
 
-use callbridge_asterisk::Columns;
-use callbridge_formats::{DecoderSettings, Format, FormatFit, Likeness};
+use callbridge_formats::{
+    Decoded, Decoder, DecoderSettings, Format, FormatFit, Frame, Frames, Likeness, is_header,
+};
 use callbridge_model::safe;
 use callbridge_source::{SourceId, SourceUrl, Transport};
 use std::collections::BTreeMap;
@@ -15,11 +16,7 @@ pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String
     match fit {
         FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
         FormatFit::Other(like) => Some(instead(format, like)),
-        FormatFit::Unknown => {
-            let columns = (format == Format::CelCsv).then(|| columns_seen(bytes));
-            let unknown = || format!("nothing in it is {format}, nor any other format known here");
-            Some(columns.flatten().unwrap_or_else(unknown))
-        }
+        FormatFit::Unknown => Some(unknown(format, bytes)),
     }
 }
 
@@ -85,27 +82,68 @@ impl Files {
     }
 }
 
-/// The columns of a file that could be CEL, and how to name them; `None` if it has none.
-pub fn columns_seen(beginning: &[u8]) -> Option<String> {
+/// Explains what to do with a file that begins with these bytes and is of no known format.
+pub fn unknown(format: Format, beginning: &[u8]) -> String {
+    columns_seen(format, beginning)
+        .or_else(|| first_reason(format, beginning))
+        .unwrap_or_else(|| format!("nothing in it is {format}, nor any other format known here"))
+}
+
+/// Returns the reason for which the first row under a header cannot be read; `None` without one.
+fn first_reason(format: Format, beginning: &[u8]) -> Option<String> {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut has_header = false;
+    for frame in Frames::new(format, beginning) {
+        let Frame::Message(row) = frame else {
+            continue;
+        };
+        match decoder.decode(row) {
+            Decoded::Skipped => has_header = true,
+            Decoded::Unreadable(reason) if has_header => {
+                return Some(format!("no row under its header can be read: {reason}"));
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Shows the columns of a CSV file without a header, and how to name them; `None` if it is none.
+fn columns_seen(format: Format, beginning: &[u8]) -> Option<String> {
     const SHOWN_CHARS_MAX: usize = 24;
-    let row = callbridge_formats::Frames::new(Format::CelCsv, beginning).next()?;
-    let callbridge_formats::Frame::Message(row) = row else {
+    const FIELDS_MIN: usize = 3;
+    let names = match format {
+        Format::CelCsv => {
+            "eventtype,eventtime,cid_num,exten,context,channame,appname,appdata,uniqueid,linkedid,\
+             userfield,extra (needed: eventtype, eventtime, channame, uniqueid, linkedid)"
+        }
+        Format::CdrCsv => {
+            "calldate,clid,src,dst,dcontext,channel,dstchannel,lastapp,lastdata,duration,billsec,\
+             disposition,uniqueid,userfield,did,linkedid (needed: calldate, channel, dstchannel, \
+             disposition, duration or end, billsec or answer)"
+        }
+        _ => return None,
+    };
+    let Frame::Message(row) = Frames::new(format, beginning).next()? else {
         return None;
     };
-    let fields = Columns::seen(row);
-    if fields.len() < 3 {
+    let fields = callbridge_asterisk::fields(row);
+    if fields.len() < FIELDS_MIN || is_header(format, row) {
         return None;
     }
-    let fields = fields.iter().enumerate().map(|(at, field)| {
-        let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
-        let more = if shown.len() < field.len() { "…" } else { "" };
-        format!("  {:2}  {}{more}", at + 1, safe(&shown))
-    });
+    let mut shown = String::new();
+    for (column, field) in fields.iter().enumerate() {
+        let beginning: String = field.chars().take(SHOWN_CHARS_MAX).collect();
+        let more = if beginning.len() < field.len() {
+            "…"
+        } else {
+            ""
+        };
+        shown += &format!("  {:2}  {}{more}\n", column + 1, safe(&beginning));
+    }
     Some(format!(
-        "the order of its columns is not known. Its first row:\n{}\nName them in this order, \
-         `-` for what is not listed: --columns eventtype,eventtime,cid_num,exten,context,channame,\
-         appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, \
-         channame, uniqueid, linkedid)",
-        fields.collect::<Vec<_>>().join("\n")
+        "the file has no header, and the order of its columns is not known. Its first row:\n\
+         {shown}Put the table's header line in front of the rows, or name all columns in their \
+         order, `-` for one that is not listed here: --columns {names}"
     ))
 }

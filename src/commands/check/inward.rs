@@ -213,7 +213,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     };
     let settings = DecoderSettings {
         zone: config.pbx_timezone.clone(),
-        cel_columns: config.cel_columns.clone(),
+        columns: config.columns.clone(),
         variables: None,
     };
     let fit = FormatFit::of(*format, settings, &bytes);

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`choice`] | which call `--call` means |
 //! | [`kept`] | a call out of the spool |
+//! | [`utf16`] | files in UTF-16 |
 
 pub(crate) mod choice;
 pub(crate) mod kept;
+mod utf16;
 
 use crate::config::{Config, Explain};
 use crate::privilege::Held;
@@ -20,7 +22,7 @@ use callbridge_call::decoded::WrongCall;
 use callbridge_call::trunk::extension;
 use callbridge_call::{EventTime, FinishedCall, ReportedCall, Role};
 use callbridge_formats::{Format, Likeness};
-use callbridge_intake::written::columns_seen;
+use callbridge_intake::written;
 use callbridge_mapping::journal::figures::wrong_start;
 use callbridge_mapping::{People, Rules, judge, people::files::Watched};
 use callbridge_model::{Code, Environment, Judged, TypedNumber, Zone, clock, safe};
@@ -152,7 +154,7 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
         trunks: trunks.clone(),
         settings: config.calls.clone(),
         zone: config.pbx_timezone.clone(),
-        cel_columns: config.cel_columns.clone(),
+        columns: config.columns.clone(),
     }
 }
 
@@ -162,11 +164,12 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
 /// # Errors
 /// 65 when the file cannot be read or is of another format, 64 when two endpoints conflict.
 pub(crate) fn read(
-    mut file: Box<dyn io::Read>,
+    file: Box<dyn io::Read>,
     (path, format): (&Path, Format),
     reading: &mut Reading,
     mut each: impl FnMut(&mut Reading, Vec<ReadCall>, bool) -> Result<bool>,
 ) -> Result<Vec<u8>> {
+    let mut file = utf16::as_utf8(file).or_fail_at(Code::Input, path.display())?;
     let mut beginning = Vec::new();
     loop {
         let read = match file.read(reading.space(PIECE_BYTES)) {
@@ -352,10 +355,8 @@ pub(crate) fn unreadable(
         Some(like) => Some(instead(path, format, &like)),
         None if partly => None,
         None => {
-            let columns = (format == Format::CelCsv).then(|| columns_seen(beginning));
-            let other = || format!("nothing in it is {format}, nor any other format known here");
-            let words = columns.flatten().unwrap_or_else(other);
-            Some(format!("{}: {words}", path.display()))
+            let reason = written::unknown(format, beginning);
+            Some(format!("{}: {reason}", path.display()))
         }
     }
 }
@@ -403,6 +404,21 @@ impl Endpoints {
     }
 }
 
+/// Names each row or message that cannot be read, with the reason, a line each.
+pub(crate) fn unreadable_messages(reading: &Reading) -> String {
+    let mut text = String::new();
+    for message in reading.unreadable() {
+        let (unit, number, reason) = (reading.unit(), message.number, &message.reason);
+        text += &format!("{unit} {number} is unreadable: {reason}\n");
+    }
+    let more = reading.counts().unreadable - reading.unreadable().len() as u64;
+    // Wrong messages that should be whole calls are shown one by one.
+    if more > 0 && !reading.is_of_messages() {
+        text += &format!("{more} more are unreadable\n");
+    }
+    text
+}
+
 /// Returns what was read of a recording, for stderr.
 fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
     let counts = reading.counts();
@@ -410,6 +426,13 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
         "{} events read ({} repaired), {} not needed, {} unreadable\n",
         counts.read, counts.repaired, counts.skipped, counts.unreadable
     );
+    text += &unreadable_messages(reading);
+    if counts.read + counts.skipped + counts.unreadable == 0 {
+        text += "the file is empty\n";
+    } else if counts.read + counts.unreadable == 0 && !reading.is_of_messages() {
+        text += "nothing in the file is about a call: check that it is the right file, that it \
+                 holds more than a header, and that the PBX reports call events\n";
+    }
     match reading.open_calls() {
         0 => {}
         1 => text += "1 call has no end in it and is not shown\n",

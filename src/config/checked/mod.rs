@@ -25,7 +25,7 @@ use crate::config::Faults;
 use crate::config::flags::Flags;
 use crate::privilege::{Held, Needs};
 use crate::values;
-use callbridge_asterisk::Columns;
+use callbridge_asterisk::CsvColumns;
 use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_fleet::lease::queue;
 use callbridge_intake::machine::Unknown;
@@ -56,8 +56,8 @@ pub struct Config {
     pub derived_pbx: Option<Result<String, Unknown>>,
     /// The value of `--pbx-timezone`: the zone of times that are written without one.
     pub pbx_timezone: Option<TimeZone>,
-    /// The columns of CEL in CSV, by `--columns`.
-    pub cel_columns: Option<Columns>,
+    /// The columns of a CSV file without a header (`--columns`).
+    pub columns: Option<CsvColumns>,
     /// The trunks, `--not-before` and `--require-employee`, by which calls are judged.
     pub rules: Rules,
     /// The flag `--lead-directory`: the CRM's leads are read for the rule `directory`.

@@ -6,7 +6,7 @@ use super::{Checking, SourceConfig};
 use crate::config::Faults;
 use crate::config::flags::SourceFlags;
 use crate::values;
-use callbridge_asterisk::Columns;
+use callbridge_asterisk::CsvColumns;
 use callbridge_intake::{identity, machine::MachineId, machine::Unknown};
 use callbridge_mapping::{Trunk, Trunks, trunk};
 use callbridge_model::{SecretKind, SecretPlace};
@@ -80,9 +80,9 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
 }
 
 /// Reads the value of `--columns`; its error names the columns that are missing.
-pub(super) fn columns(text: &str) -> Result<Columns, String> {
+pub(super) fn columns(text: &str) -> Result<CsvColumns, String> {
     text.parse().map_err(|missing| {
-        format!("{missing}; name every column of the file in its order, `-` for what has no name")
+        format!("{missing}; name every column of the file in its order, `-` for one without a name")
     })
 }
 

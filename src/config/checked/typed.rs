@@ -70,7 +70,7 @@ impl<'a> Checking<'a> {
         let pbx_timezone = it.faults.read("--pbx-timezone", zone_flag, values::zone);
         let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
         let columns = &flags.sources.columns;
-        let cel_columns = it.faults.read("--columns", columns, sources::columns);
+        let columns = it.faults.read("--columns", columns, sources::columns);
         let date = |text: &str| callbridge_model::dates::date(text, &zone);
         let begins = &flags.calls.not_before;
         let not_before = it.faults.read("--not-before", begins, date);
@@ -99,7 +99,7 @@ impl<'a> Checking<'a> {
             pbx_id: flags.sources.pbx_id.clone(),
             derived_pbx,
             pbx_timezone,
-            cel_columns,
+            columns,
             rules,
             lead_directory: flags.trunks.lead_directory,
             webhooks,

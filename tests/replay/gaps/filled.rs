@@ -74,7 +74,7 @@ fn intake() -> Intake {
             ..callbridge_call::Settings::new(Default::default())
         },
         zone: None,
-        cel_columns: None,
+        columns: None,
         clock_right_from: EventTime::from_seconds(0),
         rules: Rules {
             trunks: Trunks::new(trunks.map(parse).to_vec()).expect("trunks"),

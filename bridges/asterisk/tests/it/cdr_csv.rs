@@ -260,3 +260,88 @@ fn first_row_decides_the_delimiter_of_a_file_without_a_header() {
         );
     }
 }
+
+#[test]
+fn columns_flag_names_the_columns_of_a_table_without_a_header() {
+    let columns = HEADER.join(",");
+    let settings = DecoderSettings {
+        columns: Some(columns.parse().expect("all columns")),
+        ..DecoderSettings::default()
+    };
+    let mut decoder = Decoder::new(Format::CdrCsv, settings);
+    let torn = "2026-11-20 10:00:00;\"Ann\" <101>;998901110001";
+    assert!(matches!(
+        decoder.decode(torn.as_bytes()),
+        Decoded::Unreadable(_)
+    ));
+    let row = queue_row(";");
+    let Decoded::Event { received, .. } = decoder.decode(row.as_bytes()) else {
+        panic!("no record")
+    };
+    let PbxEvent::Cdr(cdr) = &received.event else {
+        panic!("{received:?}")
+    };
+    assert_eq!(
+        (&*cdr.channel, &*cdr.last_data),
+        ("PJSIP/city-0000000a", "400,t,,,,,,,,")
+    );
+    let missing = columns
+        .replace(",dstchannel", "")
+        .parse::<callbridge_asterisk::CsvColumns>();
+    let missing = missing.expect_err("dstchannel is missing").to_string();
+    assert_eq!(missing, "a CDR table needs the column dstchannel");
+    assert_eq!(
+        rows(&format!("{row}\n")),
+        [Err(Unreadable::NotACdr)],
+        "without the flag"
+    );
+}
+
+#[test]
+fn missing_values_of_a_database_are_empty() {
+    for missing in ["NULL", "\\N", "null", "(null)", "None", ""] {
+        let header = HEADER.join(";");
+        let row = queue_row(";")
+            .replace("1795168800.2", missing)
+            .replace(";400;", &format!(";{missing};"));
+        let cdr = one(&format!("{header}\n{row}\n"));
+        assert_eq!((&*cdr.uniqueid, &*cdr.destination), ("", ""), "{missing}");
+    }
+}
+
+#[test]
+fn high_resolution_counts_and_epochs_are_read() {
+    let row = concat!(
+        r#""""Ann"" <101>","101","998901110001","internal","PJSIP/101-0000000b","#,
+        r#""PJSIP/city-0000000a","Dial","PJSIP/998901110001@city","#,
+        r#""1795168800.250000","0.000000","1795168820.500113","20.250113","0.000000","#,
+        r#""NO ANSWER","3","","1795168800.2","","5""#
+    );
+    let cdr = one(row);
+    assert_eq!(
+        (cdr.duration_micros, cdr.billed_micros),
+        (Some(20_250_113), Some(0))
+    );
+    assert_eq!(cdr.answered_at, None);
+    let lasted = cdr
+        .ended_at
+        .expect("an end")
+        .since(cdr.started_at.expect("a start"));
+    assert_eq!(lasted.as_micros(), 20_250_113);
+}
+
+#[test]
+fn row_of_freeswitch_is_not_read_as_a_missed_call() {
+    let row = SIXTEEN.replace(
+        "PJSIP/city-0000000a",
+        "sofia/external/998901110001@192.0.2.7",
+    );
+    let row = row.replace("ANSWERED", "NORMAL_CLEARING");
+    assert_eq!(rows(&format!("{row}\n")), [Err(Unreadable::SwitchCdr)]);
+    let header = HEADER.join(";");
+    let row = queue_row(";").replace("PJSIP/city-0000000a", "sofia/external/998901110001");
+    assert_eq!(
+        rows(&format!("{header}\n{row}\n")),
+        [Err(Unreadable::SwitchCdr)]
+    );
+}

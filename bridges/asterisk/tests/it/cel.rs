@@ -239,9 +239,9 @@ fn columns_come_from_a_header_or_from_the_settings() {
         },
     );
     assert_eq!(rows, 2);
-    let cel_columns = header.trim().parse().expect("columns");
+    let columns = header.trim().parse().expect("columns");
     let settings = DecoderSettings {
-        cel_columns: Some(cel_columns),
+        columns: Some(columns),
         ..DecoderSettings::default()
     };
     let mut decoder = Decoder::new(Format::CelCsv, settings);
@@ -252,7 +252,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
         panic!()
     };
     check(event);
-    let missing: Result<callbridge_asterisk::Columns, MissingColumn> = "eventtype,exten".parse();
+    let missing: Result<callbridge_asterisk::CsvColumns, MissingColumn> = "eventtype,exten".parse();
     assert_eq!(
         missing.unwrap_err().to_string(),
         "a CEL file needs the column eventtime"
@@ -403,9 +403,9 @@ fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
     assert_eq!(why, Decoded::Unreadable(Unreadable::UnknownColumns));
     let columns = "${CSV_QUOTE(${CHANNEL(linkedid)})},${CHANNEL(uniqueid)},-,eventtype,eventtime,\
                    CHANNEL(channame)";
-    let columns: callbridge_asterisk::Columns = columns.parse().expect("all there");
+    let columns: callbridge_asterisk::CsvColumns = columns.parse().expect("all there");
     let settings = DecoderSettings {
-        cel_columns: Some(columns),
+        columns: Some(columns),
         ..DecoderSettings::default()
     };
     let mut decoder = Decoder::new(Format::CelCsv, settings);

@@ -5,7 +5,9 @@ use callbridge_call::{
     Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Mark, Origin, PbxEvent, ReportedCall,
     Settings, Timing, UniqueId, WrongCall,
 };
-use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
+use callbridge_formats::{
+    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
+};
 use callbridge_mapping::Trunks;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,8 +25,8 @@ pub struct Rules {
     pub settings: Settings,
     /// The value of `--pbx-timezone`: the zone of times that are written without one.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// The value of `--columns`, for CEL in CSV.
-    pub cel_columns: Option<callbridge_asterisk::Columns>,
+    /// The columns of a CSV file without a header (`--columns`).
+    pub columns: Option<callbridge_asterisk::CsvColumns>,
 }
 
 /// The counts of a recording's messages, by what became of them.
@@ -54,6 +56,18 @@ impl MessageCounts {
     }
 }
 
+/// A message that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableMessage {
+    /// Its place in the recording, counted from 1. A header counts, and an empty line does not.
+    pub number: u64,
+    /// The reason in words.
+    pub reason: String,
+}
+
+/// Unreadable messages beyond this number are only counted.
+const UNREADABLE_MAX: usize = 20;
+
 /// One entry that a recording yields, in its order: a call with its PBX (`--pbx-id`, or a
 /// `server_name` below it where one recording has several), or a message that cannot be a call.
 pub type ReadCall = Result<ReportedCall, WrongCall>;
@@ -72,6 +86,9 @@ struct Decoding {
     /// The first `server_name`: that is the PBX itself.
     server: Option<String>,
     counts: MessageCounts,
+    /// Messages so far.
+    messages: u64,
+    unreadable: Vec<UnreadableMessage>,
     now: EventTime,
     /// Of messages, each of which is a call.
     calls: Vec<ReadCall>,
@@ -82,7 +99,7 @@ impl Reading {
     pub fn new(rules: Rules) -> Self {
         let settings = DecoderSettings {
             zone: rules.zone.clone(),
-            cel_columns: rules.cel_columns.clone(),
+            columns: rules.columns.clone(),
             variables: Some(rules.trunks.variables()),
         };
         let decoding = Decoding {
@@ -90,6 +107,8 @@ impl Reading {
             pbxes: BTreeMap::new(),
             server: None,
             counts: MessageCounts::default(),
+            messages: 0,
+            unreadable: Vec::new(),
             now: EventTime::from_seconds(0),
             calls: Vec::new(),
         };
@@ -152,6 +171,21 @@ impl Reading {
     /// Returns the counts of the messages read so far.
     pub fn counts(&self) -> MessageCounts {
         self.decoding.counts
+    }
+
+    /// Returns the first messages that could not be read. Messages that are whole calls are
+    /// reported as [`WrongCall`] instead.
+    pub fn unreadable(&self) -> &[UnreadableMessage] {
+        &self.decoding.unreadable
+    }
+
+    /// Returns the word for a message of the format: `row` or `message`.
+    pub fn unit(&self) -> &'static str {
+        if self.rules.format.framing() == Framing::CsvRecord {
+            "row"
+        } else {
+            "message"
+        }
     }
 
     /// Returns `true` for a format whose messages are whole calls and name their trunks.
@@ -240,13 +274,18 @@ impl PbxReading {
 
 impl Decoding {
     fn on_frame(&mut self, frame: Frame<'_>, rules: &Rules) -> Result<(), Conflict> {
-        let Frame::Message(message) = frame else {
-            self.counts.unreadable += 1;
-            return Ok(());
+        self.messages += 1;
+        let message = match frame {
+            Frame::Message(message) => message,
+            Frame::TooLong { bytes, .. } => {
+                let limit = MESSAGE_BYTES_MAX >> 20;
+                self.note_unreadable(format!("it has {bytes} bytes; the limit is {limit} MiB"));
+                return Ok(());
+            }
         };
         match self.decoder.decode(message) {
             Decoded::Skipped => self.counts.skipped += 1,
-            Decoded::Unreadable(_) => self.counts.unreadable += 1,
+            Decoded::Unreadable(reason) => self.note_unreadable(reason.to_string()),
             Decoded::Call(call) => {
                 match &call {
                     Ok(_) => self.counts.read += 1,
@@ -279,6 +318,14 @@ impl Decoding {
             }
         }
         Ok(())
+    }
+
+    fn note_unreadable(&mut self, reason: String) {
+        self.counts.unreadable += 1;
+        if self.unreadable.len() < UNREADABLE_MAX {
+            let number = self.messages;
+            self.unreadable.push(UnreadableMessage { number, reason });
+        }
     }
 
     fn finished(&mut self) -> Vec<ReadCall> {
