@@ -103,15 +103,17 @@ pub(crate) fn resolve(
         let call = narrowed.as_ref().unwrap_or(call);
         let incomplete = ended.incomplete(call, settings);
         let incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
-        let told = part
-            .own()
-            .iter()
-            .any(|leg| call.parts.told.contains(&leg.leg.id));
+        // Whoever stayed in a room can begin another call under the linkedid of one given out.
+        let is_told = |leg: &&View<'_>| call.parts.told.contains(&leg.leg.id);
+        let known_root = !channels.links && call.parts.given.contains(&plan::oldest(&part));
+        let told = known_root || part.own().iter().any(is_told);
+        let known_ids = call.parts.told.union(&call.parts.given);
+        let known_ids: BTreeSet<UniqueId> = known_ids.cloned().collect();
         // The channel of its linkedid may be outside and still there, or come yet: the id will be
         // that one's own.
         let borrowed = call.parts.past && !plan::is_rooted(&part);
         let given = if told {
-            Some(&call.parts.told)
+            Some(&known_ids)
         } else {
             let given = borrowed || (channels.links && call.parts.relieved);
             given.then_some(&call.parts.given)

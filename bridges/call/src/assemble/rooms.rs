@@ -113,10 +113,10 @@ impl OpenCall {
             })
     }
 
-    /// Returns `true` if the channel is in a conference or a holding bridge now.
+    /// Returns `true` if the channel is in a conference now.
     fn sits(&self, leg: &Leg) -> bool {
         let last = leg.last_passage().filter(|last| last.enters);
-        last.is_some_and(|last| last.holding || self.rooms.contains(last.bridge))
+        last.is_some_and(|last| self.rooms.contains(last.bridge))
     }
 
     /// Returns the first moment at which a channel was up whose call goes on with a customer.
@@ -289,11 +289,14 @@ impl Assembler {
             // A linkedid whose channel comes later is no name of this call.
             call.also_known_as.retain(|id| channels.contains(id));
         }
+        let ids: Vec<UniqueId> = finished.iter().map(|call| call.linkedid.clone()).collect();
         self.finished.append(&mut finished);
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
         let past = call.tell(channels);
+        let going_on = ids.into_iter().filter(|id| !past.contains(id));
+        call.parts.given.extend(going_on);
         self.calls.forget_ids(key, &past);
         if let Some(call) = self.calls.get_mut(key) {
             call.sweep(&self.settings);

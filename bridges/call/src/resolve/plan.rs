@@ -125,7 +125,7 @@ pub(super) fn is_rooted(part: &Part<'_, '_>) -> bool {
 }
 
 /// The oldest linkedid of all.
-fn oldest(part: &Part<'_, '_>) -> UniqueId {
+pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
     let legs = part.own();
     let ids = legs.iter().flat_map(|leg| {
         let linkedids = leg.leg.linkedids.iter();

@@ -121,7 +121,12 @@ pub(super) fn parts<'v, 'a>(
             true => guests(views, own),
             false => Vec::new(),
         };
+        let is_own = |id: &&UniqueId| {
+            let mut own = own.iter().map(|&i| &views[i]);
+            own.any(|view| view.leg.id == **id || view.first_linkedid() == id.as_str())
+        };
         let foreign = own.iter().filter_map(|i| foreign.get(i)).flatten();
+        let foreign = foreign.filter(|id| !is_own(id));
         parts.push(Part {
             legs: own.iter().chain(&guests).map(|&i| &views[i]).collect(),
             own: own.len(),
