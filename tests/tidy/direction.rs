@@ -53,7 +53,7 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 19] = [
+const CALL_MODULES: [&str; 20] = [
     "units",
     "event",
     "json",
