@@ -316,6 +316,7 @@ impl Daemon {
             employees: met,
             trunks: opened.trunks,
             state: state.display().to_string(),
+            notify_problem: watch::Sender::new(None),
             check_command: check_command(config, std::env::args()),
             token_place: config.crm.as_ref().map(|crm| {
                 outward::token_place(crm.token.as_ref(), outward::directory_of).to_string()

@@ -3,7 +3,9 @@
 
 use super::observer::Observer;
 use callbridge_model::clock;
+use callbridge_model::status::FindingKind;
 use callbridge_ops::notify::history::Troubles;
+use callbridge_ops::notify::pending::PendingNotifications;
 use callbridge_ops::notify::waiting::WaitingCustomers;
 use callbridge_ops::notify::{self, Settings, WITHIN};
 use callbridge_spool::{Handle, Store, tables::missed::missed_waiting};
@@ -33,6 +35,7 @@ pub(crate) async fn keep(
     let mut troubles = Troubles::restored(notifications.as_deref(), clock::now().boot);
     let mut waiting = WaitingCustomers::restored(waited.as_deref());
     let mut kept = [(TROUBLES_KEY, notifications), (WAITING_KEY, waited)];
+    let mut pending = PendingNotifications::default();
     let mut looked: Option<Duration> = None;
     let waiting_now = |store: &Store| missed_waiting(store, None, None, WAITING_MAX);
     let mut ticks = tokio::time::interval(CHECK_EVERY);
@@ -40,9 +43,11 @@ pub(crate) async fn keep(
     loop {
         ticks.tick().await;
         // What cannot be read now is looked at again.
-        let Ok(status) = observer.status().await else {
+        let Ok(mut status) = observer.status().await else {
             continue;
         };
+        // The command cannot report its own failure.
+        status.todo.retain(|todo| todo.kind != FindingKind::Notify);
         let boot = clock::now().boot;
         let mut notifications = troubles.update(&status.todo, status.at, boot);
         if let Some(limit) = settings.missed
@@ -53,12 +58,17 @@ pub(crate) async fn keep(
             let command = status.command("missed");
             notifications.extend(waiting.update(&all, limit, (status.at, boot), &command));
         }
-        if !notifications.is_empty()
-            && let Err(error) = notify::run(&settings.command, &notifications, WITHIN).await
-        {
-            for it in &notifications {
-                tracing::error!(kind = it.kind, state = ?it.state, %error, "--notify-command");
-            }
+        let dropped = pending.add(notifications);
+        if dropped > 0 {
+            tracing::error!(
+                messages = dropped,
+                "dropped the oldest messages of --notify-command"
+            );
+        }
+        deliver(&settings.command, &mut pending, &observer).await;
+        // Until the command has succeeded, a restart reports the same again.
+        if !pending.is_empty() {
+            continue;
         }
         for ((key, kept), value) in kept.iter_mut().zip([troubles.stored(), waiting.stored()]) {
             if kept.as_ref() != Some(&value) {
@@ -70,8 +80,26 @@ pub(crate) async fn keep(
                 }
             }
         }
-        for it in notifications {
-            tracing::info!(kind = it.kind, state = ?it.state, "--notify-command has run");
-        }
+    }
+}
+
+/// Runs the command for the messages that are due, and keeps them if it fails.
+async fn deliver(command: &str, pending: &mut PendingNotifications, observer: &Observer) {
+    let due = pending.due(clock::now().boot);
+    if due.is_empty() {
+        return;
+    }
+    let ran = notify::run(command, due, WITHIN).await;
+    if let Err(error) = ran {
+        let messages = due.len();
+        let wait = pending.failed(clock::now().boot);
+        let again_sec = wait.as_secs();
+        tracing::error!(%error, messages, again_sec, "--notify-command failed and is tried again");
+        observer.notify_problem.send_replace(Some(error));
+        return;
+    }
+    observer.notify_problem.send_replace(None);
+    for message in pending.delivered() {
+        tracing::info!(kind = message.kind, state = ?message.state, "--notify-command has run");
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Observer {
     /// The trunks of the flags.
     pub trunks: KnownTrunks,
     pub state: String,
+    /// The reason for which `--notify-command` failed at its last run.
+    pub notify_problem: watch::Sender<Option<String>>,
     /// The command that tries what the daemon was given.
     pub check_command: Option<String>,
     /// The place where a person puts a new token, in words.
@@ -110,6 +112,7 @@ impl Observer {
             fleet: self.fleet.borrow().clone(),
             untold_outcomes: self.outward.untold_outcomes.borrow().clone(),
             outboxes: self.outboxes(notices),
+            notify_problem: self.notify_problem.borrow().clone(),
             ..kept
         };
         Ok(status.judged())

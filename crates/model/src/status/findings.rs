@@ -42,7 +42,8 @@ const FINDERS: &[Finder] = &[
     gaps,
     replaced,
     letters,
-    outboxes,
+    super::outboxes::dead_letter_queue,
+    super::outboxes::notify_command,
     super::secret_files::secret_files,
     super::people::lists,
     super::people::employees,
@@ -311,19 +312,6 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let what = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
         found.push(todo(FindingKind::NoEmployee, what, command).with([no_employee.to_string()]));
-    }
-}
-
-fn outboxes(status: &Status, found: &mut Vec<Todo>) {
-    for outbox in &status.outboxes {
-        let Some(problem) = &outbox.problem else {
-            continue;
-        };
-        let waiting = counted(outbox.messages, "notice waits", "notices wait");
-        let why = &problem.why;
-        let what = format!("dead letters are not published to their queue ({waiting}): {why}");
-        let refused = todo(FindingKind::DeadLetterQueue, what, status.check());
-        found.push(refused.with([outbox.messages.to_string(), why.clone()]));
     }
 }
 

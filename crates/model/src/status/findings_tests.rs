@@ -6,8 +6,8 @@ use crate::status::fleet::Liveness;
 use crate::status::{
     Books, Directory, Echo, Employees, FleetMember, FleetStatus, FleetTable, ForeignCalls,
     JournalField, Lacking, LeadField, LeadFields, Lease, LeasePhase, ListFile, MissingRight,
-    OutboxProblem, OutboxStatus, OverallState, PAUSES, Pause, SecretFile, SenderTrouble, SourceGap,
-    SourceState, Token, TrunkStatus, Unmatched, Webhooks,
+    OverallState, PAUSES, Pause, SecretFile, SenderTrouble, SourceGap, SourceState, Token,
+    TrunkStatus, Unmatched, Webhooks,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,14 +53,6 @@ fn troubled() -> Status {
             since: 1_795_151_000,
         }];
     })
-}
-
-fn refused_queue() -> Status {
-    let outbox = OutboxStatus {
-        problem: Some(OutboxProblem::default()),
-        ..OutboxStatus::default()
-    };
-    with(|status| status.outboxes = vec![outbox])
 }
 
 fn paused(reason: &str) -> Status {
@@ -445,7 +437,6 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (letters("failed", 2), &[K::DeadLetters]),
         (letters("unreadable", 1), &[K::DeadLetters]),
         (letters("failed", 0), &[]),
-        (refused_queue(), &[K::DeadLetterQueue]),
         (letters("no_lead", 1), &[K::NoLead]),
         (letters("no_employee", 1), &[K::NoEmployee]),
         (staff(9, 0), &[]),
@@ -482,7 +473,9 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     ];
     let mut met = std::collections::BTreeSet::new();
     let more = trunks().into_iter().chain(leases()).chain(fleets());
-    let more = more.chain(journals());
+    let more = more
+        .chain(journals())
+        .chain(super::super::outboxes::tests::failing());
     for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
         let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");

@@ -10,6 +10,7 @@
 //! | [`journal`] | what the CRM's journal shows of our calls |
 //! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`lease`] | the lease of `--standby` |
+//! | [`outboxes`] | messages that wait for a broker, and a notify command that fails |
 //! | [`people`] | lists of leads and employees |
 //! | [`trunks`] | what each trunk took, and which takes nothing |
 //! | [`text`] | the same for people |
@@ -20,6 +21,7 @@ pub mod journal;
 pub mod lead_fields;
 pub mod lease;
 pub mod other_reader;
+pub mod outboxes;
 pub mod people;
 pub mod secret_files;
 pub mod silent_sources;
@@ -32,6 +34,7 @@ pub use fleet::{FleetMember, FleetStatus, FleetTable, StatusReport};
 pub use journal::{Echo, ForeignCalls, JournalField, SentField};
 pub use lead_fields::{LeadField, LeadFields};
 pub use lease::{Lease, LeasePhase};
+pub use outboxes::{OutboxProblem, OutboxStatus};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 pub use secret_files::SecretFile;
 use serde::{Deserialize, Serialize};
@@ -122,6 +125,9 @@ pub struct Status {
     /// from; not there while they are, and without a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub untold_outcomes: Option<String>,
+    /// The reason for which `--notify-command` failed; left out while it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify_problem: Option<String>,
     /// Messages that wait for a broker; left out without `--dead-letter-queue`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outboxes: Vec<OutboxStatus>,
@@ -131,26 +137,6 @@ pub struct Status {
     /// The place where a person puts a new token; not part of the JSON.
     #[serde(skip)]
     pub token_place: Option<String>,
-}
-
-/// Messages that a broker has not confirmed yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutboxStatus {
-    /// The kind of the messages: `dead_letters`.
-    pub name: String,
-    /// Number of messages that wait.
-    pub messages: u64,
-    /// The reason for which the broker takes none; `null` while it takes them.
-    pub problem: Option<OutboxProblem>,
-}
-
-/// The reason for which a broker takes no messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutboxProblem {
-    /// The broker's own words: `low on memory`.
-    pub reason: String,
-    /// A message with the reason and what to do.
-    pub why: String,
 }
 
 /// The directory of leads by phone, as far as the CRM has reported them.

@@ -99,6 +99,8 @@ pub enum FindingKind {
     ForeignCalls,
     /// The queue of the lease cannot be used.
     Lease,
+    /// The command of `--notify-command` fails.
+    Notify,
     /// The books do not add up.
     Books,
 }

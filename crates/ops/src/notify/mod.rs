@@ -5,9 +5,11 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`history`] | pure: what waits for a person, and now, in; messages out |
+//! | [`pending`] | pure: messages that the command has not taken, and when it is tried again |
 //! | [`waiting`] | pure: who waits for a call back in; messages out |
 
 pub mod history;
+pub mod pending;
 pub mod waiting;
 
 use callbridge_model::shell;

@@ -176,6 +176,7 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
         F::LastWords => (Some("/fleet"), None),
         F::Outcomes
         | F::DeadLetterQueue
+        | F::Notify
         | F::Rights
         | F::OtherFormat
         | F::Token

@@ -1,0 +1,71 @@
+//! Messages that wait because a broker or `--notify-command` does not take them.
+
+use super::verdict::{Todo, counted, todo};
+use super::{FindingKind, Status};
+use serde::{Deserialize, Serialize};
+
+/// Messages that a broker has not confirmed yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxStatus {
+    /// The kind of the messages: `dead_letters`.
+    pub name: String,
+    /// Number of messages that wait.
+    pub messages: u64,
+    /// The reason for which the broker takes none; `null` while it takes them.
+    pub problem: Option<OutboxProblem>,
+}
+
+/// The reason for which a broker takes no messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxProblem {
+    /// The broker's own text: `low on memory`.
+    pub reason: String,
+    /// A message with the reason and what to do.
+    pub why: String,
+}
+
+pub(super) fn dead_letter_queue(status: &Status, found: &mut Vec<Todo>) {
+    for outbox in &status.outboxes {
+        let Some(problem) = &outbox.problem else {
+            continue;
+        };
+        let waiting = counted(outbox.messages, "notice waits", "notices wait");
+        let why = &problem.why;
+        let what = format!("dead letters are not published to their queue ({waiting}): {why}");
+        let refused = todo(FindingKind::DeadLetterQueue, what, status.check());
+        found.push(refused.with([outbox.messages.to_string(), why.clone()]));
+    }
+}
+
+pub(super) fn notify_command(status: &Status, found: &mut Vec<Todo>) {
+    if let Some(why) = &status.notify_problem {
+        let what = format!("--notify-command failed and is tried again: {why}");
+        found.push(todo(FindingKind::Notify, what, status.check()).with([why.clone()]));
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Each problem of this module, and the finding that it must lead to.
+    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
+        let full = OutboxStatus {
+            problem: Some(OutboxProblem::default()),
+            ..OutboxStatus::default()
+        };
+        let queue = |outbox| Status {
+            outboxes: vec![outbox],
+            ..Status::default()
+        };
+        let command = Status {
+            notify_problem: Some("exit status: 1".to_owned()),
+            ..Status::default()
+        };
+        vec![
+            (queue(full).judged(), &[FindingKind::DeadLetterQueue]),
+            (queue(OutboxStatus::default()).judged(), &[]),
+            (command.judged(), &[FindingKind::Notify]),
+        ]
+    }
+}
