@@ -13,6 +13,7 @@ use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Open};
+use callbridge_listener::site::SiteRules;
 use callbridge_model::webhook_signature::Key;
 use callbridge_model::{Secret, SecretPlace, TokenFingerprint};
 use callbridge_spool as spool;
@@ -260,6 +261,7 @@ fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String 
         listener,
         tls: None,
         limits: http::limits(http::CONNECTIONS_MAX),
+        site: SiteRules::STRICT,
     };
     let serving = runtime.spawn(serve::serve(open, Arc::new(OnlyAnswers), pending()));
     let (began, before) = (Instant::now(), cpu(&["bench-server"]));
