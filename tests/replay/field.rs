@@ -173,8 +173,12 @@ fn is_same(key: &str, value: &Value, wanted: &Value) -> bool {
     {
         return (value - wanted).abs() <= 1.0;
     }
-    match (value, wanted) {
-        (Value::Bool(_) | Value::Number(_), Value::String(text)) => value.to_string() == *text,
-        _ => value == wanted,
+    // A choice is a text, whatever the value is.
+    if let Value::String(text) = wanted
+        && (value.is_boolean() || value.is_number())
+    {
+        let shown = value.to_string();
+        return shown == *text;
     }
+    value == wanted
 }
