@@ -8,6 +8,7 @@ mod gaps;
 pub(crate) mod index;
 mod names;
 mod processes;
+mod restart;
 mod rooms;
 mod settling;
 
@@ -44,6 +45,7 @@ pub struct Assembler {
     listening: gaps::Listening,
     reception: Reception,
     processes: processes::Processes,
+    newest_ids: restart::NewestIds,
     /// CEL has told of a bridge.
     cel_bridges: bool,
 }
@@ -135,6 +137,7 @@ impl Assembler {
             }
             return;
         }
+        self.look_for_restart(event, arrived);
         let of_cel = event.origin == Origin::Cel && event.kind.is_of_bridge();
         // A call of which CEL tells no bridge from here on had none.
         if of_cel && !std::mem::replace(&mut self.cel_bridges, true) {
@@ -396,6 +399,11 @@ impl Assembler {
         self.cel_bridges |= call.cel_bridges;
         self.calls.put_back(key, call);
         self.was_alive(key);
+        if let Some(call) = self.calls.get(key) {
+            call.legs
+                .keys()
+                .for_each(|id| self.newest_ids.note(id.as_str()));
+        }
         self.settle_or_not(key);
         Ok(())
     }

@@ -124,18 +124,6 @@ impl UniqueId {
         numbers(&self.0).map_or((u64::MAX, u64::MAX, &self.0), |(e, c)| (e, c, &self.0))
     }
 
-    /// Both are ids of one PBX, and it was started between the two: `later` counts from the
-    /// beginning again.
-    pub fn is_restart(earlier: &str, later: &str) -> bool {
-        let prefix = |text: &str| text.rfind('-').map(|at| text[..at].to_owned());
-        let (Some((epoch, counter)), Some((later_epoch, later_counter))) =
-            (numbers(earlier), numbers(later))
-        else {
-            return false;
-        };
-        prefix(earlier) == prefix(later) && later_epoch > epoch && later_counter < counter
-    }
-
     /// The seconds since the epoch that stand in a unique id of the usual form: when its channel
     /// was made.
     pub fn epoch_in(text: &str) -> Option<i64> {

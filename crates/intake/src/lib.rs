@@ -42,6 +42,8 @@ pub mod read_again;
 mod records_tests;
 pub mod release;
 pub mod report;
+#[cfg(test)]
+mod restart_tests;
 pub mod run;
 pub mod settings;
 mod source;

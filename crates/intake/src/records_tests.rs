@@ -13,7 +13,7 @@ const SOURCE: SourceId = SourceId(0);
 /// 2026-11-20 05:09:50 UTC, when the call of the records began.
 const BEGAN: i64 = 1_795_151_390;
 
-fn intake(formats: &[Format]) -> Intake {
+pub(super) fn intake(formats: &[Format]) -> Intake {
     let flag = "city=PJSIP/city,country=UZ,lead=userfield:lead=([0-9]+)";
     let trunk = trunk::parse(flag, &trunk::Trunk::default()).expect("a trunk");
     let settings = Settings {

@@ -2,8 +2,8 @@
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
-    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Mark, Origin, PbxEvent, ReportedCall,
-    Settings, Timing, UniqueId, WrongCall,
+    Assembler, EventTime, FinishedCall, Folder, Mark, PbxEvent, ReportedCall, Settings, Timing,
+    WrongCall,
 };
 use callbridge_formats::{
     Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
@@ -210,8 +210,6 @@ impl Reading {
 struct PbxReading {
     assembler: Assembler,
     folder: Folder,
-    /// The unique id of the channel that was met last, as CEL tells it.
-    newest: String,
 }
 
 impl PbxReading {
@@ -219,24 +217,7 @@ impl PbxReading {
         Self {
             folder: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
-            newest: String::new(),
         }
-    }
-
-    /// A PBX that is killed ends its calls by no word. That it was started anew its next channel
-    /// shows, before that takes the name of one that is gone.
-    fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
-        let id = event.channel.uniqueid.as_ref();
-        if event.origin != Origin::Cel || id == self.newest || UniqueId::epoch_in(id).is_none() {
-            return;
-        }
-        let age = |id: &str| UniqueId::new(id).map(|id| (id.age().0, id.age().1));
-        if UniqueId::is_restart(&self.newest, id) {
-            self.end_before(event.at, arrived);
-        } else if age(id) < age(&self.newest) {
-            return;
-        }
-        id.clone_into(&mut self.newest);
     }
 
     /// The calls of which nothing was told since another process of the PBX `began` have ended
@@ -247,9 +228,6 @@ impl PbxReading {
     }
 
     fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
-        if let PbxEvent::Channel(event) = event {
-            self.look_for_restart(event, arrived);
-        }
         self.assembler.timing(Timing { kept: true, order });
         self.assembler.on_event(event, arrived);
         if let PbxEvent::Cdr(cdr) = event {

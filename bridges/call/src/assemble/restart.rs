@@ -1,0 +1,148 @@
+//! Restarts of an Asterisk that only its unique ids show. A file or a queue of CEL has no
+//! connection whose loss would tell of one, and an Asterisk that is killed ends its calls by no
+//! event.
+//!
+//! ```text
+//! ids    1000.7  1060.8  ── killed ──  1100.0  1105.1      the counter begins again
+//! open call 1000.7  ├────── ended at its last event, incomplete
+//! ```
+//! The counter of an id only grows while a process lives. An id with a later second and a lower
+//! counter than the newest id therefore belongs to another process. Events that arrive late or in
+//! reverse order prove nothing, because their ids have earlier seconds.
+
+use super::Assembler;
+use crate::facts::OpenCall;
+use crate::{ChannelEvent, EventTime, Origin, UniqueId};
+use std::collections::BTreeMap;
+
+/// Two threads of one process can take second and counter in another order. That takes less time
+/// than this, in seconds.
+const SAME_MOMENT: u64 = 2;
+/// System names whose ids are compared.
+const SYSTEMS_MAX: usize = 64;
+
+/// The newest id of each system name, by second and counter.
+#[derive(Debug, Default)]
+pub(super) struct NewestIds(BTreeMap<String, (u64, u64)>);
+
+/// A restart that an id proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProvedRestart {
+    /// Second of the newest id of the process before.
+    last: u64,
+    /// Second of the id that begins again.
+    began: u64,
+}
+
+impl NewestIds {
+    /// Compares an id with the newest one; returns the restart that it proves.
+    fn compare(&self, id: &str) -> Option<ProvedRestart> {
+        let (system, began, counter) = parts(id)?;
+        let (last, highest) = *self.0.get(system)?;
+        let is_restart = began >= last.saturating_add(SAME_MOMENT) && counter < highest;
+        is_restart.then_some(ProvedRestart { last, began })
+    }
+
+    /// Takes the id for the newest one, if it has the later second or the higher counter.
+    pub(super) fn note(&mut self, id: &str) {
+        let Some((system, second, counter)) = parts(id) else {
+            return;
+        };
+        if let Some(newest) = self.0.get_mut(system) {
+            let is_of_one_moment = second < newest.0.saturating_add(SAME_MOMENT);
+            let is_newer = second > newest.0 || (second == newest.0 && counter > newest.1);
+            if is_newer && !(is_of_one_moment && counter < newest.1) {
+                *newest = (second, counter);
+            }
+        } else if self.0.len() < SYSTEMS_MAX {
+            self.0.insert(system.to_owned(), (second, counter));
+        }
+    }
+}
+
+/// Returns system name, second and counter of `[system-]second.counter`.
+fn parts(id: &str) -> Option<(&str, u64, u64)> {
+    let (system, tail) = id.rsplit_once('-').unwrap_or(("", id));
+    let (second, counter) = tail.split_once('.')?;
+    Some((system, second.parse().ok()?, counter.parse().ok()?))
+}
+
+impl OpenCall {
+    /// Returns `true` when each channel of the call was made by the process before the restart.
+    fn is_before(&self, system: &str, restart: ProvedRestart) -> bool {
+        let is_old = |id: &UniqueId| {
+            parts(id.as_str()).is_some_and(|(of, second, _)| of == system && second <= restart.last)
+        };
+        self.legs.keys().next().is_some() && self.legs.keys().all(is_old)
+    }
+}
+
+impl Assembler {
+    /// Ends the calls of the process before, if the id of this event proves a restart and none of
+    /// them has an event after it.
+    pub(super) fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
+        let id = event.channel.uniqueid.as_ref();
+        if event.origin != Origin::Cel {
+            return;
+        }
+        let system = parts(id).map(|(system, _, _)| system.to_owned());
+        let restart = self.newest_ids.compare(id);
+        self.newest_ids.note(id);
+        let (Some(restart), Some(system)) = (restart, system) else {
+            return;
+        };
+        let began = i64::try_from(restart.began).unwrap_or(i64::MAX);
+        let began = EventTime::from_seconds(began);
+        let old = |call: &OpenCall| call.is_before(&system, restart) && !call.is_over();
+        let goes_on = |call: &OpenCall| old(call) && call.times.latest >= began;
+        if self.calls.keys_of(goes_on).is_empty() {
+            self.end_each(old, |call| call.end_with_process(None, arrived));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restarts(ids: &[&str]) -> Vec<String> {
+        let mut newest = NewestIds::default();
+        let mut found = Vec::new();
+        for id in ids {
+            if newest.compare(id).is_some() {
+                found.push((*id).to_owned());
+            }
+            newest.note(id);
+        }
+        found
+    }
+
+    #[test]
+    fn counter_that_begins_again_proves_a_restart() {
+        assert_eq!(
+            restarts(&["1000.7", "1060.8", "1100.0", "1105.1"]),
+            ["1100.0"]
+        );
+        assert_eq!(
+            restarts(&["a-1000.7", "a-1100.0", "b-1100.1"]),
+            ["a-1100.0"]
+        );
+        // Shortly after the last call, only the second id of the new process tells.
+        assert_eq!(
+            restarts(&["1000.7", "1001.0", "1030.1", "1031.2"]),
+            ["1030.1"]
+        );
+    }
+
+    #[test]
+    fn order_of_arrival_proves_no_restart() {
+        let reversed = [
+            "1100.9", "1060.8", "1000.7", "1200.12", "1150.11", "1101.10",
+        ];
+        assert_eq!(restarts(&reversed), [""; 0]);
+        // An old event comes again, and two threads take their numbers in another order.
+        assert_eq!(restarts(&["1000.7", "1060.8", "1000.7", "1061.9"]), [""; 0]);
+        assert_eq!(restarts(&["1000.7", "1001.6", "1002.8"]), [""; 0]);
+        assert_eq!(restarts(&["deal-17", "x", "1000.7", "uuid.x"]), [""; 0]);
+    }
+}
