@@ -5,17 +5,21 @@ use super::control::conversation::{all_items, converse, json_line, line, typed, 
 use super::explain;
 use crate::config::{Asking, Audit};
 use crate::{Failure, OrFail as _, Result, print};
+use callbridge_admin::audit::records::{self, UnreadRecord};
 use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch, Listening};
-use callbridge_admin::audit::{account, journal::progress, records};
+use callbridge_admin::audit::{Report, UnreadCall, account, add_unread, journal::progress};
+use callbridge_admin::letters::Selection;
 use callbridge_admin::{ControlRequest, explain::reading::Reading, state_access};
-use callbridge_call::{FinishedCall, ReportedCall};
+use callbridge_call::{EventTime, FinishedCall, ReportedCall};
 use callbridge_formats::Format;
-use callbridge_intake::unmatched::device;
+use callbridge_intake::{read_again::RECORD_IN_FILE, unmatched::device};
 use callbridge_mapping::{People, journal};
-use callbridge_model::{CallUuid, Code, clock, plain_file, status::BudgetStatus};
+use callbridge_model::{CallUuid, Code, Reason, clock, plain_file, status::BudgetStatus};
 use callbridge_spool::{CallFate, JournaledCall};
 use serde_json::Value;
-use std::{collections::BTreeMap, collections::BTreeSet, io::IsTerminal as _, io::Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::{io::IsTerminal as _, io::Write};
 
 /// Calls asked about at a time.
 const ASKED_MAX: usize = 200;
@@ -33,16 +37,17 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let audit = &audit;
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
-    let unreadable = read(audit, lists.people(), |call, _| calls.push(call))?;
+    let (unread, words) = read(audit, lists.people(), |call, _| calls.push(call))?;
     // A closed stderr means that no one wants the notes.
-    let _ = notes.write_all(unreadable.as_bytes());
+    let _ = notes.write_all(words.as_bytes());
     let (fates, listening) = fates(&at, &calls).await?;
     let found = search_journal(audit, &at, &calls, notes).await?;
     let lost = found.missing.iter();
     let lost = lost.filter_map(|(at, lost)| Some((calls.get(*at)?.linkedid.as_str(), lost.uuid)));
     let lost: BTreeMap<&str, CallUuid> = lost.collect();
     let zone = zone_of(&at, None);
-    let report = account(&calls, &fates, &listening, found, &zone);
+    let mut report = account(&calls, &fates, &listening, found, &zone);
+    add_all_unread(&at, audit, unread, &mut report).await?;
     let missing = report.unexplained.iter();
     let missing: BTreeSet<&str> = missing.map(|it| it.call.linkedid.as_str()).collect();
     let unexplained = missing.len() as u64;
@@ -98,7 +103,7 @@ fn read(
     audit: &Audit,
     people: &People,
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
-) -> Result<String> {
+) -> Result<(Unread, String)> {
     let rules = &audit.config.rules;
     // The PBX writes there: what stands in its place is waited on by nobody.
     let opened = || {
@@ -108,8 +113,10 @@ fn read(
     let is_cdr = audit.format == Format::CdrCsv;
     let lines = is_cdr.then(|| records::open(&audit.file, audit.from));
     let lines = lines.transpose();
-    let lines = lines.or_fail_at(Code::Input, audit.file.display())?;
-    let (file, format): (Box<dyn std::io::Read>, _) = match lines.flatten() {
+    let mut lines = lines
+        .or_fail_at(Code::Input, audit.file.display())?
+        .flatten();
+    let (file, format): (Box<dyn std::io::Read + '_>, _) = match &mut lines {
         Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
         None if is_cdr => {
             let format = records::format_of(&audit.file, audit.format);
@@ -142,11 +149,100 @@ fn read(
         Ok(true)
     })?;
     let counts = reading.counts();
-    let unreadable = || explain::unreadable(of_file, &beginning, counts.is_readable());
-    match counts.is_doubtful().then(unreadable).flatten() {
-        Some(words) => Err(Failure::new(Code::Input, words)),
-        None => Ok(explain::unreadable_messages(&reading)),
+    let files = lines.map(|lines| lines.unread().to_vec());
+    let has_unread_files = files.as_ref().is_some_and(|files| !files.is_empty());
+    if counts.is_doubtful()
+        && !has_unread_files
+        && let Some(words) = explain::unreadable(of_file, &beginning, counts.is_readable())
+    {
+        return Err(Failure::new(Code::Input, words));
     }
+    Ok(match files {
+        Some(files) => (Unread::Files(files), String::new()),
+        None => {
+            let words = explain::unreadable_messages(&reading);
+            (Unread::Rows(counts.unreadable), words)
+        }
+    })
+}
+
+/// What could not be read of the audited file.
+enum Unread {
+    /// Files of a folder.
+    Files(Vec<UnreadRecord>),
+    /// Number of rows in one file.
+    Rows(u64),
+}
+
+/// Adds what could not be read to the report, with what the state keeps of it.
+async fn add_all_unread(
+    at: &Asking,
+    audit: &Audit,
+    unread: Unread,
+    report: &mut Report,
+) -> Result<()> {
+    if matches!(&unread, Unread::Rows(0)) {
+        return Ok(());
+    }
+    let which = Selection {
+        reason: Some(Reason::Unreadable),
+        ..Selection::default()
+    };
+    let letters: Vec<Value> = all_items(
+        at,
+        ControlRequest::Letters {
+            which,
+            whole: false,
+        },
+    )
+    .await?;
+    let kept: Vec<&str> = letters
+        .iter()
+        .filter_map(|letter| letter["file"].as_str())
+        .collect();
+    let now = clock::now().wall;
+    match unread {
+        Unread::Files(files) => {
+            // The folder may be a copy: the names of its files tell which records they are.
+            let names: BTreeSet<_> = kept
+                .iter()
+                .map(|file| Path::new(file).file_name())
+                .collect();
+            for record in files {
+                let unread = UnreadCall {
+                    file: record.file.display().to_string(),
+                    written: record.written,
+                    why: record.why,
+                    is_dead_letter: names.contains(&record.file.file_name()),
+                    records: 1,
+                };
+                add_unread(report, &unread, now);
+            }
+        }
+        Unread::Rows(rows) => {
+            let file = audit.file.display().to_string();
+            let of_file = kept.iter().filter(|kept| {
+                let place = kept.strip_prefix(file.as_str());
+                place.is_some_and(|place| place.starts_with(RECORD_IN_FILE))
+            });
+            let dead = (of_file.count() as u64).min(rows);
+            for (records, is_dead_letter) in [(dead, true), (rows - dead, false)] {
+                let unread = UnreadCall {
+                    file: file.clone(),
+                    written: EventTime::from_seconds(0),
+                    why: format!(
+                        "{records} of its records cannot be read (see `callbridge explain`)"
+                    ),
+                    is_dead_letter,
+                    records,
+                };
+                if records > 0 {
+                    add_unread(report, &unread, now);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks the state for the fate of each call, and for the times in which their PBXs were not

@@ -164,7 +164,7 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
 /// # Errors
 /// 65 when the file cannot be read or is of another format, 64 when two endpoints conflict.
 pub(crate) fn read(
-    file: Box<dyn io::Read>,
+    file: Box<dyn io::Read + '_>,
     (path, format): (&Path, Format),
     reading: &mut Reading,
     mut each: impl FnMut(&mut Reading, Vec<ReadCall>, bool) -> Result<bool>,
@@ -178,7 +178,12 @@ pub(crate) fn read(
         };
         if beginning.len() < PIECE_BYTES {
             let is_first = beginning.is_empty();
-            beginning.extend_from_slice(&reading.space(PIECE_BYTES)[..read]);
+            let piece = &reading.space(PIECE_BYTES)[..read];
+            let nuls = piece
+                .iter()
+                .take_while(|byte| is_first && **byte == 0)
+                .count();
+            beginning.extend_from_slice(&piece[nuls..]);
             // Wazo's messages are AMI as JSON in another envelope, and in no order that could be
             // relied on.
             if is_first

@@ -26,6 +26,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_mapping::journal::figures;
 use callbridge_model::{Judged, Outcome, Zone};
 use callbridge_spool::{AuditedCall, CallFate, State};
+use std::time::Duration;
 
 /// A call that the file tells of, as today's flags judge it.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +113,47 @@ pub fn account(
         }
     }
     report
+}
+
+/// A record of the file that cannot be read, and so may be any call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadCall {
+    /// The file that holds the record.
+    pub file: String,
+    /// Time at which the file was written.
+    pub written: EventTime,
+    /// Why the record cannot be read.
+    pub why: String,
+    /// The state keeps a dead letter `unreadable` of it.
+    pub is_dead_letter: bool,
+    /// Number of such records.
+    pub records: u64,
+}
+
+/// A file that changed this recently may still be written, and is waited for.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
+
+/// Adds a record that cannot be read to the report, as a call with the name of its file. It is
+/// explained only by a dead letter, or while the file may still be written.
+pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
+    report.file += unread.records;
+    if unread.is_dead_letter {
+        report.dead += unread.records;
+    } else if now.since(unread.written) < WRITTEN_WITHIN {
+        report.under_way += unread.records;
+    } else {
+        let (why, file) = (&unread.why, &unread.file);
+        let cause = format!(
+            "{why}, and no dead letter is kept of it: it was discarded, or callbridge never read \
+             {file}"
+        );
+        let call = NamedCall {
+            linkedid: file.clone(),
+            started_at: unread.written.floor_seconds().get(),
+            phone: None,
+        };
+        report.unexplained.push(Unexplained { call, cause });
+    }
 }
 
 /// The figure of the report that it belongs to; `None` when nothing explains it.

@@ -5,9 +5,10 @@
 
 use callbridge_call::EventTime;
 use callbridge_formats::likeness::{Likeness, SAMPLE_BYTES_MAX};
-use callbridge_formats::{Format, MESSAGE_BYTES_MAX};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, MESSAGE_BYTES_MAX};
 use callbridge_model::plain_file;
 use std::collections::VecDeque;
+use std::fs::OpenOptions;
 use std::io::{self, Cursor, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -15,16 +16,40 @@ use std::time::Duration;
 
 /// Folders within folders: `mod_json_cdr` begins another one when it rotates.
 const DEPTH_MAX: usize = 3;
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 64 << 10;
 /// In a record, when its channel was over.
 const ENDED: &[u8] = b"\"end_uepoch\":\"";
 /// A record is written so soon after the end of its channel, by whatever clock.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2 * 86_400);
 
-/// The records of a folder, or the only one of a file, a line each.
+/// The records of a folder, or the only one of a file, one line per record.
 #[derive(Debug)]
 pub struct RecordLines {
     left: VecDeque<PathBuf>,
     line: Cursor<Vec<u8>>,
+    decoder: Decoder,
+    unread: Vec<UnreadRecord>,
+}
+
+/// A file whose record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadRecord {
+    /// Path of the file.
+    pub file: PathBuf,
+    /// Time at which the file was written.
+    pub written: EventTime,
+    /// Why its record cannot be read.
+    pub why: String,
+}
+
+/// The beginning of a record, as much as is ever read of one.
+struct Record {
+    bytes: Vec<u8>,
+    /// Length of the whole file in bytes.
+    length: u64,
+    is_cut: bool,
+    written: EventTime,
 }
 
 /// The records under `path` that ended `since` then or later, or may have; `None` for a file whose
@@ -48,6 +73,8 @@ pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLi
     Ok(Some(RecordLines {
         left: left.into_iter().map(|(_, path)| path).collect(),
         line: Cursor::default(),
+        decoder: Decoder::new(Format::FreeswitchCdr, DecoderSettings::default()),
+        unread: Vec::new(),
     }))
 }
 
@@ -61,10 +88,27 @@ pub fn format_of(path: &Path, usual: Format) -> Format {
 }
 
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut sample = plain_file::open_named(path)?.take(SAMPLE_BYTES_MAX as u64);
-    sample.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let file = plain_file::open_named(path)?;
+    after_nuls(file, SAMPLE_BYTES_MAX)
+}
+
+/// Reads at most this many bytes after the NUL bytes that the file begins with.
+fn after_nuls(mut file: impl Read, most: usize) -> io::Result<Vec<u8>> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = file.read(&mut piece)?;
+        let start = piece[..read].iter().position(|byte| *byte != 0);
+        if let Some(start) = start {
+            let mut bytes = piece[start..read].to_vec();
+            let rest = most.saturating_sub(bytes.len()) as u64;
+            file.take(rest).read_to_end(&mut bytes)?;
+            bytes.truncate(most);
+            return Ok(bytes);
+        }
+        if read == 0 {
+            return Ok(Vec::new());
+        }
+    }
 }
 
 /// The file holds one record over several lines.
@@ -101,14 +145,28 @@ fn gather(
             gather(&path, depth - 1, since, found)?;
         } else if about.is_file() && !is_old {
             // A folder that was copied has the time of the copy on all its files.
-            found.push((ended(&record(&path)?).unwrap_or(changed.micros()), path));
+            let record = record(&path)?;
+            found.push((ended(&record.bytes).unwrap_or(changed.micros()), path));
         }
     }
     Ok(())
 }
 
-fn record(path: &Path) -> io::Result<Vec<u8>> {
-    plain_file::read(path, MESSAGE_BYTES_MAX as u64).map_err(|error| named(path, &error))
+fn record(path: &Path) -> io::Result<Record> {
+    let read = || {
+        let file = plain_file::open(path, OpenOptions::new().read(true))?;
+        let about = file.metadata()?;
+        let mut bytes = after_nuls(file, MESSAGE_BYTES_MAX + 1)?;
+        let is_cut = bytes.len() > MESSAGE_BYTES_MAX;
+        bytes.truncate(MESSAGE_BYTES_MAX);
+        Ok(Record {
+            bytes,
+            length: about.len(),
+            is_cut,
+            written: EventTime::from_seconds(about.mtime()),
+        })
+    };
+    read().map_err(|error: io::Error| named(path, &error))
 }
 
 /// Returns the microsecond at which the channel of a record ended; `None` where the record does not
@@ -132,6 +190,28 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+impl RecordLines {
+    /// Returns the files read so far whose records cannot be read.
+    pub fn unread(&self) -> &[UnreadRecord] {
+        &self.unread
+    }
+
+    fn note_unread(&mut self, file: PathBuf, record: &Record) {
+        let why = if record.is_cut {
+            format!(
+                "the record has {} bytes, and at most {MESSAGE_BYTES_MAX} are read",
+                record.length
+            )
+        } else if let Decoded::Unreadable(why) = self.decoder.decode(&record.bytes) {
+            why.to_string()
+        } else {
+            return;
+        };
+        let written = record.written;
+        self.unread.push(UnreadRecord { file, written, why });
+    }
+}
+
 impl Read for RecordLines {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -143,7 +223,10 @@ impl Read for RecordLines {
                 return Ok(0);
             };
             match record(&next) {
-                Ok(record) => self.line = Cursor::new(in_a_line(record)),
+                Ok(record) => {
+                    self.note_unread(next, &record);
+                    self.line = Cursor::new(in_a_line(record.bytes));
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -183,6 +266,39 @@ mod tests {
         // Files that were written long before the day that is asked for are not read.
         let later = EventTime::from_seconds(i64::from(u32::MAX));
         assert_eq!(all(place.path(), Some(later)), "");
+    }
+
+    #[test]
+    fn each_record_that_cannot_be_read_is_named() {
+        let place = tempfile::tempdir().expect("a folder");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
+        let lines = fs::read_to_string(root.join("hold/json_cdr.jsonl")).expect("recorded");
+        let leg = lines.lines().next().expect("a record");
+        let hole = "\0".repeat(MESSAGE_BYTES_MAX + 10);
+        fs::write(place.path().join("hole.json"), format!("{hole}{leg}")).expect("written");
+        let long = leg.replacen('{', &format!("{{\"x\":\"{}\",", "x".repeat(1 << 20)), 1);
+        fs::write(place.path().join("long.json"), &long).expect("written");
+        fs::write(place.path().join("torn.json"), &leg[..leg.len() / 2]).expect("written");
+        let mut lines = open(place.path(), None)
+            .expect("readable")
+            .expect("records");
+        lines.read_to_string(&mut String::new()).expect("text");
+        let unread = lines.unread().iter();
+        let mut unread: Vec<_> = unread
+            .map(|record| {
+                (
+                    record.file.file_name().expect("a name").to_owned(),
+                    &*record.why,
+                )
+            })
+            .collect();
+        unread.sort();
+        let why = format!(
+            "the record has {} bytes, and at most 1048576 are read",
+            long.len()
+        );
+        assert_eq!(unread[0], ("long.json".into(), why.as_str()));
+        assert_eq!((unread.len(), &unread[1].0), (2, &"torn.json".into()));
     }
 
     #[test]
