@@ -3,8 +3,8 @@
 
 use super::catch_up::Second;
 use callbridge_call::{
-    Assembler, Decision, Direction, EventTime, FinishedCall, Folder, Kind, Knowledge, PbxEvent,
-    UniqueId,
+    Assembler, AssemblyCounts, Decision, Direction, EventTime, FinishedCall, Folder, Kind,
+    Knowledge, PbxEvent, UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
@@ -154,18 +154,29 @@ impl Pbx {
 
     /// Adds durable counters of what the assembler ignored or set right since the last call.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
-        let since = std::mem::take(&mut self.assembler.counts);
-        let dropped = since.facts_dropped + std::mem::take(&mut self.records.facts_dropped);
+        // Each counter is named, so that a new one is not forgotten.
+        let AssemblyCounts {
+            doubled,
+            late,
+            clock_clamped,
+            unidentified,
+            facts_dropped,
+            ghosts,
+            forced,
+            oversized,
+            cdr_unmatched,
+        } = std::mem::take(&mut self.assembler.counts);
+        let dropped = facts_dropped + std::mem::take(&mut self.records.facts_dropped);
         let counts = [
-            ("doubled", since.doubled),
-            ("late", since.late),
-            ("clock_clamped", since.clock_clamped),
-            ("unidentified", since.unidentified),
+            ("doubled", doubled),
+            ("late", late),
+            ("clock_clamped", clock_clamped),
+            ("unidentified", unidentified),
             ("facts_dropped", dropped),
-            ("ghosts", since.ghosts),
-            ("forced", since.forced),
-            ("oversized", since.oversized),
-            ("cdr_unmatched", since.cdr_unmatched),
+            ("ghosts", ghosts),
+            ("forced", forced),
+            ("oversized", oversized),
+            ("cdr_unmatched", cdr_unmatched),
             ("cdr_known", std::mem::take(&mut self.known)),
         ];
         let counts = counts.into_iter().filter(|(_, by)| *by > 0);

@@ -21,7 +21,7 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         unknown,
         ..Employees::default()
     });
-    Ok(Status {
+    let mut status = Status {
         employees,
         books: store.books(),
         version: release.to_string(),
@@ -38,8 +38,11 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         journal_fields: tables::echoes::fields(store)?,
         foreign_calls: tables::echoes::foreign_calls(store, at)?,
         ..Status::default()
-    })
+    };
+    status.note_losses(&store.counters());
+    Ok(status)
 }
+
 /// Employees whom the CRM does not know, as the spool keeps them.
 ///
 /// # Errors

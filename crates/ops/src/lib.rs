@@ -13,6 +13,8 @@
 pub mod http;
 pub mod kept;
 pub mod log;
+#[cfg(test)]
+mod loss_metrics_tests;
 pub mod metrics;
 pub mod notify;
 pub mod systemd;

@@ -7,7 +7,7 @@ use callbridge_fleet::metrics::{
 };
 use callbridge_model::Reason;
 use callbridge_model::status::{
-    PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status, TROUBLES,
+    LOSS_COUNTERS, PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status, TROUBLES,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -112,6 +112,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     calls(&mut all, seen);
     budget(&mut all, seen);
     sources(&mut all, seen);
+    losses(&mut all, seen);
     unmatched(&mut all, seen);
     trunks(&mut all, seen);
     token(&mut all, seen);
@@ -216,6 +217,8 @@ fn sources(all: &mut Registry, seen: &Observed) {
             ("skipped", it.skipped),
             ("repaired", it.repaired),
             ("unreadable", it.unreadable),
+            ("too_long", it.too_long),
+            ("dropped", it.dropped),
         ];
         let source = it.name();
         results.map(|(word, count)| (labels([("source", source), ("result", word)]), count))
@@ -238,6 +241,16 @@ fn sources(all: &mut Registry, seen: &Observed) {
     let gaps = sources.iter().map(|it| (source_label(it), it.gaps));
     let help = "Times at which events of a source may have been missed";
     counters(all, "gaps", help, gaps);
+}
+
+/// Registers the durable counters that can mean a lost call, also where they are 0.
+fn losses(all: &mut Registry, seen: &Observed) {
+    let counts = LOSS_COUNTERS.iter().map(|(name, _)| {
+        let count = seen.counters.get(*name).copied().unwrap_or(0);
+        (label("cause", name), count)
+    });
+    let help = "Signs that a call can be lost, by cause";
+    counters(all, "loss_signs", help, counts);
 }
 
 /// Calls over channels that no trunk takes in. The source is the first of their PBX.

@@ -9,7 +9,7 @@ const PIECE_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// When its first bytes cannot be read.
-pub(crate) fn as_utf8(mut file: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
+pub(crate) fn as_utf8<'a>(mut file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut beginning = vec![0; PIECE_BYTES];
     let mut length = 0;
     // A pipe can give a single byte.
@@ -37,8 +37,8 @@ pub(crate) fn as_utf8(mut file: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     }))
 }
 
-struct Utf16 {
-    file: Box<dyn Read>,
+struct Utf16<'a> {
+    file: Box<dyn Read + 'a>,
     is_big_endian: bool,
     /// Bytes of a character whose other bytes have not been read.
     rest: Vec<u8>,
@@ -47,7 +47,7 @@ struct Utf16 {
     given: usize,
 }
 
-impl Utf16 {
+impl Utf16<'_> {
     /// Reads the next piece of the file. The text stays empty at the end of the file.
     fn fill(&mut self) -> io::Result<()> {
         self.text.clear();
@@ -88,7 +88,7 @@ impl Utf16 {
     }
 }
 
-impl Read for Utf16 {
+impl Read for Utf16<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.given == self.text.len() {
             self.fill()?;

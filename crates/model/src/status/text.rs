@@ -3,8 +3,8 @@
 use super::lease::is_standing_by;
 use super::verdict::if_any;
 use super::{
-    Directory, Employees, LeadField, LeadFields, OverallState, SourceState, SourceStatus, Status,
-    Webhooks,
+    Directory, Employees, LOSS_COUNTERS, LeadField, LeadFields, OverallState, SourceState,
+    SourceStatus, Status, Webhooks,
 };
 use crate::Zone;
 use crate::safe::safe;
@@ -73,6 +73,7 @@ impl Status {
         for source in &self.sources {
             source.to_text(&mut text, style);
         }
+        self.losses_to_text(&mut text);
         self.gaps_to_text(&mut text, style);
         if !self.version.is_empty() {
             let (version, state) = (safe(&self.version), safe(&self.state));
@@ -191,6 +192,15 @@ impl Status {
         text.push('\n');
     }
 
+    /// Counters that can mean a lost call, where any is not 0.
+    fn losses_to_text(&self, text: &mut String) {
+        for (name, meaning) in LOSS_COUNTERS {
+            if let Some(count) = self.losses.get(name) {
+                let _ = writeln!(text, "counted  {count} {meaning} ({name})");
+            }
+        }
+    }
+
     fn gaps_to_text(&self, text: &mut String, style: &TextStyle) {
         let skipped = self.gaps.len().saturating_sub(GAPS_MAX);
         for gap in self.gaps.iter().skip(skipped) {
@@ -298,6 +308,13 @@ impl SourceStatus {
              gaps: {}{last}",
             self.read, self.skipped, self.repaired, self.unreadable, self.gaps
         );
+        if self.too_long + self.dropped > 0 {
+            let (too_long, dropped) = (self.too_long, self.dropped);
+            let _ = writeln!(
+                text,
+                "         {too_long} longer than 1 MiB, {dropped} thrown away"
+            );
+        }
     }
 }
 

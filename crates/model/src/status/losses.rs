@@ -1,0 +1,32 @@
+//! Counters that can mean a lost call.
+
+use super::Status;
+use std::collections::BTreeMap;
+
+/// Durable counters that can mean a lost call, each with its meaning.
+pub const LOSS_COUNTERS: [(&str, &str); 10] = [
+    ("unidentified", "events without a unique id"),
+    ("facts_dropped", "facts beyond what one call may hold"),
+    ("ghosts", "scraps of channels that made no call"),
+    ("forced", "calls ended before their hangup"),
+    ("oversized", "calls ended because they were too large"),
+    ("late", "events of calls that were over"),
+    ("cdr_unmatched", "CDRs of no known call"),
+    ("reused_ids", "calls with the ids of a finished call"),
+    (
+        "messages_ignored",
+        "messages that are not for this version or login",
+    ),
+    ("unreadable_not_kept", "unreadable messages without room"),
+];
+
+impl Status {
+    /// Takes over the durable counters that can mean a lost call.
+    pub fn note_losses(&mut self, counters: &BTreeMap<String, u64>) {
+        for (name, _) in LOSS_COUNTERS {
+            if let Some(count) = counters.get(name).filter(|count| **count > 0) {
+                self.losses.insert(name.to_owned(), *count);
+            }
+        }
+    }
+}
