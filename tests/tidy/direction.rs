@@ -53,8 +53,9 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 20] = [
+const CALL_MODULES: [&str; 21] = [
     "units",
+    "age",
     "event",
     "json",
     "peer_text",

@@ -83,6 +83,8 @@ struct Stream {
     at_arrived: Option<EventTime>,
     /// The latest arrival of anything.
     arrived: Option<EventTime>,
+    /// Number of channel events that were taken in, those of the calls that were restored included.
+    taken_in: u64,
     /// Meaning of the arrival of its events.
     timing: Timing,
 }
@@ -233,7 +235,8 @@ impl Assembler {
         call.cel_bridges = self.cel_bridges;
         call.of.on_event(event.channel.process, event.channel.stamp);
         let dropped = call.size.dropped;
-        let outcome = call.on_event(id, at, event, &self.settings);
+        self.stream.taken_in += 1;
+        let outcome = call.on_event(id, at, event, self.stream.taken_in, &self.settings);
         call.times.on_event(at, arrived);
         if outcome.effect == Effect::HungUp
             && let Some(leg) = call.legs.get_mut(id)
@@ -397,6 +400,8 @@ impl Assembler {
         let mut call: OpenCall = self.changes.restored(key, snapshot)?;
         call.size.bytes = snapshot.len();
         self.cel_bridges |= call.cel_bridges;
+        let places = call.legs.values().map(|leg| leg.place);
+        self.stream.taken_in = places.fold(self.stream.taken_in, u64::max);
         self.calls.put_back(key, call);
         self.was_alive(key);
         if let Some(call) = self.calls.get(key) {

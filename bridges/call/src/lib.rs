@@ -30,7 +30,8 @@
 //!
 //! Each uses those before it alone.
 
-pub mod assemble;
+pub mod age;
+mod assemble;
 pub mod call;
 pub mod decoded;
 pub mod event;

@@ -16,6 +16,7 @@
 //! ```
 //! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
 
+use crate::age::by_age;
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::{EventTime, FinishedCall, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -300,13 +301,9 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         call.remarks
             .extend(why.map(|it| format!("filled from the catch-up file: {it}")));
     }
-    // Records of Asterisk do not always name the channel that the call began with. Those of
-    // FreeSWITCH do, and its ids show no age.
-    if call.estimate && shows_age(&second.linkedid) {
-        let roots = halves.iter().map(|half| &half.linkedid);
-        let roots = roots.filter(|id| shows_age(id));
-        let oldest = roots.chain([&second.linkedid]).min_by_key(|id| id.age());
-        if let Some(oldest) = oldest.filter(|oldest| **oldest != second.linkedid) {
+    if call.estimate {
+        let oldest = oldest_id(second, halves);
+        if *oldest != second.linkedid {
             call.also_known_as.retain(|id| id != oldest);
             call.also_known_as.push(second.linkedid.clone());
             call.linkedid = oldest.clone();
@@ -316,9 +313,21 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     call
 }
 
-/// Returns `true` for an id in which the time of its channel's creation stands.
-fn shows_age(id: &UniqueId) -> bool {
-    UniqueId::epoch_in(id.as_str()).is_some()
+/// Returns the oldest linkedid of both accounts. Records of Asterisk do not always name the channel
+/// that the call began with. Those of FreeSWITCH do, and Asterisk made none of its ids. Records
+/// have whole seconds, so of two calls that began in one second the primary's decides.
+fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a UniqueId {
+    let own = second.linkedid.made();
+    let mut ids = vec![&second.linkedid];
+    let mut ages = vec![(own, (second.started.floor_seconds(), true))];
+    for half in halves {
+        let made = half.linkedid.made();
+        if own.is_some() || made.is_some() {
+            ids.push(&half.linkedid);
+            ages.push((made, (half.started.floor_seconds(), false)));
+        }
+    }
+    ids[by_age(&ages)[0]]
 }
 
 /// An estimate learns what records may not know: the trunk, and that somebody was heard to talk,

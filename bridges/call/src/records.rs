@@ -278,7 +278,7 @@ fn of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
         for (at, leg) in record.legs.iter().enumerate() {
             // Of a channel with a record of its own, that says all.
             if at == 0 || !own(&leg.id) {
-                *call.legs.met(leg.id.clone(), leg.first) = leg.clone();
+                *call.legs.met(leg.id.clone(), leg.first, leg.place) = leg.clone();
             }
         }
     }

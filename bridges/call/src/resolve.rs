@@ -29,6 +29,7 @@ mod unnamed;
 mod unobservable;
 mod view;
 
+use crate::age::by_age;
 use crate::facts::{Leg, OpenCall, Parts, Texts};
 use crate::{Direction, FinishedCall, Settings, UniqueId};
 use masquerade::JoinedPairs;
@@ -223,8 +224,9 @@ impl Channels {
         let numbers = legs.iter().any(has_number);
         let views = legs.iter();
         let views = views.map(|leg| View::of(leg, &settings.endpoints, timed, numbers));
-        let mut views: Vec<View<'_>> = views.collect();
-        views.sort_by(|a, b| a.order().cmp(&b.order()));
-        views
+        let views: Vec<View<'_>> = views.collect();
+        let ages: Vec<_> = views.iter().map(|view| view.leg.age()).collect();
+        let order = by_age(&ages).into_iter();
+        order.map(|i| views[i].clone()).collect()
     }
 }

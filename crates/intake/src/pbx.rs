@@ -308,7 +308,7 @@ impl Outages {
 
 /// Returns `true` for the birth of a channel that begins another call than the finished one with
 /// its id.
-fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
+pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     match event {
         PbxEvent::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
             let born = event.at.map(EventTime::floor_seconds);
@@ -318,8 +318,8 @@ fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     }
 }
 
-/// A finished call as the spool will remember it under one of its ids.
-fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
+/// Returns a finished call as the spool will remember it under one of its ids.
+pub fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
     let inbound = call.direction == Direction::Inbound;
     let caller = call.number.as_ref().filter(|_| inbound);
     Known {

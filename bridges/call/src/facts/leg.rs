@@ -2,72 +2,18 @@
 //! what a PBX says of it beside its name, and what it runs, as far as it tells how it came to be.
 
 use super::fact::{Fact, FactKind, Passage, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
+use super::history::TextHistory;
 use crate::trunk::{self, LineTraits, unmarked};
 use crate::{
     ChannelEvent, ChannelRef, ChannelTraits, Endpoints, EventTime, Kind, MonitorMode, Origin,
     Party, TrunkEndpoint, UniqueId, clip, is_did,
 };
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 use smol_str::SmolStr;
 use std::time::Duration;
 
 /// Different variables and values remembered of one channel.
 const VARIABLES_MAX: usize = 64;
-/// A text, and when it was heard first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamped {
-    pub(crate) at: EventTime,
-    pub(crate) text: SmolStr,
-}
-
-/// The different texts heard in one place, each with its first time; mostly one, which stands in
-/// place.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
-
-impl TextHistory {
-    /// Remembers a text; `true` if that changed anything.
-    pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
-        if text.is_empty() || text.len() > TEXT_BYTES_MAX {
-            return false;
-        }
-        if let Some(known) = self.0.iter_mut().find(|known| known.text == text) {
-            let earlier = at < known.at;
-            known.at = known.at.min(at);
-            return earlier;
-        }
-        let room = self.0.len() < TEXTS_MAX;
-        if room {
-            let text = text.into();
-            self.0.push(Stamped { at, text });
-        }
-        room
-    }
-
-    /// Returns `true` when this text was noted.
-    pub(crate) fn has(&self, text: &str) -> bool {
-        self.0.iter().any(|known| known.text == text)
-    }
-
-    /// Returns the texts in the order of their first times.
-    pub(crate) fn by_time(&self) -> Vec<&Stamped> {
-        let mut all: Vec<&Stamped> = self.0.iter().collect();
-        all.sort_by_key(|stamped| stamped.at);
-        all
-    }
-
-    /// Returns the text with the earliest time.
-    pub(crate) fn first(&self) -> Option<&Stamped> {
-        self.0.iter().min_by_key(|stamped| stamped.at)
-    }
-
-    /// Iterates over the texts in the order in which they were noted.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
-        self.0.iter()
-    }
-}
 
 /// A variable's value, and when it was told first and last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +31,10 @@ pub(crate) struct Leg {
     pub(crate) first: EventTime,
     /// Time of the channel's last sign of life.
     pub(crate) last: EventTime,
+    /// Place of the channel's first event among all events, which decides between channels that
+    /// were seen at the same time.
+    #[serde(default)]
+    pub(crate) place: u64,
     pub(crate) names: TextHistory,
     pub(crate) linkedids: TextHistory,
     pub(crate) callers: TextHistory,
@@ -123,11 +73,12 @@ pub(crate) enum Effect {
 }
 
 impl Leg {
-    pub(crate) fn new(id: UniqueId, at: EventTime) -> Self {
+    pub(crate) fn new(id: UniqueId, at: EventTime, place: u64) -> Self {
         Self {
             id,
             first: at,
             last: at,
+            place,
             names: TextHistory::default(),
             linkedids: TextHistory::default(),
             callers: TextHistory::default(),
@@ -164,6 +115,7 @@ impl Leg {
     pub(crate) fn absorb(&mut self, other: Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
+        self.place = self.place.min(other.place);
         for (own, others) in self.texts_mut().into_iter().zip(other.texts()) {
             for stamped in others.iter() {
                 own.note(stamped.at, &stamped.text);
@@ -276,6 +228,18 @@ impl Leg {
             _ => self.linkedids.first()?,
         };
         Some(first.text.as_str())
+    }
+
+    /// Returns `true` for a channel that was born in nobody's call.
+    pub(crate) fn is_root(&self) -> bool {
+        self.first_linkedid()
+            .is_none_or(|id| id == self.id.as_str())
+    }
+
+    /// Returns what the channel's age is read from, for [`by_age`](crate::age::by_age). Of two
+    /// channels that were seen at once, the one that was born in nobody's call is the older.
+    pub(crate) fn age(&self) -> (Option<(u64, u64)>, (EventTime, bool, u64)) {
+        (self.id.made(), (self.first, !self.is_root(), self.place))
     }
 
     /// Returns `true` when the channel was in no bridge, or has left the last that it was in.

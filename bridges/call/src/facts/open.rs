@@ -123,12 +123,14 @@ impl OpenCall {
         }
     }
 
-    /// Takes in an event of the channel `id`, which belongs to this call.
+    /// Takes in an event of the channel `id`, which belongs to this call. `place` is the event's
+    /// place among all events.
     pub(crate) fn on_event(
         &mut self,
         id: &UniqueId,
         at: EventTime,
         event: &ChannelEvent<'_>,
+        place: u64,
         settings: &Settings,
     ) -> CallEffect {
         let room = self.size.facts < settings.max_facts;
@@ -151,7 +153,7 @@ impl OpenCall {
             changed: self.joined.len() > joined,
         };
         if let Some(other) = event.kind.other() {
-            self.describe(at, other, settings, &mut outcome);
+            self.describe(at, other, place, settings, &mut outcome);
         }
         let known = self.legs.contains_key(id);
         if !known && !room {
@@ -159,7 +161,7 @@ impl OpenCall {
             return outcome;
         }
         if !known {
-            self.legs.met(id.clone(), at);
+            self.legs.met(id.clone(), at, place);
         }
         let Some(leg) = self.legs.get_mut(id) else {
             return outcome;
@@ -194,6 +196,7 @@ impl OpenCall {
         &mut self,
         at: EventTime,
         channel: &ChannelRef<'_>,
+        place: u64,
         settings: &Settings,
         outcome: &mut CallEffect,
     ) {
@@ -207,7 +210,7 @@ impl OpenCall {
             return;
         }
         self.size.facts += usize::from(!known);
-        let leg = self.legs.met(id, at);
+        let leg = self.legs.met(id, at, place);
         outcome.changed |= leg.describe(at, channel);
         outcome.changed |= self.ties.note_linkedid(leg, at, channel);
         outcome.new_leg |= !known;
@@ -496,14 +499,15 @@ impl Legs {
         self.0.iter_mut().map(|(_, leg)| leg.as_mut())
     }
 
-    /// The channel, first heard of at `at` if it was not yet.
-    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime) -> &mut Leg {
-        let place = self.find(&id).unwrap_or_else(|place| {
-            let leg = Box::new(Leg::new(id.clone(), at));
-            self.0.insert(place, (id, leg));
-            place
+    /// Returns the channel. If it was not known yet, it was first seen at `at`, in the event at
+    /// this place of the stream.
+    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
+        let index = self.find(&id).unwrap_or_else(|index| {
+            let leg = Box::new(Leg::new(id.clone(), at, place));
+            self.0.insert(index, (id, leg));
+            index
         });
-        &mut self.0[place].1
+        &mut self.0[index].1
     }
 
     pub(crate) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {

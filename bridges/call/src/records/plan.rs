@@ -7,6 +7,7 @@
 
 use super::group::Group;
 use super::record::Record;
+use crate::age::by_age;
 use crate::resolve::{
     DialedLine, Plan, Sets, apart, by_customer, in_dial_data, is_number, subscriber,
 };
@@ -66,10 +67,18 @@ fn dialed_line(channel: &Channel<'_>) -> DialedLine {
     }
 }
 
-/// The oldest id of all; of records without any, that of the first.
+/// The oldest id of all; of records without any, that of the first. An id is as old as the first
+/// record that has it.
 fn oldest(records: &[&Record]) -> Option<UniqueId> {
-    let ids = records.iter().filter_map(|record| record.id());
-    let oldest = ids.min_by(|a, b| a.age().cmp(&b.age()));
+    let mut ids = Vec::new();
+    let mut ages = Vec::new();
+    for record in records {
+        if let Some(id) = record.id() {
+            ages.push((id.made(), record.start));
+            ids.push(id);
+        }
+    }
+    let oldest = by_age(&ages).first().map(|&i| ids[i].clone());
     oldest.or_else(|| records.first()?.made_id())
 }
 
@@ -225,12 +234,15 @@ fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
         && records.any(|record| record.context == first.context)
 }
 
-/// By start; of those of one second, the other side of a dialling last, then by age, and what a
-/// Local channel did after what dialled it; then by end and names, so that it is one order however
-/// the records came.
+/// By start. Of the records of one second, the other side of a dialing comes last. Then follow the
+/// age of the ids, and what a Local channel did after what dialed it. End and names come last, so
+/// the order is the same however the records came. An id that was chosen through an API is that of
+/// an originated channel, which exists before those that it dials in the same second.
 fn order(record: &Record) -> impl Ord {
-    let age = UniqueId::new(record.uniqueid.as_str());
-    let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
+    let age = match UniqueId::new(record.uniqueid.as_str()) {
+        Some(id) => id.made().unwrap_or_default(),
+        None => (u64::MAX, u64::MAX),
+    };
     let local = trunk::local_pair(&record.channel).is_some();
     let began = (record.start, record.is_dialled_side(), age, local);
     (

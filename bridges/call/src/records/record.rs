@@ -365,7 +365,7 @@ fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
 fn met<'l>(legs: &'l mut Vec<Leg>, id: &UniqueId, at: EventTime) -> &'l mut Leg {
     let known = legs.iter().position(|leg| leg.id == *id);
     let place = known.unwrap_or_else(|| {
-        legs.push(Leg::new(id.clone(), at));
+        legs.push(Leg::new(id.clone(), at, 0));
         legs.len() - 1
     });
     &mut legs[place]

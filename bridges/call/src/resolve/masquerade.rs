@@ -76,7 +76,7 @@ fn is_of_occupants(what: &FactKind) -> bool {
 impl ChannelOccupancy<'_> {
     /// The telephone that had this unique id at its birth, without anything that happened to it.
     fn born(&self) -> Leg {
-        let mut leg = Leg::new(self.leg.id.clone(), self.leg.first);
+        let mut leg = Leg::new(self.leg.id.clone(), self.leg.first, self.leg.place);
         leg.names.note(self.leg.first, self.leg.name());
         leg
     }

@@ -7,6 +7,7 @@
 use super::number;
 use super::split::{Part, Sets};
 use super::view::View;
+use crate::age::by_age;
 use crate::talk::{Talk, local_pairs};
 use crate::{Direction, EventTime, UniqueId, Way};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,19 +128,25 @@ pub(super) fn is_rooted(part: &Part<'_, '_>) -> bool {
 /// The oldest linkedid of all.
 pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
     let legs = part.own();
-    let ids = legs.iter().flat_map(|leg| {
-        let linkedids = leg.leg.linkedids.iter();
-        linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()))
-    });
-    let ids = ids.filter(|id| !part.foreign.contains(id));
-    // Ids that tell no age have that of their channels, in whose order these stand.
-    let place = |id: &UniqueId| legs.iter().position(|leg| leg.leg.id == *id);
-    let age = |id: &UniqueId| {
-        let (epoch, counter, _) = id.age();
-        let place = (epoch == u64::MAX).then(|| place(id).unwrap_or(usize::MAX));
-        (epoch, counter, place)
-    };
-    let oldest = ids.min_by(|a, b| (age(a), a.age()).cmp(&(age(b), b.age())));
+    let mut ids = Vec::new();
+    let mut ages = Vec::new();
+    for linkedid in legs.iter().flat_map(|leg| leg.leg.linkedids.iter()) {
+        let Some(id) = UniqueId::new(linkedid.text.as_str()) else {
+            continue;
+        };
+        if part.foreign.contains(&id) {
+            continue;
+        }
+        // A linkedid is as old as its channel. If that was never seen, it is as old as the first
+        // event that names it.
+        let channel = legs.iter().find(|leg| leg.leg.id == id);
+        let age = channel.map_or((id.made(), (linkedid.at, true, u64::MAX)), |leg| {
+            leg.leg.age()
+        });
+        ids.push(id);
+        ages.push(age);
+    }
+    let oldest = by_age(&ages).first().map(|&i| ids[i].clone());
     oldest.unwrap_or_else(|| legs[0].leg.id.clone())
 }
 

@@ -7,6 +7,7 @@
 //! dialling channel alone tells of its bridge, and without `Peer` the other side is whoever
 //! answered last.
 
+use crate::age::by_age;
 use crate::facts::{Fact, FactKind, Leg, Passage};
 use crate::trunk;
 use crate::{ChannelState, EventTime, Origin, UNNAMED, WHO_ANSWERED};
@@ -104,6 +105,8 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
 
 struct Meeting<'l, 'a> {
     legs: &'l [&'a Leg],
+    /// Rank of each channel by age, 0 for the oldest.
+    ranks: Vec<usize>,
     /// Set when the source writes `Peer`.
     has_peers: bool,
     groups: Vec<Group<'a>>,
@@ -117,8 +120,14 @@ struct Meeting<'l, 'a> {
 impl<'l, 'a> Meeting<'l, 'a> {
     fn of(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
         let names_peers = |step: &BridgeMove<'_>| !step.peers.is_empty() && !step.is_of_both();
+        let ages: Vec<_> = legs.iter().map(|leg| leg.age()).collect();
+        let mut ranks = vec![0; legs.len()];
+        for (rank, leg) in by_age(&ages).into_iter().enumerate() {
+            ranks[leg] = rank;
+        }
         Self {
             legs,
+            ranks,
             has_peers: steps.iter().any(names_peers),
             groups: Vec::new(),
             sits: vec![None; legs.len()],
@@ -186,10 +195,6 @@ impl<'l, 'a> Meeting<'l, 'a> {
     fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
         let own = pair(step.leg);
-        let age = |leg: usize| {
-            let (epoch, counter, _) = self.legs[leg].id.age();
-            (epoch, counter)
-        };
         let free = (0..self.legs.len()).filter(|&leg| {
             let other_half = own.is_some() && pair(leg) == own;
             leg != step.leg && self.sits[leg].is_none() && !other_half
@@ -199,7 +204,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
             let ups = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
             let at = ups.map(|fact| fact.at).filter(|at| *at <= step.at).max()?;
             let gone = self.legs[leg].ended().is_some_and(|ended| ended < step.at);
-            (!gone).then_some((age(leg) > age(step.leg), at, age(leg), leg))
+            let is_younger = self.ranks[leg] > self.ranks[step.leg];
+            (!gone).then_some((is_younger, at, self.ranks[leg], leg))
         });
         answered.max().map(|(.., leg)| leg)
     }

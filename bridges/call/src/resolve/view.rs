@@ -58,14 +58,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Channels in the order they were made.
-    pub(super) fn order(&self) -> (u64, u64, EventTime, bool, &str) {
-        let (epoch, counter, _) = self.leg.id.age();
-        let id = self.leg.id.as_str();
-        // Of two of one moment, the one that was born in nobody's call is the elder.
-        (epoch, counter, self.leg.first, !self.is_root(), id)
-    }
-
     /// Returns the linkedid that the channel was created with, or its unique id if the source
     /// reports none.
     pub(super) fn first_linkedid(&self) -> &str {
@@ -74,7 +66,7 @@ impl<'a> View<'a> {
 
     /// Returns `true` for a channel that was born in nobody's call.
     pub(super) fn is_root(&self) -> bool {
-        self.first_linkedid() == self.leg.id.as_str()
+        self.leg.is_root()
     }
 
     /// Somebody was told to dial it.

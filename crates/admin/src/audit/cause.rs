@@ -118,7 +118,7 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
 /// be of one clock.
 fn other_clock(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
-    let epoch = i64::try_from(id.age().0).ok().filter(|epoch| *epoch > 0)?;
+    let epoch = i64::try_from(id.made()?.0).ok()?;
     let apart = call.started.floor_seconds().get() - epoch;
     (apart.unsigned_abs() > SAME_CLOCK.as_secs()).then_some(apart)
 }

@@ -2,15 +2,17 @@
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
-    Assembler, EventTime, FinishedCall, Folder, Mark, PbxEvent, ReportedCall, Settings, Timing,
-    WrongCall,
+    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Line, Mark, PbxEvent, ReportedCall,
+    Settings, Timing, WrongCall,
 };
 use callbridge_formats::{
     Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
 };
+use callbridge_intake::{begins_another, remembered};
 use callbridge_mapping::Trunks;
-use std::collections::BTreeMap;
+use callbridge_spool::Known;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The rules by which a recording is read.
 #[derive(Clone, Debug)]
@@ -205,18 +207,62 @@ impl Reading {
     }
 }
 
+/// Ids of finished calls that are remembered. The one remembered for the longest time makes room.
+const FINISHED_MAX: usize = 8192;
+
+/// Finished calls by their ids: a PBX whose channel ids are chosen through an API can give the id
+/// of a finished call to another one.
+#[derive(Default)]
+struct FinishedCalls {
+    known: BTreeMap<String, Known>,
+    order: VecDeque<String>,
+}
+
+impl FinishedCalls {
+    fn remember(&mut self, call: &FinishedCall) {
+        for id in call.ids() {
+            let known = Known {
+                letter: None,
+                ..remembered(call, id)
+            };
+            let id = id.as_str().to_owned();
+            if self.known.insert(id.clone(), known).is_some() {
+                continue;
+            }
+            self.order.push_back(id);
+            if self.order.len() > FINISHED_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.known.remove(&oldest);
+            }
+        }
+    }
+}
+
 /// The calls of one PBX. Where channel events tell of a call, its records add nothing but their
 /// user field.
 struct PbxReading {
     assembler: Assembler,
     folder: Folder,
+    /// Calls that the assembler has finished since the last take.
+    calls: Vec<FinishedCall>,
+    finished: FinishedCalls,
+    /// The recording, unless the order of its events shows nothing.
+    line: Option<Line>,
 }
 
 impl PbxReading {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: Settings, format: Format) -> Self {
+        let recording = Line {
+            source: 0,
+            connection: 0,
+        };
         Self {
             folder: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
+            calls: Vec::new(),
+            finished: FinishedCalls::default(),
+            line: (!format.is_of_broker()).then_some(recording),
         }
     }
 
@@ -228,24 +274,74 @@ impl PbxReading {
     }
 
     fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
-        self.assembler.timing(Timing { kept: true, order });
-        self.assembler.on_event(event, arrived);
-        if let PbxEvent::Cdr(cdr) = event {
-            let ids = [&cdr.uniqueid, &cdr.linkedid];
-            if !ids.iter().any(|id| self.assembler.has_seen(id)) {
-                self.folder.on_cdr(cdr, arrived);
+        self.assembler.timing(Timing {
+            line: self.line,
+            kept: true,
+            order,
+            ..Timing::default()
+        });
+        match event {
+            PbxEvent::Channel(channel) => self.on_channel_event(event, channel, arrived),
+            PbxEvent::Cdr(cdr) => {
+                self.assembler.on_event(event, arrived);
+                let ids = [&cdr.uniqueid, &cdr.linkedid];
+                if !ids.iter().any(|id| self.has_seen(id)) {
+                    self.folder.on_cdr(cdr, arrived);
+                }
+            }
+            PbxEvent::Mark(_) => {
+                self.assembler.on_event(event, arrived);
             }
         }
     }
 
+    /// Takes in a channel event. A channel that is created under the id of a finished call begins
+    /// another call, as it does in `run`. Other events of a finished call change nothing.
+    fn on_channel_event(
+        &mut self,
+        event: &PbxEvent<'_>,
+        channel: &ChannelEvent<'_>,
+        arrived: EventTime,
+    ) {
+        let id = channel.channel.uniqueid.as_ref();
+        let is_open = self.assembler.knows(id) || self.assembler.knows(&channel.channel.linkedid);
+        // This very event can finish an open call.
+        if is_open && self.assembler.on_event(event, arrived) {
+            return;
+        }
+        self.collect();
+        match self.finished.known.get(id) {
+            Some(known) if begins_another(event, known) => {
+                self.assembler.forget_finished();
+                self.assembler.on_event(event, arrived);
+            }
+            None if !is_open => {
+                self.assembler.on_event(event, arrived);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Takes the calls that the assembler has finished.
+    fn collect(&mut self) {
+        for call in self.assembler.take_finished() {
+            self.finished.remember(&call);
+            self.calls.push(call);
+        }
+    }
+
+    fn has_seen(&self, id: &str) -> bool {
+        self.assembler.has_seen(id) || self.finished.known.contains_key(id)
+    }
+
     fn take_finished(&mut self) -> Vec<FinishedCall> {
-        let mut calls = self.assembler.take_finished();
-        let is_received = |call: &FinishedCall| {
-            let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-            ids.any(|id| self.assembler.has_seen(id.as_str()))
-        };
-        let folded = self.folder.take_finished().into_iter();
-        calls.extend(folded.filter(|call| !is_received(call)));
+        self.collect();
+        let mut calls = std::mem::take(&mut self.calls);
+        for call in self.folder.take_finished() {
+            if !call.ids().any(|id| self.has_seen(id.as_str())) {
+                calls.push(call);
+            }
+        }
         calls
     }
 }
@@ -279,12 +375,13 @@ impl Decoding {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => {
                         let endpoints = rules.trunks.endpoints(new.key())?;
-                        new.insert(PbxReading::new(Settings {
+                        let settings = Settings {
                             endpoints,
                             // None of its calls happens now.
                             history: true,
                             ..rules.settings.clone()
-                        }))
+                        };
+                        new.insert(PbxReading::new(settings, rules.format))
                     }
                 };
                 let order = received.event.order_after(self.now);

@@ -1,0 +1,86 @@
+//! Which of several channels or records began first.
+
+/// Returns the indices of these items from the oldest to the youngest. Each item has the epoch and
+/// counter of its id ([`UniqueId::made`](crate::UniqueId::made)) and what orders it otherwise: the
+/// time at which it was first seen, and its place in the stream.
+///
+/// Two ids that Asterisk made are compared as ids. An id that was chosen through an API carries no
+/// time, so its item comes before the first item that was seen after it. If both were seen at once,
+/// the chosen id is the older one: such a channel is originated, and exists before those it dials.
+pub(crate) fn by_age<S: Ord + Copy>(items: &[(Option<(u64, u64)>, S)]) -> Vec<usize> {
+    let (mut made, mut chosen): (Vec<usize>, Vec<usize>) =
+        (0..items.len()).partition(|&i| items[i].0.is_some());
+    made.sort_by_key(|&i| items[i]);
+    chosen.sort_by_key(|&i| items[i].1);
+    let mut chosen = chosen.into_iter().peekable();
+    let mut order = Vec::with_capacity(items.len());
+    // Events can come out of order, so an older id can be seen after a younger one.
+    let mut latest: Option<S> = None;
+    for i in made {
+        latest = latest.max(Some(items[i].1));
+        while let Some(older) = chosen.next_if(|&other| Some(items[other].1) <= latest) {
+            order.push(older);
+        }
+        order.push(i);
+    }
+    order.extend(chosen);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UniqueId;
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    /// The ids from the oldest to the youngest, each with the time at which it was first seen.
+    fn sorted<'a>(seen: &[(&'a str, i64)]) -> Vec<&'a str> {
+        let made = |id: &str| UniqueId::new(id).and_then(|id| id.made());
+        let items: Vec<_> = seen.iter().map(|&(id, at)| (made(id), at)).collect();
+        by_age(&items).into_iter().map(|i| seen[i].0).collect()
+    }
+
+    #[test]
+    fn ids_of_asterisk_are_ordered_whatever_was_seen_first() {
+        let seen = [("pbx1-1795151317.146", 1), ("pbx1-1795151317.99", 2)];
+        assert_eq!(sorted(&seen), ["pbx1-1795151317.99", "pbx1-1795151317.146"]);
+    }
+
+    #[test]
+    fn chosen_ids_are_ordered_by_the_time_of_their_first_event() {
+        let uuid = "9f1c2d34-0000-4000-8000-000000000001";
+        for chosen in [
+            uuid,
+            "4711",
+            "1234567890",
+            "12.5",
+            "deal-77.1",
+            "2999999999",
+        ] {
+            let before = [("1772445604.3", 5), (chosen, 1)];
+            assert_eq!(sorted(&before), [chosen, "1772445604.3"]);
+            let after = [(chosen, 5), ("1772445604.3", 1)];
+            assert_eq!(sorted(&after), ["1772445604.3", chosen]);
+            let between = [("1772445609.4", 8), (chosen, 5), ("1772445604.3", 1)];
+            assert_eq!(sorted(&between), ["1772445604.3", chosen, "1772445609.4"]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn order_is_one_of_all_items(
+            items in vec((option::of((0..4_u64, 0..4_u64)), 0..6_i64), 0..12),
+        ) {
+            let order = by_age(&items);
+            let made: Vec<_> = order.iter().filter_map(|&i| items[i].0).collect();
+            prop_assert!(made.is_sorted());
+            let chosen = order.iter().filter(|&&i| items[i].0.is_none());
+            prop_assert!(chosen.map(|&i| items[i].1).is_sorted());
+            let mut all = order;
+            all.sort_unstable();
+            prop_assert!(all.into_iter().eq(0..items.len()));
+        }
+    }
+}

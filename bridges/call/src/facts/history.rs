@@ -1,0 +1,63 @@
+//! The different texts that were reported of a channel in one place, such as its names, each with
+//! the time of its first report.
+
+use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
+use crate::EventTime;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+/// A text, and when it was heard first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamped {
+    pub(crate) at: EventTime,
+    pub(crate) text: SmolStr,
+}
+
+/// The different texts heard in one place, each with its first time; mostly one, which stands in
+/// place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct TextHistory(pub(crate) SmallVec<[Stamped; 1]>);
+
+impl TextHistory {
+    /// Remembers a text; `true` if that changed anything.
+    pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
+        if text.is_empty() || text.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        if let Some(known) = self.0.iter_mut().find(|known| known.text == text) {
+            let earlier = at < known.at;
+            known.at = known.at.min(at);
+            return earlier;
+        }
+        let room = self.0.len() < TEXTS_MAX;
+        if room {
+            let text = text.into();
+            self.0.push(Stamped { at, text });
+        }
+        room
+    }
+
+    /// Returns `true` when this text was noted.
+    pub(crate) fn has(&self, text: &str) -> bool {
+        self.0.iter().any(|known| known.text == text)
+    }
+
+    /// Returns the texts in the order of their first times.
+    pub(crate) fn by_time(&self) -> Vec<&Stamped> {
+        let mut all: Vec<&Stamped> = self.0.iter().collect();
+        all.sort_by_key(|stamped| stamped.at);
+        all
+    }
+
+    /// Returns the text with the earliest time.
+    pub(crate) fn first(&self) -> Option<&Stamped> {
+        self.0.iter().min_by_key(|stamped| stamped.at)
+    }
+
+    /// Iterates over the texts in the order in which they were noted.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
+        self.0.iter()
+    }
+}
