@@ -73,6 +73,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        more_numbers: Vec::new(),
         shown_number: None,
         did: None,
         given: None,

@@ -47,6 +47,10 @@ pub struct FinishedCall {
     pub trunk: Option<String>,
     /// The customer's number as the PBX wrote it, not yet normalised.
     pub number: Option<RawNumber>,
+    /// Further candidates for the customer's number, in their order. The first candidate that is
+    /// valid wins. If none is, `number` is displayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_numbers: Vec<RawNumber>,
     /// Number that the customer's channel shows, where the PBX itself called the customer first and
     /// no event has the number that it dialled. It may be the company's own, and is the customer's
     /// only where a lead has it.

@@ -81,7 +81,23 @@ fn bare(text: &str) -> &str {
     let mut schemes = ["sip:", "sips:", "tel:"].iter();
     let number = schemes.find_map(|scheme| text.strip_prefix(scheme));
     let mut parts = number.unwrap_or(text).split(['@', ';', ',']);
-    parts.next().unwrap_or_default()
+    without_feature_prefix(parts.next().unwrap_or_default())
+}
+
+/// Removes a feature prefix from a number, such as `#31#` or `*31#`, which hides the caller.
+fn without_feature_prefix(text: &str) -> &str {
+    let Some((code, number)) = text
+        .strip_prefix(['#', '*'])
+        .and_then(|it| it.split_once('#'))
+    else {
+        return text;
+    };
+    let is_code = (1..=4).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_digit());
+    if is_code && !number.is_empty() {
+        number
+    } else {
+        text
+    }
 }
 
 /// The digits of a number, and whether a plus stood before them.

@@ -20,6 +20,7 @@ pub fn call() -> FinishedCall {
         answered: true,
         trunk: Some("city".to_owned()),
         number: Some(number),
+        more_numbers: Vec::new(),
         shown_number: None,
         did: None,
         employee: Some(Extension::new("101")),

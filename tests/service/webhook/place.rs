@@ -203,6 +203,7 @@ fn call(n: u32) -> Finished {
         timeline: None,
         unmatched: Vec::new(),
         given: None,
+        more_numbers: Vec::new(),
         shown_number: None,
         did: None,
     };

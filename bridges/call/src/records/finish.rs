@@ -105,6 +105,7 @@ impl CallBuilder<'_, '_> {
             answered,
             trunk: trunk.map(str::to_owned),
             number: number.map(|(number, _)| number),
+            more_numbers: Vec::new(),
             shown_number: None,
             did: did.cloned(),
             employee,

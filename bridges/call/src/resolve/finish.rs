@@ -66,11 +66,13 @@ pub(super) fn finish(
     plan.talk.note(&mut why, name, customer.name, words, never);
     let variables = variables(legs, plan, &mut why);
     let outbound = plan.direction == Direction::Outbound;
-    let number = match plan.direction {
-        Direction::Inbound => number::caller(customer),
-        Direction::Outbound => number::dialled(part.own(), main),
-        Direction::Internal => None,
-    };
+    let mut numbers = match plan.direction {
+        Direction::Inbound => number::callers(customer, first_dialed(part.own(), plan)),
+        Direction::Outbound => number::all_dialed(part.own(), main),
+        Direction::Internal => Vec::new(),
+    }
+    .into_iter();
+    let number = numbers.next();
     let shown = number::shown(customer).filter(|_| outbound && number.is_none());
     let (at, words) = match number.as_ref().or(shown.as_ref()) {
         Some(number) => (number.at, number.words),
@@ -99,6 +101,7 @@ pub(super) fn finish(
         answered,
         trunk: trunk.map(str::to_owned),
         number: number.map(|it| it.raw),
+        more_numbers: numbers.map(|it| it.raw).collect(),
         shown_number: shown.map(|it| it.raw),
         did: did.map(ToString::to_string),
         employee,
@@ -122,6 +125,16 @@ pub(super) fn finish(
         unmatched: unmatched(part.own(), plan),
         given: None,
     }
+}
+
+/// Returns the time at which the call's first other leg was dialed: from then on, the customer's
+/// channel can show other numbers than the customer's.
+fn first_dialed(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
+    let others = plan.own.iter().filter(|i| !plan.customers.contains(i));
+    let dialed = others
+        .map(|&i| legs[i])
+        .filter(|leg| leg.way == Way::Dialled);
+    dialed.map(|leg| leg.leg.first).min()
 }
 
 /// Collects the prefixes of channels that carried an outside number and belong to no trunk. A

@@ -8,7 +8,7 @@
 //! ```
 
 use super::view::View;
-use crate::facts::{FactKind, SeenDial, Stamped};
+use crate::facts::{Fact, FactKind, SeenDial, Stamped};
 use crate::trunk;
 use crate::{EventTime, RawNumber};
 use std::time::Duration;
@@ -39,6 +39,68 @@ pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     let callers = leg.leg.callers.by_time();
     let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
     Some(shows(caller, "the caller's number"))
+}
+
+/// Returns the candidates for the number of a customer who called in on this channel: what it shows
+/// until the first leg is dialed. A hidden number ends the search.
+pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Number> {
+    let texts = leg.leg.callers.by_time();
+    let until = match (first_dialed, texts.first()) {
+        // A channel whose beginning was missed shows its first text later.
+        (Some(dialed), Some(first)) => dialed.max(first.at),
+        _ => leg.end,
+    };
+    let did = leg.leg.did.as_deref();
+    let mut numbers = Vec::new();
+    for text in texts.into_iter().filter(|text| text.at <= until) {
+        if text.text.eq_ignore_ascii_case("anonymous") {
+            break;
+        }
+        if is_number(&text.text) && Some(text.text.as_str()) != did {
+            numbers.push(shows(text, "the caller's number"));
+        }
+    }
+    numbers
+}
+
+/// Returns the candidates for the number that was dialed on this trunk channel: the dial strings,
+/// `DestCallerIDNum` of the dial event, then the data of the Dial application. A channel without
+/// these has one candidate, the number it shows.
+pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
+    let leg = legs[i];
+    let mut numbers: Vec<Number> = Vec::new();
+    for fact in &leg.leg.facts {
+        if let FactKind::Dialled { string, .. } = &fact.what
+            && let Some(text) = in_dial_string(string, peer(leg.name))
+        {
+            numbers.push(number(text, true, fact.at, "the dial string"));
+        }
+    }
+    numbers.sort_by_key(|number| number.at);
+    if numbers.is_empty() {
+        numbers.extend(dialled(legs, i));
+    }
+    // What an originated channel shows is the company's number or the extension.
+    if leg.leg.linkedids.first().is_some() && leg.is_root() {
+        return numbers;
+    }
+    for text in leg.leg.callers.by_time() {
+        let is_dial =
+            |fact: &&Fact| fact.at == text.at && matches!(fact.what, FactKind::Dialled { .. });
+        if is_number(&text.text) && leg.leg.facts.iter().any(|fact| is_dial(&fact)) {
+            numbers.push(shows(text, "the number of the dialed channel"));
+        }
+    }
+    if let Some((at, text)) = in_dial_application(legs, leg) {
+        numbers.push(number(text, true, at, "the data of Dial"));
+    }
+    let mut seen: Vec<RawNumber> = Vec::new();
+    numbers.retain(|number| {
+        let is_new = !seen.contains(&number.raw);
+        seen.push(number.raw.clone());
+        is_new
+    });
+    numbers
 }
 
 /// The number that was dialled on this trunk channel: from the dial string, else its caller number

@@ -26,6 +26,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
             text: "998901110001".to_owned(),
             from_dial_string: false,
         }),
+        more_numbers: Vec::new(),
         shown_number: None,
         did: None,
         employee: employee.map(Extension::new),

@@ -129,6 +129,7 @@ impl MessageReading<'_> {
                 answered,
                 trunk,
                 number,
+                more_numbers: Vec::new(),
                 shown_number: None,
                 did: did.filter(|_| direction == Some(Direction::Inbound)),
                 employee: employee.map(Extension::new),

@@ -19,6 +19,7 @@ fn call() -> FinishedCall {
             text: "+998901110001".to_owned(),
             from_dial_string: true,
         }),
+        more_numbers: Vec::new(),
         shown_number: None,
         did: Some("+998712001122".to_owned()),
         employee: Some(Extension::new("101")),

@@ -143,7 +143,7 @@ fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> 
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
     let read = |number: &RawNumber| normalise(number, country, strip, call.direction);
-    if let Some(phone) = call.number.as_ref().and_then(read) {
+    if let Some(phone) = call.number.iter().chain(&call.more_numbers).find_map(read) {
         return Some(phone);
     }
     let phone = call.shown_number.as_ref().and_then(read)?;

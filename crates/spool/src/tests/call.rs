@@ -69,6 +69,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        more_numbers: Vec::new(),
         shown_number: None,
         did: None,
         given: None,
