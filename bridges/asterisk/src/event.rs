@@ -40,6 +40,7 @@ pub(crate) enum Plain {
     State,
     Enter,
     Leave,
+    HangupRequest,
     Hangup,
     Seen,
     /// Among the channels that are up, as `CoreShowChannels` lists them.
@@ -65,8 +66,10 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"BridgeEnter" => Rule::Plain(Plain::Enter),
         b"BridgeLeave" => Rule::Plain(Plain::Leave),
         b"Hangup" => Rule::Plain(Plain::Hangup),
+        b"HangupRequest" => Rule::Plain(Plain::HangupRequest),
+        // A soft request comes from the PBX's side, and the channel can be led elsewhere by it.
         b"NewConnectedLine" | b"NewCallerid" | b"Newcallerid" | b"NewAccountCode"
-        | b"HangupRequest" | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
+        | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
         b"DialBegin" => Rule::Dial { begins: true },
         b"DialEnd" => Rule::Dial { begins: false },
         b"Cdr" => Rule::Cdr,
@@ -183,6 +186,7 @@ fn decode_plain<'a>(
         Plain::State => Kind::State { state },
         Plain::Enter => Kind::BridgeEnter { bridge, technology },
         Plain::Leave => Kind::BridgeLeave { bridge, technology },
+        Plain::HangupRequest => Kind::HangupRequested,
         Plain::Hangup => Kind::Hangup { cause },
         Plain::Seen => Kind::Seen,
     };

@@ -380,6 +380,9 @@ pub enum Kind<'a> {
         /// assembler knows.
         holder: Text<'a>,
     },
+    /// Whoever has the channel hung up (`HangupRequest`). The channel itself can go on, in the
+    /// extension `h` for example, until its `Hangup`.
+    HangupRequested,
     /// The channel hung up: `Hangup`, CEL `HANGUP`.
     Hangup {
         /// Q.850 cause of the hang-up, where it is given.

@@ -3,6 +3,7 @@
 use super::recorded::{Recording, all, channel_events};
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Here somebody asks a colleague and comes back: where all of that is missing, it cannot be told
 /// from a talk that went on.
@@ -11,6 +12,9 @@ const CONSULTED: [&str; 3] = [
     "attended_transfer_no_answer",
     "consult_is_declined",
 ];
+/// The request of a hang-up can be cut out. Then the call ends with the channel, this much later at
+/// most in these recordings.
+const REQUEST_DELAY_MAX: Duration = Duration::from_millis(100);
 /// Cuts tried of each recording.
 const CUTS: u64 = 12;
 
@@ -64,11 +68,15 @@ fn faults(
         let right = whole.get(call.linkedid.as_str());
         let consulted = CONSULTED.contains(&recording.name.as_str());
         let right = right.is_some_and(|right| {
-            let talk = if consulted { right.talk } else { call.talk };
-            let told = values(&FinishedCall {
-                talk,
-                ..call.clone()
-            });
+            let is_near = |a: Duration, b: Duration| a.abs_diff(b) <= REQUEST_DELAY_MAX;
+            let mut told = call.clone();
+            if consulted || is_near(call.talk, right.talk) {
+                told.talk = right.talk;
+            }
+            if call.ended.apart(right.ended) <= REQUEST_DELAY_MAX {
+                told.ended = right.ended;
+            }
+            let told = values(&told);
             values(right) == told
         });
         if call.incomplete.is_none() && !right {

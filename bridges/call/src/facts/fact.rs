@@ -86,6 +86,8 @@ pub(crate) enum FactKind {
     Renamed {
         to: String,
     },
+    /// Whoever has the channel hung up. The channel can go on for its hangup handlers.
+    HangupRequested,
     Hangup,
     Gone,
 }
@@ -218,6 +220,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         },
         // It is up, in whatever state.
         Kind::Listed { .. } => FactKind::State(ChannelState::Unknown),
+        Kind::HangupRequested => FactKind::HangupRequested,
         Kind::Hangup { .. } => FactKind::Hangup,
         Kind::Gone => FactKind::Gone,
         Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,

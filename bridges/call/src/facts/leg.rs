@@ -298,7 +298,8 @@ impl Leg {
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         any(&self.facts, |what| match what {
-            FactKind::Hangup | FactKind::Gone | FactKind::Renamed { .. } => false,
+            FactKind::HangupRequested | FactKind::Hangup | FactKind::Gone => false,
+            FactKind::Renamed { .. } => false,
             FactKind::Leave { .. } | FactKind::DialEnded | FactKind::Unlinked { .. } => !stand_in,
             _ => true,
         })

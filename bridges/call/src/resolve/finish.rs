@@ -41,14 +41,14 @@ pub(super) fn finish(
         "the first event of the call",
     );
     let customers = plan.customers.iter().map(|&i| legs[i]);
-    let last = customers.max_by_key(|leg| leg.end).unwrap_or(customer);
-    let ended = last.end.max(started);
-    why.note(
-        "durationSec",
-        last.end,
-        last.name,
-        "the last hang-up of the customer",
-    );
+    let last = customers.max_by_key(|leg| leg.left).unwrap_or(customer);
+    let ended = last.left.max(started);
+    let words = if last.left < last.end {
+        "the customer hung up, and the channel ended later"
+    } else {
+        "the last hang-up of the customer"
+    };
+    why.note("durationSec", last.left, last.name, words);
     let talk = plan.talk.total.min(ended.since(started));
     let answered = plan.talk.would_answer(talk);
     let words = match plan.talk.is_answer() {

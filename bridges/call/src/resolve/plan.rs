@@ -268,16 +268,25 @@ type Presence = (EventTime, EventTime, usize, usize);
 pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     let mut bridges: BTreeMap<&str, usize> = BTreeMap::new();
     let mut presences: Vec<Presence> = Vec::new();
+    let mut reach: Option<(EventTime, EventTime)> = None;
     for (i, leg) in legs.iter().enumerate() {
+        let is_customer = customers.contains(&i);
         for stay in &leg.stays {
             let count = bridges.len();
             let bridge = *bridges.entry(stay.bridge).or_insert(count);
-            presences.push((stay.from, stay.to, bridge, i));
+            let mut to = stay.to;
+            if is_customer {
+                // A customer who has hung up does not talk, even if the channel goes on. A bridge
+                // that was entered at the very moment of the hang-up still shows who was reached.
+                if leg.left < leg.end && stay.from < leg.left {
+                    to = to.min(leg.left);
+                }
+                let (first, last) = reach.unwrap_or((stay.from, to));
+                reach = Some((first.min(stay.from), last.max(to)));
+            }
+            presences.push((stay.from, to, bridge, i));
         }
     }
-    let own = customers.iter().flat_map(|&i| &legs[i].stays);
-    let from = own.clone().map(|stay| stay.from).min();
-    let reach = from.zip(own.map(|stay| stay.to).max());
     // Without the customer nobody talks: of a room that is never empty, little is left.
     presences.retain(|p| reach.is_some_and(|(from, to)| p.0 <= to && p.1 >= from));
     presences.sort_unstable();

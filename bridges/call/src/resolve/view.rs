@@ -3,6 +3,7 @@
 use crate::facts::{Fact, FactKind, Leg, any, spans};
 use crate::trunk;
 use crate::{ChannelState, Endpoints, EventTime, Origin, Party, UniqueId, Way};
+use std::time::Duration;
 
 /// Time spent in one bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub(super) struct View<'a> {
     pub(super) begun: bool,
     /// Time of the hang-up, or of the last sign of life.
     pub(super) end: EventTime,
+    /// Time at which whoever has the channel hung up, where that was requested before the channel's
+    /// end; else the same as `end`.
+    pub(super) left: EventTime,
     pub(super) stays: Vec<BridgeStay<'a>>,
     /// Time spent in holding bridges, where nobody hears anybody.
     pub(super) waits: Vec<BridgeStay<'a>>,
@@ -52,6 +56,7 @@ impl<'a> View<'a> {
             way_by: (at, words),
             begun,
             end,
+            left: requested_end(&facts).map_or(end, |at| at.min(end)),
             stays,
             waits,
             timed,
@@ -154,6 +159,19 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
     let ends = facts.iter().filter(|fact| fact.what.is_end());
     let end = ends.min_by_key(|fact| (rank(fact), fact.at));
     end.map_or(leg.last, |fact| fact.at)
+}
+
+/// Returns the time of the first `HangupRequest` after which the channel entered no bridge. An
+/// entry that was under way is reported up to 100 ms later.
+fn requested_end(facts: &[&Fact]) -> Option<EventTime> {
+    const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
+    let enters = |fact: &&&Fact| fact.what.passage().is_some_and(|passage| passage.enters);
+    let entered = facts.iter().filter(enters).map(|fact| fact.at).max();
+    let requests = facts
+        .iter()
+        .filter(|fact| fact.what == FactKind::HangupRequested);
+    let mut requests = requests.map(|fact| fact.at);
+    requests.find(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
 }
 
 /// The stays in bridges, holding ones too. Where AMI and CEL both tell of a bridge, the one that

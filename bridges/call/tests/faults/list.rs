@@ -51,8 +51,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "the call ends with the first carrier that refused",
         file: "resolve/finish.rs",
-        old: "customers.max_by_key(|leg| leg.end)",
-        new: "customers.min_by_key(|leg| leg.end)",
+        old: "customers.max_by_key(|leg| leg.left)",
+        new: "customers.min_by_key(|leg| leg.left)",
     },
     Fault {
         name: "two customers called on one line are one call",
