@@ -53,7 +53,7 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 21] = [
+const CALL_MODULES: [&str; 22] = [
     "units",
     "age",
     "event",
@@ -72,6 +72,7 @@ const CALL_MODULES: [&str; 21] = [
     "snapshots",
     "facts",
     "resolve",
+    "connection_clock",
     "assemble",
     "records",
     "reconcile",
