@@ -93,8 +93,8 @@ impl Assembler {
         }
     }
 
-    /// Notes whether events of the line arrive late or are not read. The arrival of an event without
-    /// a time then does not show when the event happened.
+    /// Notes whether the line is stalled: what is sent over it arrives late, or is not read. Arrival
+    /// then does not show when an event without a time happened.
     pub fn stalled(&mut self, line: Line, is_stalled: bool) {
         self.clocks.line(line).is_stalled = is_stalled;
         self.change_each(|call| {
