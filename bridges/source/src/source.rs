@@ -73,9 +73,7 @@ impl Source {
         let access = &self.access;
         match &self.url.transport {
             Transport::Ami { endpoint, user } => {
-                return ami::survey(endpoint, user, access, self.clock)
-                    .await
-                    .map(Some);
+                return ami::survey(endpoint, user, access).await.map(Some);
             }
             Transport::Esl { endpoint } => esl::probe(endpoint, access).await?,
             Transport::WebSocket { endpoint, path } => {
@@ -196,12 +194,12 @@ async fn work(
             Some(Error::Gone(gone)) => return Err(gone),
             Some(error) => error,
         };
-        // Silence took its time to be noticed, so the line is opened again at once. The gap begins
-        // at the last byte.
+        // Silence took its time to be noticed; waiting longer would break the promise that a
+        // dead line is opened again within a minute.
         let mut silent = Duration::ZERO;
-        if let Error::Line(_, LineError::Silent(time)) = &error {
+        if matches!(&error, Error::Line(_, LineError::Silent(_))) {
             backoff.reset();
-            silent = *time;
+            silent = context.access.settings.silent_after;
         }
         let (up, why) = (context.line.up_for(), error.to_string());
         let wait = wait_after(&mut backoff, &error, transport, up, chance());

@@ -3,8 +3,7 @@
 
 use super::under_way::Branch;
 use callbridge_call::{
-    Assembler, EventTime, FinishedCall, Folder, Line, Patience, PbxEvent, Reconciler, Settings,
-    Timing,
+    Assembler, EventTime, FinishedCall, Folder, Patience, PbxEvent, Reconciler, Settings,
 };
 use callbridge_spool::Op;
 
@@ -32,17 +31,7 @@ impl Second {
     }
 
     /// Takes in what the second account tells.
-    pub(super) fn on_event(
-        &mut self,
-        event: &PbxEvent<'_>,
-        arrived: EventTime,
-        line: Option<Line>,
-    ) {
-        self.assembler.timing(Timing {
-            line,
-            kept: true,
-            ..Timing::default()
-        });
+    pub(super) fn on_event(&mut self, event: &PbxEvent<'_>, arrived: EventTime) {
         match event {
             PbxEvent::Channel(_) => drop(self.assembler.on_event(event, arrived)),
             PbxEvent::Cdr(cdr) => drop(self.folder.on_cdr(cdr, arrived)),
