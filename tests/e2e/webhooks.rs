@@ -154,7 +154,7 @@ async fn ask(crm: &Server, method: &str, path: &str, body: &str) -> Value {
     let asking = async {
         let mut stream = TcpStream::connect(crm.addr()).await?;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );

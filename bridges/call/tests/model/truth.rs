@@ -235,7 +235,14 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         let own: Vec<Ch> = match i {
             0 => part.iter().copied().filter(|&ch| !theirs(ch)).collect(),
             _ => {
-                let mine = |&ch: &Ch| story.channels[ch].linkedid == customers[0];
+                // With links, a call is every channel that goes back to the same first channel.
+                let mine = |&ch: &Ch| {
+                    if links {
+                        origin(story, ch) == origin(story, customers[0])
+                    } else {
+                        story.channels[ch].linkedid == customers[0]
+                    }
+                };
                 let beside = |ch: &Ch| customers.contains(ch);
                 let all = part.iter().copied();
                 all.filter(|ch| mine(ch) || beside(ch)).collect()
