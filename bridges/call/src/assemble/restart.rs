@@ -23,7 +23,11 @@ const SYSTEMS_MAX: usize = 64;
 
 /// The newest id of each system name, by second and counter.
 #[derive(Debug, Default)]
-pub(super) struct NewestIds(BTreeMap<String, (u64, u64)>);
+pub(super) struct NewestIds {
+    ids: BTreeMap<String, (u64, u64)>,
+    /// Channel events arrive as well, so the stream is not of CEL only.
+    has_channel_events: bool,
+}
 
 /// A restart that an id proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl NewestIds {
     /// Compares an id with the newest one; returns the restart that it proves.
     fn compare(&self, id: &str) -> Option<ProvedRestart> {
         let (system, began, counter) = parts(id)?;
-        let (last, highest) = *self.0.get(system)?;
+        let (last, highest) = *self.ids.get(system)?;
         let is_restart = began >= last.saturating_add(SAME_MOMENT) && counter < highest;
         is_restart.then_some(ProvedRestart { last, began })
     }
@@ -48,14 +52,14 @@ impl NewestIds {
         let Some((system, second, counter)) = parts(id) else {
             return;
         };
-        if let Some(newest) = self.0.get_mut(system) {
+        if let Some(newest) = self.ids.get_mut(system) {
             let is_of_one_moment = second < newest.0.saturating_add(SAME_MOMENT);
             let is_newer = second > newest.0 || (second == newest.0 && counter > newest.1);
             if is_newer && !(is_of_one_moment && counter < newest.1) {
                 *newest = (second, counter);
             }
-        } else if self.0.len() < SYSTEMS_MAX {
-            self.0.insert(system.to_owned(), (second, counter));
+        } else if self.ids.len() < SYSTEMS_MAX {
+            self.ids.insert(system.to_owned(), (second, counter));
         }
     }
 }
@@ -82,7 +86,11 @@ impl Assembler {
     /// them has an event after it.
     pub(super) fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         let id = event.channel.uniqueid.as_ref();
+        // A connection that carries channel events reports its restarts itself.
         if event.origin != Origin::Cel {
+            self.newest_ids.has_channel_events = true;
+        }
+        if self.newest_ids.has_channel_events {
             return;
         }
         let system = parts(id).map(|(system, _, _)| system.to_owned());
