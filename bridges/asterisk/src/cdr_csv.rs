@@ -26,7 +26,7 @@ const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastd
 /// Columns of the oldest form.
 const COLUMNS_MIN: usize = 16;
 
-/// Column names of CDRs beside those that [`cdr::set`] reads. Only a header has them.
+/// Column names of CDRs beside those that `cdr::set` reads. Only a header has them.
 const OTHER_NAMES: [&str; 7] = [
     "accountcode",
     "amaflags",

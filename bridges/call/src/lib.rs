@@ -24,7 +24,7 @@
 //! | [`snapshots`] | what survives a restart |
 //! | `facts` | what is known of an open call and each of its channels |
 //! | `resolve` | the facts of an open call's channels to finished calls |
-//! | [`assemble`] | [`Assembler`]: groups channels into open calls, and says when one is over |
+//! | `assemble` | [`Assembler`]: groups channels into open calls, and says when one is over |
 //! | [`records`] | [`Folder`]: call detail records alone to finished calls |
 //! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
 //!

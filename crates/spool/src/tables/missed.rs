@@ -3,7 +3,7 @@
 //!
 //! Calls arrive in any order, so a call is judged by its own times. A customer waits since the
 //! first missed call that began at or after the end of the last talk. The talks and missed calls
-//! of a number have an index each ([`TALKS`], [`MISSED`]), so a call costs the same however many
+//! of a number have an index each (`TALKS`, `MISSED`), so a call costs the same however many
 //! calls of its number came before it.
 
 use crate::{Db, Error, Finished, MissedCustomer, count, rang};
