@@ -198,6 +198,8 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
             *last = fact.at.max(*last);
         }
     }
+    let last_left = left.values().max().copied();
+    leg.forgotten_until = leg.forgotten_until.max(last_left);
     leg.retain_facts(|fact| match fact.what.passage() {
         Some(passage) => {
             let last = left.get(&(fact.origin, passage.bridge.to_owned()));

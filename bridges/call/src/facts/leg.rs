@@ -51,6 +51,10 @@ pub(crate) struct Leg {
     /// Number of the channel's facts that were known at each gap.
     #[serde(default)]
     pub(crate) blinds: Vec<usize>,
+    /// The bridges that the channel left until this moment were forgotten with the calls that they
+    /// belonged to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) forgotten_until: Option<EventTime>,
     /// Arrival of the channel's hangup, by our clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) over_arrived: Option<EventTime>,
@@ -89,6 +93,7 @@ impl Leg {
             applications: Applications::default(),
             facts: Vec::new(),
             blinds: Vec::new(),
+            forgotten_until: None,
             over_arrived: None,
             traits: None,
         }
@@ -404,7 +409,8 @@ impl Leg {
         };
         let mut fact = Fact::new(at, event.origin, what);
         fact.note = note_of(&event.kind);
-        if self.facts.contains(&fact) {
+        let is_forgotten = fact.what.passage().is_some() && Some(at) <= self.forgotten_until;
+        if is_forgotten || self.facts.contains(&fact) {
             return Effect::Doubled;
         }
         let ends = fact.what.is_end() && !self.is_over();
