@@ -113,7 +113,10 @@ fn of_asterisk(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> 
             messages: Vec::new(),
             expected: Vec::new(),
         };
-        for recording in group {
+        for (n, recording) in group.into_iter().enumerate() {
+            // Each is moved by itself, so each is of an Asterisk of its own: an id with a later
+            // second and a lower counter would prove a restart.
+            let recording = recording.of_system(&format!("pbx{n}"));
             let told = recording.timed(format);
             let cut = told[told.len() * quarter / 4].0;
             let by = (t.micros() - cut.micros()).div_euclid(1_000_000);

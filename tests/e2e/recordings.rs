@@ -338,6 +338,21 @@ impl Recording {
             moved: self.moved + by,
         }
     }
+
+    /// The same AMI events from an Asterisk with this `systemname`, which begins each unique id.
+    pub fn of_system(&self, system: &str) -> Self {
+        let mut ami = String::from_utf8_lossy(&self.ami).into_owned();
+        for id in self.ids() {
+            ami = ami.replace(&format!(": {id}\r\n"), &format!(": {system}-{id}\r\n"));
+        }
+        let mut named = self.clone();
+        named.ami = ami.into_bytes();
+        for call in &mut named.calls {
+            let linkedid = call["linkedid"].as_str().expect("an id");
+            call["linkedid"] = format!("{system}-{linkedid}").into();
+        }
+        named
+    }
 }
 
 /// Messages of an AMI text, each with its empty line.

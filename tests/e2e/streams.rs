@@ -168,7 +168,7 @@ async fn messages_longer_than_may_be_are_skipped_in_little_memory_and_the_calls_
     let letters = place.letters().await;
     let words = letters[0]["message"].as_str().expect("words");
     assert!(
-        words.starts_with("the message has 62914560 bytes"),
+        words.starts_with("the record has 62914560 bytes"),
         "{words}"
     );
 }
