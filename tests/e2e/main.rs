@@ -12,6 +12,7 @@ mod dashboard;
 mod deaf;
 mod demo;
 mod directory;
+mod echoed_secrets;
 mod echoes;
 mod every_recording;
 mod fleet;

@@ -23,7 +23,7 @@ const OLD_TOKEN: &str = "svc_pat_revoked_long_ago";
 
 /// Each secret in every form in which programs are wont to write bytes: as it is, as a URL has
 /// it, in base64 wherever it begins there, in hexadecimal, and as a list of numbers.
-fn forms(secret: &str) -> Vec<String> {
+pub fn forms(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     let join = |each: &dyn Fn(u8) -> String, between: &str| -> String {
         let parts: Vec<String> = bytes.iter().map(|byte| each(*byte)).collect();

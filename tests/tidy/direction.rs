@@ -53,11 +53,12 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 21] = [
+const CALL_MODULES: [&str; 22] = [
     "units",
     "age",
     "event",
     "json",
+    "redact",
     "peer_text",
     "framing",
     "timeline",

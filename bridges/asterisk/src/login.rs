@@ -18,7 +18,8 @@
 use crate::ami::{Pairs, is_banner};
 use crate::event::DECODED;
 use callbridge_call::framing::Outgoing;
-use callbridge_call::peer_text::peer_text;
+use callbridge_call::peer_text::{peer_text, redacted_peer_text};
+use callbridge_call::redact::Redactor;
 use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -98,6 +99,8 @@ enum State {
 pub struct Login {
     user: String,
     secret: SecretString,
+    /// The secrets that this connection has carried: a refusal can repeat them.
+    redactor: Redactor,
     settings: Settings,
     state: State,
     banner: String,
@@ -126,6 +129,7 @@ impl Login {
         }
         Ok(Self {
             user: user.to_owned(),
+            redactor: Redactor::new([secret.expose_secret()]),
             secret,
             settings,
             state: State::Banner,
@@ -193,10 +197,11 @@ impl Login {
         match pairs.get("Challenge").filter(|_| !is_error(&pairs)) {
             Some(challenge) => {
                 key = md5_key(challenge, &secret);
+                self.redactor.add(&key);
                 login.extend([("AuthType", "MD5"), ("Key", key.as_str())]);
             }
             None if self.settings.plain_allowed => login.push(("Secret", secret.expose_secret())),
-            None => return self.fail(LoginError::PlainNotAllowed(message(&pairs))),
+            None => return self.fail(LoginError::PlainNotAllowed(self.message(&pairs))),
         }
         self.state = State::LoggingIn;
         Action::Send(self.action(&login))
@@ -205,7 +210,7 @@ impl Login {
     fn on_verdict(&mut self, frame: &[u8]) -> Action {
         let pairs = Pairs::new(frame);
         if is_error(&pairs) {
-            return self.fail(LoginError::Refused(message(&pairs)));
+            return self.fail(LoginError::Refused(self.message(&pairs)));
         }
         if pairs.get("Response").is_none() {
             return Action::Wait;
@@ -248,7 +253,7 @@ impl Login {
             false => self.filters.taken += 1,
         }
         if self.filters.taken > 0 && self.filters.denied > 0 {
-            return self.fail(LoginError::FilterTorn(message(&pairs)));
+            return self.fail(LoginError::FilterTorn(self.message(&pairs)));
         }
         Action::Wait
     }
@@ -280,6 +285,11 @@ impl Login {
     pub fn asks(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
         (format!("{OURS}{}", self.actions), outgoing)
+    }
+
+    fn message(&self, pairs: &Pairs<'_>) -> String {
+        let message = pairs.get("Message").unwrap_or(b"no reason given");
+        redacted_peer_text(message, &self.redactor)
     }
 
     fn fail(&mut self, error: LoginError) -> Action {
@@ -323,10 +333,6 @@ fn md5_key(challenge: &[u8], secret: &SecretString) -> String {
 pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
     let response = pairs.get("Response");
     response.is_some_and(|it| it.eq_ignore_ascii_case(b"Error"))
-}
-
-fn message(pairs: &Pairs<'_>) -> String {
-    peer_text(pairs.get("Message").unwrap_or(b"no reason given"))
 }
 
 /// Regular expressions, basic and extended alike, one for each event that is decoded and one for

@@ -11,6 +11,7 @@
 //! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: what comes in |
 //! | [`decoded`] | what became of one message: an event, nothing, or why it cannot be read |
 //! | [`framing`] | where a message ends, in the words of every splitter; the buffer before it |
+//! | [`redact`] | the secrets of a request, removed from the texts of its answer |
 //! | [`peer_text`] | refusals of a PBX or a broker, made safe for messages |
 //! | [`json`] | JSON as pairs, borrowed, for the readers of all PBXs |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
@@ -42,6 +43,7 @@ pub mod peer_text;
 pub mod reception;
 pub mod reconcile;
 pub mod records;
+pub mod redact;
 mod resolve;
 mod settings;
 pub mod shell;

@@ -1,5 +1,7 @@
 //! Text that a PBX or a broker puts into a refusal, made safe for messages and logs.
 
+use crate::redact::Redactor;
+
 /// Longest text that is kept, in characters.
 const CHARS_MAX: usize = 300;
 
@@ -19,6 +21,12 @@ pub fn peer_text(bytes: &[u8]) -> String {
         line.push(if is_unsafe(c) { '\u{fffd}' } else { c });
     }
     line
+}
+
+/// Makes one line of a peer's text without the secrets that the peer was sent.
+pub fn redacted_peer_text(bytes: &[u8], redactor: &Redactor) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    peer_text(redactor.redact(&text).as_bytes())
 }
 
 fn is_unsafe(c: char) -> bool {
@@ -64,5 +72,12 @@ mod tests {
         assert!(!text.chars().any(is_unsafe), "{text:?}");
         assert!(text.contains("gone") && text.contains("new line"));
         assert_eq!(peer_text(b"a\xffb"), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn secret_at_the_cut_leaves_no_part_of_it() {
+        let text = format!("{}verysecret", "x".repeat(295));
+        let shown = redacted_peer_text(text.as_bytes(), &Redactor::new(["verysecret"]));
+        assert_eq!(shown, format!("{}[reda…", "x".repeat(295)));
     }
 }

@@ -21,7 +21,8 @@ use crate::reader::SocketFrame;
 use crate::rule;
 use crate::sessions::LiveSessions;
 use callbridge_call::framing::Outgoing;
-use callbridge_call::peer_text::peer_text;
+use callbridge_call::peer_text::redacted_peer_text;
+use callbridge_call::redact::Redactor;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -224,7 +225,7 @@ impl Dialogue {
             b"text/disconnect-notice" => self.closing(frame.body),
             b"auth/request" => self.log_in(),
             _ if self.state == State::Greeting => self.refuse(SocketRefusal::NotEventSocket {
-                line: peer_text(kind),
+                line: self.peer_text(kind),
             }),
             b"command/reply" => self.on_reply(frame),
             b"api/response" => self.on_answer(frame.body),
@@ -238,10 +239,15 @@ impl Dialogue {
         FrameMeaning::Refused(refusal)
     }
 
+    /// Makes a text of the switch safe to show, without our password.
+    fn peer_text(&self, text: &[u8]) -> String {
+        redacted_peer_text(text, &Redactor::new([self.secret.expose_secret()]))
+    }
+
     fn closing<'a>(&mut self, body: &[u8]) -> FrameMeaning<'a> {
         self.state = State::Ended;
         let line = body.split(|byte| *byte == b'\n').next();
-        FrameMeaning::Closing(peer_text(line.unwrap_or_default()))
+        FrameMeaning::Closing(self.peer_text(line.unwrap_or_default()))
     }
 
     fn log_in<'a>(&mut self) -> FrameMeaning<'a> {
@@ -274,7 +280,7 @@ impl Dialogue {
                 FrameMeaning::Listening
             }
             State::Subscribing => self.refuse(SocketRefusal::Subscription {
-                said: peer_text(said),
+                said: self.peer_text(said),
             }),
             State::Greeting | State::Open | State::Ended => FrameMeaning::Nothing,
         }

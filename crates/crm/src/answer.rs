@@ -3,6 +3,7 @@
 
 use super::envelope::{Envelope, FailureWord, Page, SUCCESS, TokenInfo, is_own};
 use super::request::Endpoint;
+use callbridge_call::redact::Redactor;
 use callbridge_model::NotPermitted;
 use serde_json::Value;
 use std::fmt;
@@ -161,7 +162,20 @@ impl From<ApiResult> for ApiResponse {
 
 /// Reads an answer: any status, any bytes.
 pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
-    let envelope = Envelope::read(body);
+    read_redacted(endpoint, status, body, &Redactor::default())
+}
+
+/// Reads an answer, and removes the secrets of its request from every text.
+pub fn read_redacted(
+    endpoint: Endpoint,
+    status: u16,
+    body: &[u8],
+    redactor: &Redactor,
+) -> ApiResponse {
+    let mut envelope = Envelope::read(body);
+    if let Ok(envelope) = &mut envelope {
+        redactor.redact_object(&mut envelope.0);
+    }
     if (200..300).contains(&status) {
         return match envelope {
             Ok(envelope) => success(endpoint, envelope),

@@ -1,6 +1,7 @@
 //! Is an answer the service's own, or that of something in between?
 
 use super::*;
+use serde_json::json;
 
 #[test]
 fn a_proxy_s_page_under_200_is_a_broken_body() {
@@ -62,4 +63,32 @@ fn a_4xx_without_an_envelope_is_something_s_in_between() {
         Err(ApiError::UNAUTHORIZED),
         "the reduced envelope, too"
     );
+}
+
+#[test]
+fn echoed_token_is_in_no_text_of_an_answer() {
+    const TOKEN: &str = "svc_pat_1234567890";
+    let redactor = Redactor::new([TOKEN]);
+    let long = "x".repeat(1_000 - 6);
+    for echoed in [TOKEN, "svc%5Fpat%5f1234567890", "c3ZjX3BhdF8xMjM0NTY3ODkw"] {
+        for own in [json!(true), json!("proxy")] {
+            let body = json!({
+                "accept": own, "message": format!("{long}{echoed}"),
+                "error": {"messageCode": echoed, "args": [echoed]},
+                "errors": [{"field": echoed, "reason": format!("no {echoed}"), echoed: 1}],
+                "data": {
+                    "status": "FAILED", "message": echoed, "company": {"id": 1, "name": echoed},
+                },
+            });
+            for status in [200, 400, 401, 403, 404, 406, 409, 422, 429, 500, 503] {
+                for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
+                    let body = body.to_string();
+                    let answer = read_redacted(endpoint, status, body.as_bytes(), &redactor);
+                    let shown = format!("{answer:?}");
+                    assert!(!shown.contains(echoed), "{status}: {shown}");
+                    assert!(!shown.contains("xxsvc"), "{status}: {shown}");
+                }
+            }
+        }
+    }
 }

@@ -5,10 +5,11 @@
 //! environment, and no body is read beyond its limit. Why no answer came is told apart by what it
 //! means: nothing was sent, or the request may have arrived.
 
-use super::answer::{ApiError, ApiResponse, read};
+use super::answer::{ApiError, ApiResponse, read_redacted};
 use super::envelope::is_own;
 use super::{Address, Request, Setup};
 use crate::gated::Gated;
+use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, NotPermitted, Permit, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
@@ -99,15 +100,17 @@ impl Client {
                 .header(TOKEN, secret)
                 .header(ACCEPT_ENCODING, "identity");
             let mut response = builder.send().await?;
-            let (endpoint, status) = (request.endpoint(), response.status().as_u16());
+            let endpoint = request.endpoint();
+            let status = response.status().as_u16();
+            let redactor = Redactor::new([token.expose_secret()]);
             Ok(match body(&mut response, endpoint.body_max()).await? {
-                Ok(body) => read(endpoint, status, &body),
+                Ok(body) => read_redacted(endpoint, status, &body, &redactor),
                 Err(why) if (200..300).contains(&status) => {
                     let why = format!("status {status}, {why}");
                     Err(ApiError::Unreadable(why)).into()
                 }
                 // the status still says what it says; only a success is worthless without its body
-                Err(_) => read(endpoint, status, b""),
+                Err(_) => read_redacted(endpoint, status, b"", &redactor),
             })
         };
         let answer: Result<ApiResponse, reqwest::Error> = exchange.await;

@@ -24,7 +24,7 @@ pub mod lenient;
 pub mod request;
 
 pub use address::{Address, AddressError, Setup, Timeouts};
-pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, WriteStatus, read};
+pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, WriteStatus, read, read_redacted};
 pub use client::{Client, Unanswered};
 pub use envelope::{FailureWord, Page, ShownCall, TokenInfo, is_own};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

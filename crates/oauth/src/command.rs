@@ -6,7 +6,7 @@
 //! token, on stderr, goes to the log without anything that looks like one.
 
 use super::refresh::{Facts, RefreshOutcome, Refresher};
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, redact::Redactor};
 use callbridge_model::{
     ExposeSecret, Now, Secret, SecretKind, TokenFingerprint, clock, is_token, safe, shell,
     status::Pause,
@@ -66,6 +66,7 @@ pub async fn run(command: &str) -> Result<Secret, String> {
 /// secret by `[redacted]`.
 fn redacted(words: &str, printed: &str) -> String {
     let printed = printed.trim();
+    let words = Redactor::new([printed]).redact(words);
     let hides = |word: &str| {
         let known = !printed.is_empty()
             && (word.contains(printed) || printed.contains(word) && word.len() > 7);

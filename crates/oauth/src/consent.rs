@@ -1,5 +1,6 @@
 //! The consent page (§4.2): where the browser is sent, and what it comes back with. Pure.
 
+use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret, safe};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use subtle::ConstantTimeEq as _;
@@ -127,9 +128,10 @@ pub fn read(query: &str, state: &Secret) -> ConsentReply {
         ([], [(_, error)]) if error == "access_denied" => ConsentReply::Declined,
         ([], [(_, error)]) => {
             let more = all("error_description");
-            let more = more.first().map(|(_, words)| format!(": {words}"));
-            let words = format!("{error}{}", more.unwrap_or_default());
-            ConsentReply::Failed(safe(&words).chars().take(WORDS_MAX).collect())
+            let more = more.first().map(|(_, text)| format!(": {text}"));
+            let text = format!("{error}{}", more.unwrap_or_default());
+            let text = Redactor::new([state.expose_secret()]).redact(&text);
+            ConsentReply::Failed(safe(&text).chars().take(WORDS_MAX).collect())
         }
         _ => ConsentReply::Wrong("it brings neither one code nor an error"),
     }
@@ -185,6 +187,18 @@ mod tests {
         &scope=A%3AREAD%20B%3ASAVE
         &state=s1
         ");
+    }
+
+    #[test]
+    fn echoed_state_is_redacted_before_the_text_is_cut() {
+        let state = Secret::from("state_1234567890");
+        let long = "x".repeat(WORDS_MAX - 20);
+        let query =
+            format!("error={long}&error_description=state_1234567890&state=state_1234567890");
+        let ConsentReply::Failed(text) = read(&query, &state) else {
+            panic!("a failure")
+        };
+        assert!(text.ends_with("x: [redacted]"), "{text}");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! success without an envelope. Their requests do not count against the 60 of a token.
 
 use super::connection::Client;
+use callbridge_call::redact::Redactor;
 use callbridge_crm::{self as crm, Unanswered};
 use callbridge_model::{ExposeSecret, Secret, is_token, safe};
 use serde_json::{Map, Value};
 use std::time::Duration;
-use url::form_urlencoded::Serializer;
+use url::form_urlencoded::{Serializer, byte_serialize};
 
 /// The life of an access token where the answer does not say (Limits).
 const LIFE: Duration = Duration::from_secs(3_600);
@@ -42,10 +43,23 @@ impl TokenRequest {
     pub async fn send(&self, host: &crm::Client, client: &Client) -> TokenReply {
         let path = ["v1", "open-api", "oauth", self.endpoint()];
         match host.post_form(&path, self.form(client)).await {
-            Ok((status, body)) => read(self, status, &body),
+            Ok((status, body)) => read_redacted(self, status, &body, &self.redactor(client)),
             Err(Unanswered::NotSent(why)) => TokenReply::NotSent(own(&why)),
             Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(own(&why)),
         }
+    }
+
+    /// Removes the secrets of this request from the texts of its answer.
+    fn redactor(&self, client: &Client) -> Redactor {
+        let (Self::Code(secret) | Self::Refresh(secret) | Self::Revoke(secret)) = self;
+        let mut redactor = Redactor::default();
+        for secret in [secret, &client.secret] {
+            redactor.add(secret.expose_secret());
+            // An echo of the whole form can encode it again.
+            let in_form: String = byte_serialize(secret.expose_secret().as_bytes()).collect();
+            redactor.add(&in_form);
+        }
+        redactor
     }
 
     fn form(&self, client: &Client) -> String {
@@ -121,16 +135,21 @@ pub(crate) fn own(why: &str) -> String {
 /// Reads an answer: any status, any bytes. The status decides (§7.6), but a 400 or 401 without the
 /// envelope is a gateway's, which knows nothing of codes, tokens and clients (§7.1).
 pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
+    read_redacted(ask, status, body, &Redactor::default())
+}
+
+/// Reads an answer, and removes the secrets of its request from every text.
+fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redactor) -> TokenReply {
     let object = serde_json::from_slice::<Map<String, Value>>(body).ok();
     let own = object.as_ref().is_some_and(crm::is_own);
-    let said = object.as_ref().map(said).unwrap_or_default();
-    let message = || match said.is_empty() {
-        true => status.to_string(),
-        false => format!("{status}: {said}"),
+    let text = object.as_ref().map(|object| error_text(object, redactor));
+    let message = || match text.as_deref() {
+        None | Some("") => status.to_string(),
+        Some(text) => format!("{status}: {text}"),
     };
     match status {
         200..=299 if matches!(ask, TokenRequest::Revoke(_)) => TokenReply::Revoked,
-        200..=299 => match object.as_ref().map(pair) {
+        200..=299 => match object.as_ref().map(|object| pair(object, redactor)) {
             Some(Some(pair)) => TokenReply::Pair(Box::new(pair)),
             Some(None) => TokenReply::Unsure(format!("{status} without a token")),
             None => TokenReply::Unsure(format!("{status} with a body that is no JSON object")),
@@ -146,7 +165,7 @@ pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
 }
 
 /// The pair, bare as it should be (§4.1), or inside an envelope all the same.
-fn pair(object: &Map<String, Value>) -> Option<Pair> {
+fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     let inside = object.get("data").and_then(Value::as_object);
     let bare = Some(object).filter(|it| it.contains_key("access_token"));
     let object = bare.or(inside)?;
@@ -170,18 +189,18 @@ fn pair(object: &Map<String, Value>) -> Option<Pair> {
         access: token("access_token")?,
         refresh: token("refresh_token"),
         life,
-        scope,
+        scope: scope.map(|scope| redactor.redact(&scope)),
         webhook_secret: secret("webhook_secret"),
         embedded_secret: secret("embedded_secret"),
     })
 }
 
-/// The service's words, of the envelope (§7.6) or as RFC 6749 has them.
-fn said(object: &Map<String, Value>) -> String {
+/// Returns the text of an error, from the envelope (§7.6) or as RFC 6749 names it.
+fn error_text(object: &Map<String, Value>, redactor: &Redactor) -> String {
     let keys = ["message", "error_description", "error"];
     let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());
     let text = texts.map(str::trim).find(|text| !text.is_empty());
-    let text = safe(text.unwrap_or_default());
+    let text = safe(&redactor.redact(text.unwrap_or_default()));
     text.chars().take(WORDS_MAX).collect()
 }
 
@@ -189,6 +208,7 @@ fn said(object: &Map<String, Value>) -> String {
 mod tests {
     use super::super::connection::tests::connection;
     use super::*;
+    use callbridge_call::redact::REDACTED;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -197,7 +217,9 @@ mod tests {
     }
 
     fn came(status: u16, body: &Value) -> TokenReply {
-        read(&refresh(), status, body.to_string().as_bytes())
+        let ask = refresh();
+        let redactor = ask.redactor(&connection().client);
+        read_redacted(&ask, status, body.to_string().as_bytes(), &redactor)
     }
 
     fn given(body: &Value) -> Pair {
@@ -281,6 +303,36 @@ mod tests {
         }
         let revoke = TokenRequest::Revoke(Secret::from("x"));
         assert!(matches!(read(&revoke, 200, b""), TokenReply::Revoked));
+    }
+
+    #[test]
+    fn echoed_secrets_of_a_request_are_redacted() {
+        let long = "x".repeat(WORDS_MAX - 1 - REDACTED.len());
+        for key in ["message", "error_description", "error"] {
+            for echoed in [
+                "svcrt_hidden",
+                "svc_sec_hidden",
+                "svcrt%5Fhidden",
+                // svc_app_1:svc_sec_hidden
+                "c3ZjX2FwcF8xOnN2Y19zZWNfaGlkZGVu",
+            ] {
+                let body = json!({"accept": false, key: format!("no {echoed}")});
+                for (status, text) in [
+                    (400, "400: no [redacted]"),
+                    (401, "401: no [redacted]"),
+                    (403, "403: no [redacted]"),
+                    (500, "500: no [redacted]"),
+                ] {
+                    let shown = format!("{:?}", came(status, &body));
+                    assert!(shown.contains(text), "{shown}");
+                }
+                let cut = json!({"accept": false, key: format!("{long} {echoed}")});
+                let shown = format!("{:?}", came(400, &cut));
+                assert!(shown.ends_with("x [redacted]\")"), "{shown}");
+            }
+        }
+        let granted = given(&json!({"access_token": "svc_at_1", "scope": "A:READ svcrt_hidden"}));
+        assert_eq!(granted.scope.as_deref(), Some("A:READ [redacted]"));
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
+use callbridge_call::redact::Redactor;
 use callbridge_lookup::{answer::extension, http::PATH};
 use callbridge_mapping::{LeadRule, People, Trunk};
-use callbridge_model::{Code, EmployeeId, ExposeSecret as _, Secret};
+use callbridge_model::{Code, EmployeeId, ExposeSecret, Secret};
 use callbridge_spool::LeadDirectory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -165,10 +166,10 @@ fn reached(at: SocketAddr) -> SocketAddr {
 /// Asks once, as a dialplan does: status, answer, time.
 async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     let trunk = utf8_percent_encode(trunk, NON_ALPHANUMERIC);
-    let secret = secret.map(|it| format!("authorization: Bearer {}\r\n", it.expose_secret()));
+    let header = secret.map(|it| format!("authorization: Bearer {}\r\n", it.expose_secret()));
     let request = format!(
         "GET {PATH}?phone={NOBODYS}&trunk={trunk} HTTP/1.1\r\nhost: {at}\r\n{}\r\n",
-        secret.unwrap_or_default()
+        header.unwrap_or_default()
     );
     let begun = Instant::now();
     let asking = async {
@@ -180,7 +181,8 @@ async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     };
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer within a second");
     let answer = timeout(WITHIN, asking).await.map_err(late)??;
-    let text = String::from_utf8_lossy(&answer);
+    let password = secret.map(ExposeSecret::expose_secret);
+    let text = Redactor::new(password).redact(&String::from_utf8_lossy(&answer));
     let status = text.split(' ').nth(1).and_then(|it| it.parse().ok());
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body);
     let answer = body.and_then(|body| serde_json::from_str(body).ok());

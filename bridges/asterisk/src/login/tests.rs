@@ -50,6 +50,28 @@ fn the_secret_does_not_cross_the_line_where_the_pbx_does_md5() {
     assert_eq!(login.on_frame(b"Event: Hangup\r\n"), Action::Pass);
 }
 
+#[test]
+fn echoed_secret_and_key_are_not_in_the_refusal() {
+    let challenge = b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456789\r\n";
+    let no_challenge = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
+    for (answer, echoed) in [
+        (&challenge[..], "Key 8d40b72b393e41cf950d260823d58fd2"),
+        (&no_challenge[..], "Secret bridgesecret"),
+        (&no_challenge[..], "Secret %62ridgesecret"),
+    ] {
+        let mut login = login(true, false);
+        login.on_frame(BANNER);
+        login.on_frame(answer);
+        let refusal = format!("Response: Error\r\nMessage: {echoed} is wrong\r\n");
+        let Action::Failed(error) = login.on_frame(refusal.as_bytes()) else {
+            panic!("a refusal")
+        };
+        let (name, _) = echoed.split_once(' ').expect("a name");
+        let shown = format!("the PBX refused the login: {name} [redacted] is wrong; ");
+        assert!(error.to_string().starts_with(&shown), "{error}");
+    }
+}
+
 /// The actions that ask for the events of a login that was accepted.
 fn asked_for(login: &mut Login) -> Vec<String> {
     login.on_frame(BANNER);

@@ -153,6 +153,15 @@ fn an_address_that_is_not_let_in_and_another_server_are_named() {
 }
 
 #[test]
+fn echoed_password_is_not_in_the_refusal() {
+    let mut line = Line::new();
+    line.says("Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK a\n\n");
+    line.says("Content-Type: command/reply\nReply-Text: -ERR after auth ClueCon\n\n");
+    let refused = r#"Refused(Subscription { said: "-ERR after auth [redacted]" })"#;
+    assert_eq!(line.take().0, ["LoggedIn", refused]);
+}
+
+#[test]
 fn the_live_channels_are_told_a_few_at_a_time_with_those_born_meanwhile() {
     let mut line = Line::new();
     line.logged_in().answers("1");

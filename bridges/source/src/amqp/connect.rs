@@ -7,6 +7,7 @@ use super::words;
 use crate::{Error, Secret, Settings, Stream, Target, TcpEndpoint, url::Broker};
 use async_compat::Compat;
 use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
+use callbridge_call::redact::Redactor;
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties, uri::AMQPUri};
 use parking_lot::Mutex;
@@ -105,6 +106,7 @@ impl Login {
 
     async fn connect(&self, target: &Target, bodies: &Bodies) -> Result<Connection, Error> {
         let uri = self.uri(&target.endpoint)?;
+        let redactor = Redactor::new([uri.authority.userinfo.password.as_str()]);
         let (read, write) = tokio::io::split(target.open().await?);
         let line = LimitedLine::new(read, bodies.clone());
         let connect = connector(Box::new(tokio::io::join(line, write)));
@@ -113,7 +115,7 @@ impl Login {
         let kit = Tokio::current();
         let runtime = Runtime::new(RuntimeParts::new(kit.clone(), LineReactor(kit)));
         let opened = Connection::connector(uri, runtime, connect, properties).await;
-        opened.map_err(|error| words::connecting(target, &self.broker, &error))
+        opened.map_err(|error| words::connecting(target, &self.broker, &error, &redactor))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::stream::{KEPT, KEPT_BYTES};
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
 use callbridge_call::peer_text::peer_text;
+use callbridge_call::redact::Redactor;
 use callbridge_call::shell::quoted;
 use lapin::ErrorKind;
 use std::time::Duration;
@@ -31,11 +32,19 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
     reply(error).is_some_and(|(code, _)| code == NOT_FOUND)
 }
 
-/// Puts the failure of a connection or login into words, with the command that mends it.
-pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
+/// Describes a failed connection or login, with the command that fixes it. The broker's text is
+/// shown without the password of the login.
+pub(super) fn connecting(
+    target: &Target,
+    broker: &Broker,
+    error: &lapin::Error,
+    redactor: &Redactor,
+) -> Error {
     let user = &broker.user;
     let word = quoted(&broker.vhost);
-    match reply(error) {
+    // No text of AMQP is long enough to have been shortened already.
+    let reply = reply(error).map(|(code, text)| (code, redactor.redact(&text)));
+    match reply {
         Some((ACCESS_REFUSED, said)) => target.no_right(format!(
             "login refused ({said}); check the user in the URL and its secret"
         )),
