@@ -126,6 +126,18 @@ impl Stage {
     }
 }
 
+/// Faults that answer each request with this status.
+fn every_endpoint(status: u16) -> Vec<Rule> {
+    let endpoints = [
+        Endpoint::CallHistory,
+        Endpoint::Request,
+        Endpoint::TokenInfo,
+        Endpoint::Filter,
+    ];
+    let rules = endpoints.map(|endpoint| Rule::always(endpoint, Action::Status(status)));
+    rules.to_vec()
+}
+
 fn nothing_allowed(_: ViolationKind) -> bool {
     false
 }
@@ -190,14 +202,7 @@ async fn five_refusals_of_one_kind_in_a_row_pause_and_the_others_are_kept() {
 
 #[tokio::test]
 async fn an_outage_makes_no_dead_letter_however_often_everything_fails() {
-    let all = [
-        Endpoint::CallHistory,
-        Endpoint::Request,
-        Endpoint::TokenInfo,
-        Endpoint::Filter,
-    ];
-    let rules = all.map(|endpoint| Rule::always(endpoint, Action::Status(500)));
-    let mut stage = Stage::new(7, rules.to_vec()).await;
+    let mut stage = Stage::new(7, every_endpoint(500)).await;
     let status = stage.is_paused("outage", "(500").await;
     assert_eq!((status.books.ready, status.books.dead), (7, 0));
     stage.mend();
@@ -290,6 +295,26 @@ async fn a_start_without_a_token_waits_for_one_and_says_what_is_wrong_with_its_f
         stage.place.write("token", format!("\u{feff}{TOKEN}\r\n"));
         stage.goes_on(nothing_allowed).await;
     }
+}
+
+#[tokio::test]
+async fn log_of_a_pause_follows_a_new_cause() {
+    let mut stage = Stage::new(7, every_endpoint(500)).await;
+    stage.is_paused("outage", "(500").await;
+    let rules = every_endpoint(503);
+    stage.crm.admin(|core, _| core.set_faults(rules));
+    let changed = |status: &Status| {
+        let pause = status.pause.as_ref();
+        pause.is_some_and(|pause| pause.cure.contains("(503"))
+    };
+    let status = stage.program.until("the new cause", changed).await;
+    let cure = status.pause.expect("a pause").cure;
+    let line = format!("still paused reason=outage cure={cure}");
+    let is_logged = async || stage.program.log().replace('"', "").contains(&line);
+    until("the new cause in the log", is_logged).await;
+    assert!(!stage.program.log().contains("no longer paused"));
+    stage.mend();
+    stage.goes_on(nothing_allowed).await;
 }
 
 #[tokio::test]

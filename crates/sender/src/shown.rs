@@ -16,8 +16,8 @@ pub(super) struct SenderView {
     lease: Option<watch::Receiver<Lease>>,
     /// Another may have sent since it was last our turn: once for each turn.
     pub(super) may_have_sent: bool,
-    /// The pause that the log told of last.
-    logged_pause: Option<String>,
+    /// The pause in the last log line about pauses.
+    logged_pause: Option<Pause>,
     /// And what of the CRM failed beside it.
     logged_troubles: Vec<SenderTrouble>,
     warned_days: Option<u32>,
@@ -97,17 +97,22 @@ impl SenderView {
         });
     }
 
-    /// A pause that begins, or is over: another token that is refused as well ends none.
+    /// Logs a pause that begins, changes its cause, or ends. A new token that is refused too does
+    /// not end the pause.
     fn log_pause(&mut self, pause: Option<&Pause>, asking: bool) {
-        let reason = pause.map(|it| it.reason.clone());
-        if reason == self.logged_pause || reason.is_none() && asking {
+        if pause == self.logged_pause.as_ref() || pause.is_none() && asking {
             return;
         }
+        let logged_reason = self.logged_pause.as_ref().map(|logged| &logged.reason);
         match pause {
+            // Probes are at most a few in a minute, so the lines are, too.
+            Some(Pause { reason, cure }) if logged_reason == Some(reason) => {
+                warn!(%reason, %cure, "still paused");
+            }
             Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
             None => info!("no longer paused"),
         }
-        self.logged_pause = reason;
+        self.logged_pause = pause.cloned();
     }
 }
 

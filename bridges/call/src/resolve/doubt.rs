@@ -10,13 +10,13 @@
 
 use crate::facts::{Fact, FactKind, Leg, OpenCall, Passage, UnobservedTime, any};
 use crate::resolve::linked::AT_ONCE;
-use crate::{ChannelState, Origin, UniqueId, local_pair};
+use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 
 /// Returns the reason why something of the call may be missing; `None` if nothing is.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
     if let Some(blind) = long.filter(|_| caught_up) {
-        return Some(words(call, blind));
+        return Some(gap_text(call.times.opened, blind));
     }
     let mut legs = call.legs.values();
     // Who joins a conference may have come by a call of his own.
@@ -31,7 +31,7 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     if let Some(blind) = long.or(call.gaps.blinds.first())
         && (call.conference || !legs.all(well_told))
     {
-        return Some(words(call, blind));
+        return Some(gap_text(call.times.opened, blind));
     }
     let late = call.gaps.late?;
     let begun = |leg: &Leg| leg.is_born() || leg.born_after(late);
@@ -39,20 +39,25 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
         .then(|| "it began while callbridge was not connected to the PBX".to_owned())
 }
 
-/// The gap in seconds of the call, for the zone of the PBX is not known here.
-fn words(call: &OpenCall, blind: &UnobservedTime) -> String {
-    let opened = call.times.opened;
-    let began = match blind.from.since(opened).as_secs() {
-        0 => "its beginning".to_owned(),
-        seconds => format!("{seconds} s after its beginning"),
+/// Describes a gap in seconds since the call's beginning. The time zone of the PBX is not known
+/// here.
+fn gap_text(opened: EventTime, blind: &UnobservedTime) -> String {
+    let from = blind.from.since(opened).as_secs();
+    let began = if from == 0 {
+        "its beginning".to_owned()
+    } else {
+        format!("{from} s after its beginning")
     };
-    match blind.until {
-        Some(until) => format!(
-            "events of it may be missing: from {began} none came for {} s",
-            until.since(blind.from).as_secs()
-        ),
-        None => format!("events of it may be missing: none has come since {began}"),
+    let Some(until) = blind.until else {
+        return format!("events of it may be missing: none has come since {began}");
+    };
+    let length = until.since(blind.from).as_secs();
+    if length > 0 {
+        return format!("events of it may be missing: from {began} none came for {length} s");
     }
+    // The events before and after the gap follow each other, for example after a reconnection.
+    let at = if from == 0 { "at " } else { "" };
+    format!("events of it may be missing: they were interrupted {at}{began}")
 }
 
 /// Divides the facts of a channel into those before a gap and those after it.
@@ -177,4 +182,33 @@ fn has_hangup(facts: &[Fact]) -> bool {
 fn passages(facts: &[Fact], origin: Origin) -> impl Iterator<Item = Passage<'_>> {
     let own = facts.iter().filter(move |fact| fact.origin == origin);
     own.filter_map(|fact| fact.what.passage())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn gap_under_a_second_is_shown_without_a_length() {
+        let opened = EventTime::from_seconds(1_000);
+        let text = |from: u64, length: Option<u64>| {
+            let from = opened.plus(Duration::from_millis(from));
+            let until = length.map(|length| from.plus(Duration::from_millis(length)));
+            let text = gap_text(opened, &UnobservedTime { from, until });
+            let text = text.strip_prefix("events of it may be missing: ");
+            text.expect("the beginning").to_owned()
+        };
+        let ended = "they were interrupted 846 s after its beginning";
+        assert_eq!(text(846_300, Some(0)), ended);
+        assert_eq!(text(846_300, Some(999)), ended);
+        assert_eq!(text(300, Some(0)), "they were interrupted at its beginning");
+        let long = "from 846 s after its beginning none came for 45 s";
+        assert_eq!(text(846_300, Some(45_200)), long);
+        assert_eq!(
+            text(300, Some(1_000)),
+            "from its beginning none came for 1 s"
+        );
+        assert_eq!(text(300, None), "none has come since its beginning");
+    }
 }
