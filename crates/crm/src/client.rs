@@ -2,8 +2,9 @@
 //!
 //! No redirect is followed (it would carry the token away), nothing is repeated by the library,
 //! no connection is kept (hyper would resend on a dead one), no proxy is taken from the
-//! environment, and no body is read beyond its limit. Why no answer came is told apart by what it
-//! means: nothing was sent, or the request may have arrived.
+//! environment, and no body is read beyond its limit. Compressed bodies are not asked for; if a
+//! proxy compresses one, it is decompressed. Why no answer came is told apart by what it means:
+//! nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
 use super::envelope::is_own;
@@ -127,7 +128,8 @@ impl Client {
             permit: Permit::unlimited(),
             ..setup.clone()
         })?;
-        let asked = http.get(Request::TokenInfo.url(&setup.address)).send();
+        let request = http.get(Request::TokenInfo.url(&setup.address));
+        let asked = request.header(ACCEPT_ENCODING, "identity").send();
         let failed = |error| failure(error, setup).to_string();
         let mut response = asked.await.map_err(failed)?;
         let status = response.status().as_u16();
@@ -177,17 +179,27 @@ impl Client {
     }
 }
 
-/// Reads the body, or says why it is not read.
+/// Reads the body, or returns why it is not read. The limit counts decompressed bytes: a few
+/// compressed bytes can hold gigabytes.
 async fn body(
     response: &mut reqwest::Response,
     most: usize,
 ) -> Result<Result<Vec<u8>, String>, reqwest::Error> {
-    if let Some(why) = packed(response) {
-        // never unpacked: a few bytes can hold gigabytes
+    if let Some(why) = unknown_encoding(response) {
         return Ok(Err(why));
     }
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
+    loop {
+        let chunk = match response.chunk().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            Err(error) if is_decompression_error(&error) => {
+                let why = "the body is compressed and cannot be decompressed; check whether \
+                           --crm-url leads to the Open API itself";
+                return Ok(Err(why.to_owned()));
+            }
+            Err(error) => return Err(error),
+        };
         if body.len() + chunk.len() > most {
             return Ok(Err(format!("the body is larger than {most} bytes")));
         }
@@ -196,20 +208,29 @@ async fn body(
     Ok(Ok(body))
 }
 
-/// Reason why a body is not worth reading: it is compressed, which was not asked for.
-fn packed(response: &reqwest::Response) -> Option<String> {
-    let how = response.headers().get(CONTENT_ENCODING)?;
-    let how = String::from_utf8_lossy(how.as_bytes()).to_lowercase();
-    let known = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress"];
-    let shown = known.into_iter().find(|name| how.contains(name));
-    match (how.trim(), shown) {
-        ("" | "identity", _) => None,
-        (_, Some(name)) => Some(format!(
-            "the body is compressed ({name}) though it was asked for as it is; \
-             see whether --crm-url leads to the Open API itself"
-        )),
-        (_, None) => Some("the body has an encoding that was not asked for".to_owned()),
+/// Returns why a body cannot be read: it is compressed in a way that is not known. The HTTP library
+/// removes the header of a body that it decompresses.
+fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
+    let encoding = response.headers().get(CONTENT_ENCODING)?;
+    let encoding = String::from_utf8_lossy(encoding.as_bytes()).to_lowercase();
+    if matches!(encoding.trim(), "" | "identity") {
+        return None;
     }
+    let known = ["gzip", "deflate", "br", "zstd", "compress"];
+    let Some(name) = known.into_iter().find(|name| encoding.contains(name)) else {
+        return Some("the body has an encoding that was not asked for".to_owned());
+    };
+    Some(format!(
+        "the body is compressed ({name}) in a way that was not asked for; check whether \
+         --crm-url leads to the Open API itself"
+    ))
+}
+
+/// Returns `true` if a body came whole and is not what its `Content-Encoding` says.
+fn is_decompression_error(error: &reqwest::Error) -> bool {
+    error.is_decode()
+        && !error.is_timeout()
+        && !causes(error).any(|cause| cause.is::<hyper::Error>())
 }
 
 fn build(setup: &Setup) -> Result<reqwest::Client, String> {

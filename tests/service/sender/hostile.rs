@@ -6,6 +6,8 @@ use super::client::{Server, serve_over};
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiResult, Client, Endpoint, Setup};
 use callbridge_sender::verdict::{Context, Verdict, judge};
+use flate2::write::{GzEncoder, ZlibEncoder};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -207,19 +209,98 @@ async fn a_head_of_megabytes_is_left_at_its_limit() {
     }
 }
 
-#[tokio::test]
-async fn what_is_compressed_is_never_unpacked() {
-    // the first bytes of a gzip file; what follows them is never looked at
-    let bomb = "\u{1f}\u{8}\0\0\0\0\0\0";
-    for encoding in ["gzip", "br", "deflate", "zstd", "gzip, gzip, gzip"] {
-        let header = format!("Content-Encoding: {encoding}\r\n");
-        let (word, words) = met(http("200 OK", &header, bomb)).await;
-        let name = encoding.split(',').next().expect("a name");
-        let begin = format!("status 200, the body is compressed ({name}) though it was asked for");
-        assert!(word == "fault" && words.starts_with(&begin), "{words}");
-        assert_eq!(met(http("409 Conflict", &header, bomb)).await.0, "fault");
+const ENCODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
+
+/// Compresses a body as a proxy does.
+fn compressed(encoding: &str, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    match encoding {
+        "gzip" => {
+            let mut encoder = GzEncoder::new(&mut out, flate2::Compression::default());
+            encoder.write_all(body).expect("compressed");
+            encoder.finish().expect("compressed");
+        }
+        "deflate" => {
+            let mut encoder = ZlibEncoder::new(&mut out, flate2::Compression::default());
+            encoder.write_all(body).expect("compressed");
+            encoder.finish().expect("compressed");
+        }
+        "br" => {
+            let mut encoder = brotli::CompressorWriter::new(&mut out, 4096, 5, 22);
+            encoder.write_all(body).expect("compressed");
+        }
+        "zstd" => out = zstd::encode_all(body, 3).expect("compressed"),
+        other => panic!("{other}"),
     }
-    let undeclared = met(http("200 OK", "", bomb)).await;
+    out
+}
+
+fn encoded(status: &str, encoding: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Encoding: {encoding}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+#[tokio::test]
+async fn body_that_a_proxy_compressed_is_read() {
+    let refused = br#"{"accept":false,"message":"no such lead","errors":[]}"#;
+    for encoding in ENCODINGS {
+        let accepted = encoded(
+            "200 OK",
+            encoding,
+            &compressed(encoding, ACCEPTED.as_bytes()),
+        );
+        assert_eq!(
+            met(accepted).await,
+            ("submitted", "r1".to_owned()),
+            "{encoding}"
+        );
+        let refused = encoded("400 Bad", encoding, &compressed(encoding, refused));
+        let words = "400: no such lead".to_owned();
+        assert_eq!(met(refused).await, ("rejected", words), "{encoding}");
+    }
+}
+
+#[tokio::test]
+async fn compressed_bomb_is_left_at_its_limit() {
+    let spaces = vec![b' '; 64 << 20];
+    for encoding in ENCODINGS {
+        let bomb = compressed(encoding, &spaces);
+        let words = "status 200, the body is larger than 262144 bytes".to_owned();
+        let answer = encoded("200 OK", encoding, &bomb);
+        assert_eq!(met(answer).await, ("fault", words), "{encoding}");
+        let answer = encoded("409 Conflict", encoding, &bomb);
+        assert_eq!(met(answer).await.0, "fault", "{encoding}");
+    }
+}
+
+#[tokio::test]
+async fn body_that_cannot_be_decompressed_is_a_fault() {
+    // The first bytes of a gzip file.
+    let broken = "\u{1f}\u{8}\0\0\0\0\0\0";
+    for encoding in ENCODINGS {
+        let header = format!("Content-Encoding: {encoding}\r\n");
+        let (word, words) = met(http("200 OK", &header, broken)).await;
+        let begin = "status 200, the body is compressed and cannot be decompressed; ";
+        assert!(
+            word == "fault" && words.starts_with(begin),
+            "{encoding}: {words}"
+        );
+        let refused = met(http("403 Forbidden", &header, broken)).await;
+        assert_eq!(refused.0, "fault", "{encoding}");
+        let empty = met(http("503 Unavailable", &header, "")).await;
+        assert_eq!(empty, ("fault", "503".to_owned()), "{encoding}");
+    }
+    for encoding in ["gzip, gzip, gzip", "compress"] {
+        let header = format!("Content-Encoding: {encoding}\r\n");
+        let (word, words) = met(http("200 OK", &header, broken)).await;
+        let name = encoding.split(',').next().expect("a name");
+        let begin = format!("status 200, the body is compressed ({name}) in a way that was not");
+        assert!(word == "fault" && words.starts_with(&begin), "{words}");
+    }
+    let undeclared = met(http("200 OK", "", broken)).await;
     let words = "status 200, the body is not JSON: expected value at line 1 column 1";
     assert_eq!(undeclared, ("fault", words.to_owned()));
 }

@@ -100,6 +100,11 @@ impl DeliveryClient {
             .retry(reqwest::retry::never())
             .referer(false)
             .no_proxy()
+            // The answers are not read, so no compressed ones are asked for.
+            .no_gzip()
+            .no_deflate()
+            .no_brotli()
+            .no_zstd()
             .http1_only()
             .pool_max_idle_per_host(0)
             .connect_timeout(CONNECT)
