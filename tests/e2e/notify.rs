@@ -8,6 +8,7 @@ use crate::wait;
 use callbridge_model::Status;
 use callbridge_model::status::FindingKind;
 use callbridge_ops::notify::history::{Notification, Turn};
+use callbridge_ops::notify::{self, WITHIN};
 use callbridge_testbed::messengers::Messenger;
 use serde_json::Value;
 
@@ -138,9 +139,7 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
         line(Turn::Ends, "2 dead letters"),
     ];
     let command = format!("{} '{curl}'", script("mail"));
-    callbridge_ops::notify::run(&command, &told, callbridge_ops::notify::WITHIN)
-        .await
-        .expect("mailed");
+    notify::run(&command, &told, WITHIN).await.expect("mailed");
     let mail = double.next().await;
     assert!(mail.contains("RCPT TO:<admin@example.com>"), "{mail}");
     assert!(
@@ -152,7 +151,135 @@ async fn a_mail_holds_all_that_is_told_at_one_moment() {
     assert!(mail.contains(body), "{mail}");
     // What is missing is said by the script's last line.
     let nowhere = format!("{} /no/such/file", script("mail"));
-    let failed = callbridge_ops::notify::run(&nowhere, &told, callbridge_ops::notify::WITHIN).await;
+    let failed = notify::run(&nowhere, &told, WITHIN).await;
     let words = failed.expect_err("failed").to_string();
     assert!(words.ends_with(": /no/such/file cannot be read"), "{words}");
+}
+
+fn trouble(what: String) -> Notification {
+    Notification {
+        kind: FindingKind::SourceDown.word(),
+        state: Turn::Begins,
+        since: 1,
+        what,
+        todo: "callbridge check".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn chat_text_is_cut_by_utf16_units() {
+    for (what, kept) in [
+        // "❗ " takes two of 4,000 units.
+        ("я".repeat(5_000), "я".repeat(3_998)),
+        ("😀".repeat(3_000), "😀".repeat(1_999)),
+        (
+            format!("x{}", "😀".repeat(3_000)),
+            format!("x{}", "😀".repeat(1_998)),
+        ),
+    ] {
+        let (place, double) = (Place::new(), Messenger::telegram());
+        let curl = format!(
+            "url = \"http://{}/bot1:TOKEN/sendMessage\"\n",
+            double.address
+        );
+        let curl = place.write("telegram", &curl);
+        let command = format!("{} '{curl}'", script("telegram"));
+        let sent = notify::run(&command, &[trouble(what)], WITHIN).await;
+        assert_eq!(sent, Ok(()));
+        let asked = double.next().await;
+        assert!(
+            asked.contains(&format!("(\"text\", \"❗ {kept}\")")),
+            "{asked}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn failure_of_curl_shows_no_line_of_its_file() {
+    let place = Place::new();
+    for (name, lines) in [
+        (
+            "telegram",
+            "url = http://127.0.0.1:1/bot1:TOKEN/send Message\n",
+        ),
+        (
+            "telegram",
+            "url = \"http://127.0.0.1:1/bot1:TOKEN/sendMessage\"\n",
+        ),
+        ("telegram", "bot1:TOKEN = \"x\"\n"),
+        ("telegram", "url = \"bot1:TOKEN://127.0.0.1\"\n"),
+        (
+            "mail",
+            "url = smtp://127.0.0.1:1\nuser = a@b.c:TOKEN and more\n",
+        ),
+        ("mail", "url = \"smtp://127.0.0.1:1\"\na@b.c:TOKEN\n"),
+        ("mail", "url = \"TOKEN://127.0.0.1\"\n"),
+    ] {
+        let curl = place.write(name, lines);
+        let command = format!("{} '{curl}'", script(name));
+        let failed = notify::run(&command, &[trouble("a".to_owned())], WITHIN).await;
+        let error = failed.expect_err("no server");
+        assert!(!error.contains("TOKEN"), "{lines}: {error}");
+        assert!(
+            error.contains(": curl ended with code "),
+            "{lines}: {error}"
+        );
+        assert!(
+            error.contains(&format!("check {curl} and the network")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn failed_command_is_retried_shown_and_recovers() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("calls.ami", &recordings::one("inbound_answered").ami);
+    let source = place.file("calls.ami", "ami");
+    let (told, tries) = (place.path("told"), place.path("tries"));
+    let mended = place.path("mended");
+    let command = format!(
+        "--notify-command=echo >> '{tries}'; [ -e '{mended}' ] || \
+         {{ echo no way to the chat >&2; exit 3; }}; cat >> '{told}'"
+    );
+    let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG, &command]);
+    let problem = |status: &Status| {
+        let todo = status
+            .todo
+            .iter()
+            .find(|todo| todo.kind == FindingKind::Notify);
+        todo.map(|todo| todo.what.clone())
+    };
+    let status = program
+        .until("the problem", |status| problem(status).is_some())
+        .await;
+    let what = problem(&status).expect("a problem");
+    assert!(what.contains("no way to the chat"), "{what}");
+    let text = place.command(&["status"]).await.stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("no way to the chat"), "{text}");
+    let count = |name: &str| {
+        let text = std::fs::read_to_string(place.at(name)).unwrap_or_default();
+        text.lines().count()
+    };
+    wait::until("a second try", async || count("tries") >= 2).await;
+    assert_eq!(count("told"), 0);
+    place.write("mended", "");
+    program
+        .until("no problem", |status| problem(status).is_none())
+        .await;
+    let log = place.logs();
+    assert!(
+        log.contains("--notify-command failed and is tried again"),
+        "{log}"
+    );
+    assert!(
+        log.contains("again_sec=5") && log.contains("again_sec=10"),
+        "{log}"
+    );
+    // The message was delivered once, although the command was run several times.
+    assert_eq!(count("told"), 1);
+    assert_eq!(self::told(&place)[0]["kind"], "no_lead");
+    assert!(log.contains("--notify-command has run"), "{log}");
+    program.terminate().await;
 }
