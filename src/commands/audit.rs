@@ -15,7 +15,7 @@ use callbridge_formats::Format;
 use callbridge_intake::{read_again::RECORD_IN_FILE, unmatched::device};
 use callbridge_mapping::{People, journal};
 use callbridge_model::{CallUuid, Code, Reason, clock, plain_file, status::BudgetStatus};
-use callbridge_spool::{CallFate, JournaledCall};
+use callbridge_spool::{AuditedFate, JournaledCall};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,11 +24,12 @@ use std::{io::IsTerminal as _, io::Write};
 /// Calls asked about at a time.
 const ASKED_MAX: usize = 200;
 
-/// Runs `audit`: prints the report, stores its count for the metrics, and takes calls in where
-/// asked to.
+/// Runs `audit`: prints the report, stores its counts for the metrics, and takes calls in if
+/// `--take-in` is given.
 ///
 /// # Errors
-/// 1 where a call is not explained, 65 and 66 for the file, 69 without daemon and state.
+/// 1 if a call is not explained or has other values, 65 and 66 for the file, 69 without daemon and
+/// state.
 pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<()> {
     let at = Asking::of(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
@@ -50,8 +51,11 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     add_all_unread(&at, audit, unread, &mut report).await?;
     let missing = report.unexplained.iter();
     let missing: BTreeSet<&str> = missing.map(|it| it.call.linkedid.as_str()).collect();
-    let unexplained = missing.len() as u64;
-    converse(&at, ControlRequest::Audited { unexplained }, |_, _| Ok(())).await?;
+    let result = ControlRequest::Audited {
+        unexplained: missing.len() as u64,
+        different: report.different.len() as u64,
+    };
+    converse(&at, result, |_, _| Ok(())).await?;
     match at.json {
         true => json_line(&serde_json::json!(report))?,
         false => print(report.to_text(&zone))?,
@@ -66,8 +70,11 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
         })?;
         take_in(&at, wanted).await?;
     }
-    let is_explained = missing.is_empty().then_some(());
-    is_explained.ok_or_else(|| Failure::silent(Code::Failed))
+    if report.is_clean() {
+        Ok(())
+    } else {
+        Err(Failure::silent(Code::Failed))
+    }
 }
 
 /// The PBX of the state, under whose name the ids of its calls are known.
@@ -144,6 +151,7 @@ fn read(
             };
             let mut file_call = FileCall::new(&call, &judged, is_known);
             file_call.is_open = is_open;
+            file_call.has_late_end = format != Format::FreeswitchCdr;
             each(file_call, (pbx, call));
         }
         Ok(true)
@@ -245,10 +253,11 @@ async fn add_all_unread(
     Ok(())
 }
 
-/// Asks the state for the fate of each call, and for the times in which their PBXs were not
-/// connected, in requests of `ASKED_MAX` calls.
-async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listening)> {
-    let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
+/// Asks the state for the fate and values of each call, and for the times in which their PBXs were
+/// not connected, in requests of `ASKED_MAX` calls.
+async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Listening)> {
+    let mut fates = Vec::new();
+    let mut listening = Listening::default();
     for some in calls.chunks(ASKED_MAX) {
         let calls = some.iter().map(|call| call.asked.clone()).collect();
         let items: Vec<Value> = all_items(at, ControlRequest::Audit { calls }).await?;

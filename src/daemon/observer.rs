@@ -4,7 +4,7 @@ use super::readers::{self, Others};
 use super::secret_files::SecretFiles;
 use super::trunks::{self, KnownTrunks};
 use super::{lists, outward::Outward, webhooks::ReceiverView};
-use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
+use callbridge_admin::command_handler::audit::{DIFFERENT_KEY, UNEXPLAINED_KEY};
 use callbridge_leads::lead_field::Fit;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::status::{
@@ -190,6 +190,7 @@ impl Watch for Observer {
         let letters = letters.into_iter();
         let letters = letters.map(|(reason, count)| (reason.word().to_owned(), count));
         let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.map_err(words)?;
+        let different = self.spool.meta(DIFFERENT_KEY).await.map_err(words)?;
         let mut requests = self.outward.sender.borrow().requests.clone();
         requests.extend(self.outward.token_requests.borrow().clone());
         Ok(Observed {
@@ -202,6 +203,7 @@ impl Watch for Observer {
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
+            audit_different: different.and_then(|text| text.parse().ok()),
             page_sessions: self.page_sessions.as_ref().map(Sessions::count),
             release: crate::RELEASE,
         })

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 23] = [
+const METRICS: [&str; 24] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -32,6 +32,7 @@ const METRICS: [&str; 23] = [
     "callbridge_missed_waiting",
     "callbridge_trunk_calls_total",
     "callbridge_audit_unexplained",
+    "callbridge_audit_different",
     "callbridge_collector_up",
 ];
 

@@ -206,6 +206,81 @@ async fn calls_taken_out_of_the_state_and_a_trunk_left_out_are_found_and_taken_i
 }
 
 #[tokio::test]
+async fn values_that_differ_from_the_file_are_named_and_counted() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    for recording in recordings::in_a_row(6) {
+        place.append("calls.ami", &recording.ami);
+        place.append("cel.csv", &recording.cel_lines());
+    }
+    place.write("leads.csv", recordings::LEADS);
+    let (source, city) = (place.file("calls.ami", "ami"), trunk(&place, "city"));
+    let flags = [&source, &city, crm::RATE_FLAG, "--listen=127.0.0.1:0"];
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(6).await;
+    let (equal, ended) = report(&place, &[]).await;
+    assert_eq!(equal["different"], serde_json::json!([]), "{equal}");
+    assert_eq!((&equal["journaled"], ended), (&6.into(), Some(0)));
+
+    let state = stopped(program, &place).await;
+    // One value of each of the first five calls becomes wrong.
+    for (id, change) in [
+        (
+            1,
+            "'$.talkTimeSec', json_extract(record, '$.talkTimeSec') + 8",
+        ),
+        (
+            2,
+            "'$.answered', json(iif(json_extract(record, '$.answered'), 'false', 'true')), \
+             '$.talkTimeSec', iif(json_extract(record, '$.answered'), 0, 9)",
+        ),
+        (3, "'$.clientPhone', '+998901119999'"),
+        (
+            4,
+            "'$.startedAt', json_extract(record, '$.startedAt') - 3600",
+        ),
+        (
+            5,
+            "'$.durationSec', json_extract(record, '$.durationSec') + 5",
+        ),
+    ] {
+        let change = format!("UPDATE calls SET record = json_set(record, {change}) WHERE id = ?1");
+        assert_eq!(state.execute(&change, [id]), Ok(1));
+    }
+    drop(state);
+    let (found, ended) = report(&place, &["--no-journal"]).await;
+    assert_eq!(
+        (&found["journaled"], ended),
+        (&6.into(), Some(1)),
+        "{found}"
+    );
+    let mut fields = Vec::new();
+    for call in found["different"].as_array().expect("a list") {
+        for difference in call["differs"].as_array().expect("differences") {
+            assert_ne!(difference["stored"], difference["file"]);
+            fields.push(difference["field"].as_str().expect("a field"));
+        }
+    }
+    fields.sort_unstable();
+    let wrong = [
+        "answered",
+        "clientPhone",
+        "durationSec",
+        "startedAt",
+        "talkTimeSec",
+        "talkTimeSec",
+    ];
+    assert_eq!(fields, wrong, "{found}");
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("it answers", |_| true).await;
+    let scraped = metrics(&program).await;
+    assert!(
+        scraped.contains("callbridge_audit_different 5"),
+        "{scraped}"
+    );
+    program.terminate().await;
+}
+
+#[tokio::test]
 async fn without_a_file_or_a_state_that_names_its_pbx_it_says_what_to_give() {
     let place = Place::new();
     let output = place.command(&["audit", "--json"]).await;

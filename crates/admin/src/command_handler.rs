@@ -248,10 +248,10 @@ impl CommandHandler {
             ControlRequest::TakeIn { pbx, call, lost } => {
                 self.take_in(&pbx, *call, lost, line).await
             }
-            ControlRequest::Audited { unexplained } => {
-                let value = unexplained.to_string();
-                Ok(self.spool.keep_meta(audit::UNEXPLAINED_KEY, value).await?)
-            }
+            ControlRequest::Audited {
+                unexplained,
+                different,
+            } => self.keep_audit_counts(unexplained, different).await,
             ControlRequest::Call { id } => self.call(&id, line).await,
             ControlRequest::Calls {
                 which,

@@ -99,7 +99,8 @@ pub enum ControlRequest {
         /// The linkedid, the uuid, or a telephone number.
         id: String,
     },
-    /// `audit`: an item that says when nobody listened, then one a call with what became of it.
+    /// `audit`: an item with the times without a connection, then one item per call with its fate
+    /// and values.
     Audit {
         /// The calls of the PBX's file.
         calls: Vec<AuditedCall>,
@@ -127,6 +128,8 @@ pub enum ControlRequest {
     Audited {
         /// Calls of the file that nothing explains.
         unexplained: u64,
+        /// Calls of the file that are stored with other values.
+        different: u64,
     },
     /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an
     /// item a call that comes to be or ends, until the line is closed.

@@ -58,6 +58,8 @@ pub struct Observed {
     pub page_sessions: Option<usize>,
     /// Calls that the last audit left unexplained; `None` before the first.
     pub audit_unexplained: Option<u64>,
+    /// Calls that the last audit found with other values; `None` before the first audit.
+    pub audit_different: Option<u64>,
     /// Events that came to us, by kind and result; `None` where none are taken.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
     /// Look-ups of dialplans, by what was answered; `None` where none are taken.
@@ -394,6 +396,10 @@ fn single(all: &mut Registry, seen: &Observed) {
     if let Some(calls) = seen.audit_unexplained {
         let help = "Calls of the PBX's file that the last audit left unexplained";
         gauge(all, "audit_unexplained", help, signed(calls));
+    }
+    if let Some(calls) = seen.audit_different {
+        let help = "Calls that the last audit found with other values than the PBX's file";
+        gauge(all, "audit_different", help, signed(calls));
     }
     let fleet = seen.status.fleet.as_ref();
     if let Some(table) = fleet.and_then(|it| it.table.as_ref()) {

@@ -92,7 +92,9 @@ pub use row::{
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;
-pub use tables::audited::{AuditedCall, CallFate, JournaledCall, SentValues};
+pub use tables::audited::{
+    AuditedCall, AuditedFate, AuditedValues, CallFate, JournaledCall, SentValues,
+};
 pub use tables::calls::Search;
 pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};

@@ -1,10 +1,10 @@
-//! A file of the PBX against what became of its calls.
+//! Compares a file of the PBX with what became of its calls.
 //!
-//! In come the calls that the file tells of ([`FileCall`]), what the state says of each
-//! ([`CallFate`]), when nobody listened ([`Listening`]), and what the CRM's journal has of those
-//! that are journaled ([`JournalFindings`]); out goes a [`Report`] in which each
-//! call stands once: `file = journaled + forwarded + dead + parked + discarded + underWay +
-//! internal + skipped + unexplained`. Pure, but for [`records`]: no file, no clock.
+//! In come the calls of the file ([`FileCall`]), the state's fate and values of each
+//! ([`AuditedFate`]), the times without a connection ([`Listening`]), and the CRM's journal of the
+//! calls that are journaled ([`JournalFindings`]). Out comes a [`Report`] that counts each call
+//! once: `file = journaled + forwarded + dead + parked + discarded + underWay + internal +
+//! skipped + unexplained`. Except for [`records`], the module is pure: no file, no clock.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -12,21 +12,24 @@
 //! | [`journal`] | which pages of the CRM's journal are read, and what they say |
 //! | [`records`] | the file, or a folder with a file a record, as one stream |
 //! | [`report`] | the sum, as JSON and for people |
+//! | [`values`] | whether the file and the stored call have the same values |
 
 pub mod cause;
 pub mod journal;
 pub mod records;
 pub mod report;
+pub mod values;
 
 pub use cause::Listening;
 pub use journal::{JournalAnswer, JournalFindings, JournalSearch};
-pub use report::{ChangedCall, NamedCall, Report, Unexplained};
+pub use report::{ChangedCall, DifferentCall, NamedCall, Report, Unexplained};
 
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_mapping::journal::figures;
 use callbridge_model::{Judged, Outcome, Zone};
-use callbridge_spool::{AuditedCall, CallFate, State};
+use callbridge_spool::{AuditedCall, AuditedFate, AuditedValues, CallFate, State};
 use std::time::Duration;
+use values::ValueDifference;
 
 /// A call that the file tells of, as today's flags judge it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +46,12 @@ pub struct FileCall {
     pub outcome: Outcome,
     /// Prefixes of channels that carried an outside number and belong to no trunk: `PJSIP/citty`.
     pub unmatched: Vec<String>,
-    /// The file does not tell its end, and it may go on.
+    /// The file has no end of the call, so the call can still be active.
     pub is_open: bool,
+    /// The values that the file shows.
+    pub values: AuditedValues,
+    /// The PBX can report an earlier end over AMI than in its files.
+    pub has_late_end: bool,
 }
 
 impl FileCall {
@@ -69,16 +76,19 @@ impl FileCall {
             outcome: judged.outcome,
             unmatched: unmatched.cloned().collect(),
             is_open: false,
+            values: AuditedValues::from_record(record),
+            has_late_end: false,
         }
     }
 }
 
-/// Each call of the file explained, or named with the likeliest cause. `fates` are in the order of
-/// `calls`; a call without one is not known. `journal` is what the CRM's journal has of those that
-/// are journaled here; times are told in `zone`.
+/// Explains each call of the file, or names it with the likeliest cause.
+///
+/// `fates` has the order of `calls`. A call without a fate is not known. `journal` is what the
+/// CRM's journal has of the calls that are journaled here. Texts show times in `zone`.
 pub fn account(
     calls: &[FileCall],
-    fates: &[CallFate],
+    fates: &[AuditedFate],
     listening: &Listening,
     journal: JournalFindings,
     zone: &Zone,
@@ -89,7 +99,8 @@ pub fn account(
     };
     for (at, file_call) in calls.iter().enumerate() {
         report.file += 1;
-        let fate = fates.get(at).copied().unwrap_or(CallFate::Unknown);
+        let found = fates.get(at);
+        let fate = found.map_or(CallFate::Unknown, |found| found.fate);
         let call = NamedCall {
             linkedid: file_call.linkedid.clone(),
             started_at: file_call.started.floor_seconds().get(),
@@ -100,8 +111,14 @@ pub fn account(
             report.unexplained.push(Unexplained { call, cause });
             continue;
         }
+        let differs = found.map_or_else(Vec::new, |found| value_differences(file_call, found));
+        if !differs.is_empty() {
+            let call = call.clone();
+            report.different.push(DifferentCall { call, differs });
+        }
         if let Some(differs) = journal.changed.get(&at) {
-            let (call, differs) = (call.clone(), differs.clone());
+            let differs = differs.clone();
+            let call = call.clone();
             report.changed.push(ChangedCall { call, differs });
         }
         match place(file_call, fate) {
@@ -113,6 +130,16 @@ pub fn account(
         }
     }
     report
+}
+
+/// Compares the values of one call. The values of an open call are not final.
+fn value_differences(file_call: &FileCall, found: &AuditedFate) -> Vec<ValueDifference> {
+    match &found.values {
+        Some(stored) if !file_call.is_open => {
+            values::differences(stored, &file_call.values, file_call.has_late_end)
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// A record of the file that cannot be read, and so may be any call.

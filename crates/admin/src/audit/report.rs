@@ -1,6 +1,7 @@
 //! The sum of an audit.
 
 use crate::audit::journal::{Difference, JournalReading};
+use crate::audit::values::ValueDifference;
 use callbridge_model::{Zone, safe};
 use serde::Serialize;
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub struct Report {
     pub skipped: u64,
     /// Calls that nothing explains, each with its likeliest cause.
     pub unexplained: Vec<Unexplained>,
+    /// Calls that are stored with other values than the file shows.
+    pub different: Vec<DifferentCall>,
     /// Calls that are journaled, and that the CRM's journal has with other values.
     pub changed: Vec<ChangedCall>,
     /// The figures of the search in the CRM's journal, or why it was not read.
@@ -49,6 +52,16 @@ pub struct NamedCall {
     pub started_at: i64,
     /// The customer's number, where it is known.
     pub phone: Option<String>,
+}
+
+/// A call that is stored with other values than the file shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DifferentCall {
+    /// The call, as the file has it.
+    #[serde(flatten)]
+    pub call: NamedCall,
+    /// The values that differ.
+    pub differs: Vec<ValueDifference>,
 }
 
 /// A call that the CRM's journal has with other values than it was sent with.
@@ -72,6 +85,11 @@ pub struct Unexplained {
 }
 
 impl Report {
+    /// Returns `true` if every call of the file is explained and has the stored values.
+    pub const fn is_clean(&self) -> bool {
+        self.unexplained.is_empty() && self.different.is_empty()
+    }
+
     /// For people, times in this zone.
     pub fn to_text(&self, zone: &Zone) -> String {
         let mut text = String::new();
@@ -86,6 +104,7 @@ impl Report {
             ("internal", self.internal),
             ("skipped", self.skipped),
             ("unexplained", self.unexplained.len() as u64),
+            ("different", self.different.len() as u64),
         ];
         for (name, count) in rows {
             // Writing into a text does not fail.
@@ -96,6 +115,16 @@ impl Report {
             let _ = writeln!(text, "\n{}\n  {}", call.to_text(zone), safe(cause));
         }
         more(&mut text, self.unexplained.len());
+        if !self.different.is_empty() {
+            text.push_str("\nThe file has other values than callbridge:\n");
+        }
+        for DifferentCall { call, differs } in self.different.iter().take(SHOWN_MAX) {
+            let _ = writeln!(text, "\n{}", call.to_text(zone));
+            for difference in differs {
+                let _ = writeln!(text, "  {}", safe(&difference.to_text(zone)));
+            }
+        }
+        more(&mut text, self.different.len());
         if !self.changed.is_empty() {
             text.push_str("\nIn the CRM's journal with other values than were sent:\n");
         }
@@ -104,7 +133,7 @@ impl Report {
             let _ = writeln!(text, "\n{}\n  {}", call.to_text(zone), differs.join("; "));
         }
         more(&mut text, self.changed.len());
-        if self.unexplained.is_empty() {
+        if self.is_clean() {
             text.push_str("\nEach call of the file is explained.\n");
         }
         text

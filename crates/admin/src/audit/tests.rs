@@ -24,7 +24,87 @@ fn call(n: i64, outcome: Outcome) -> FileCall {
         outcome,
         unmatched: Vec::new(),
         is_open: false,
+        values: values(),
+        has_late_end: false,
     }
+}
+
+fn values() -> AuditedValues {
+    AuditedValues {
+        started: EventTime::from_seconds(T0).floor_seconds(),
+        duration_sec: 17,
+        talk_time_sec: 16,
+        answered: true,
+        direction: callbridge_call::Direction::Inbound,
+        phone: Some("+998901110001".to_owned()),
+        incomplete: false,
+        estimate: false,
+    }
+}
+
+/// Returns fates of calls without a stored row.
+fn without_values(fates: &[CallFate]) -> Vec<AuditedFate> {
+    let mut found = Vec::new();
+    for fate in fates {
+        found.push(AuditedFate {
+            fate: *fate,
+            values: None,
+        });
+    }
+    found
+}
+
+#[test]
+fn call_with_other_values_is_counted_and_named_with_both() {
+    let stored = AuditedValues {
+        started: EventTime::from_seconds(T0 + 8).floor_seconds(),
+        talk_time_sec: 24,
+        ..values()
+    };
+    let journaled = |values| AuditedFate {
+        fate: CallFate::Stands(State::Journaled),
+        values: Some(values),
+    };
+    let calls = [call(0, Outcome::Journal), call(1, Outcome::Journal)];
+    let fates = [journaled(values()), journaled(stored)];
+    let unread = JournalFindings::unread("no daemon runs");
+    let report = account(&calls, &fates, &listening(), unread, &zone());
+    assert_eq!((report.journaled, report.unexplained.len()), (2, 0));
+    assert!(!report.is_clean());
+    let json = serde_json::to_value(&report).expect("JSON");
+    let different = serde_json::json!([{
+        "linkedid": calls[1].linkedid, "startedAt": T0 + 1, "phone": "+998901110001",
+        "differs": [
+            {"field": "startedAt", "stored": T0 + 8, "file": T0},
+            {"field": "talkTimeSec", "stored": 24, "file": 16}]}]);
+    assert_eq!(json["different"], different);
+    let text = report.to_text(&zone());
+    let end = text.find("The file has other").expect("the difference");
+    insta::assert_snapshot!(text[end..].trim_end(), @r"
+    The file has other values than callbridge:
+
+    2026-11-20 10:08:38 +05  +998901110001  1795151318.1
+      start: callbridge has 2026-11-20 10:08:45 +05, the file has 2026-11-20 10:08:37 +05
+      talk in seconds: callbridge has 24, the file has 16
+    ");
+}
+
+#[test]
+fn values_of_an_open_call_are_not_compared() {
+    let open = FileCall {
+        is_open: true,
+        ..call(0, Outcome::Journal)
+    };
+    let fate = AuditedFate {
+        fate: CallFate::Stands(State::Ready),
+        values: Some(AuditedValues {
+            talk_time_sec: 3,
+            ..values()
+        }),
+    };
+    let unread = JournalFindings::unread("no daemon runs");
+    let report = account(&[open], &[fate], &listening(), unread, &zone());
+    assert!(report.is_clean(), "{report:?}");
 }
 
 fn listening() -> Listening {
@@ -42,7 +122,7 @@ fn zone() -> Zone {
 /// Without a look at the CRM's journal.
 fn told(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
     let unread = JournalFindings::unread("no daemon runs");
-    account(calls, fates, listening, unread, &zone())
+    account(calls, &without_values(fates), listening, unread, &zone())
 }
 
 /// The cause of the one call that nothing explains.
@@ -97,9 +177,11 @@ fn each_call_of_the_file_stands_once() {
         internal,
         skipped,
         unexplained,
+        different,
         changed,
         journal,
     } = report;
+    assert!(different.is_empty());
     assert!(changed.is_empty() && !journal.read, "{journal:?}");
     assert_eq!((journaled, under_way, internal, skipped), (2, 4, 2, 2));
     assert_eq!(unexplained.len(), 2);
@@ -214,6 +296,7 @@ fn the_report_reads_for_scripts_and_for_people() {
     internal            0
     skipped             0
     unexplained         1
+    different           0
 
     The CRM's journal was not read: no daemon runs.
 
@@ -258,7 +341,13 @@ fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
         missing: BTreeMap::from([(1, lost)]),
         changed: BTreeMap::from([(2, vec![duration])]),
     };
-    let report = account(&calls, &fates, &listening(), findings, &zone());
+    let report = account(
+        &calls,
+        &without_values(&fates),
+        &listening(),
+        findings,
+        &zone(),
+    );
     assert_eq!(
         (report.file, report.journaled, report.unexplained.len()),
         (3, 2, 1)

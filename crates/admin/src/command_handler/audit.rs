@@ -17,8 +17,10 @@ use callbridge_spool::{AuditedCall, Done, Error, Finished, Op, Step, Store, tabl
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// Under which name the spool keeps how many calls the last audit left unexplained.
+/// Key of the number of calls that the last audit left unexplained.
 pub const UNEXPLAINED_KEY: &str = "audit-unexplained";
+/// Key of the number of calls that the last audit found with other values.
+pub const DIFFERENT_KEY: &str = "audit-different";
 
 impl CommandHandler {
     pub(super) async fn fates(&self, calls: Vec<AuditedCall>, line: &mut ReplySender) -> Answered {
@@ -29,6 +31,14 @@ impl CommandHandler {
         let (listening, fates) = read.await?;
         line.item(listening).await?;
         line.items(fates).await
+    }
+
+    /// Keeps the counts of a finished audit for the metrics.
+    pub(super) async fn keep_audit_counts(&self, unexplained: u64, different: u64) -> Answered {
+        for (key, calls) in [(UNEXPLAINED_KEY, unexplained), (DIFFERENT_KEY, different)] {
+            self.spool.keep_meta(key, calls.to_string()).await?;
+        }
+        Ok(())
     }
 
     /// A page of the CRM's journal.

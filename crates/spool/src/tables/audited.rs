@@ -44,6 +44,53 @@ pub enum CallFate {
     Unknown,
 }
 
+/// The fate of a call, with its stored values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditedFate {
+    /// What became of the call.
+    pub fate: CallFate,
+    /// `None` if no row of the call is kept, or if a person discarded it.
+    pub values: Option<AuditedValues>,
+}
+
+/// The values of a call that an audit compares, as the PBX reported them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditedValues {
+    /// Start of the call by the PBX's clock, in epoch seconds.
+    pub started: EpochSeconds,
+    /// Length of the call, in seconds.
+    pub duration_sec: u32,
+    /// Talk with the customer, in seconds.
+    pub talk_time_sec: u32,
+    /// An employee talked with the customer.
+    pub answered: bool,
+    /// The direction, seen from the company.
+    pub direction: Direction,
+    /// The customer's number in E.164; `None` if it is not known or not valid.
+    pub phone: Option<String>,
+    /// Events of the call are missing, so its values are not certain.
+    pub incomplete: bool,
+    /// The values come from CDRs only.
+    pub estimate: bool,
+}
+
+impl AuditedValues {
+    /// Takes the values of a record. A correction by a person is ignored, because no file has it.
+    pub fn from_record(record: &CallRecord) -> Self {
+        let reported = record.by_hand.as_ref();
+        Self {
+            started: record.started_at,
+            duration_sec: record.duration_sec,
+            talk_time_sec: reported.map_or(record.talk_time_sec, |hand| hand.told_talk_sec),
+            answered: reported.map_or(record.answered, |hand| hand.told_answered),
+            direction: record.direction,
+            phone: record.phone().map(str::to_owned),
+            incomplete: record.incomplete,
+            estimate: record.estimate,
+        }
+    }
+}
+
 /// A call that is journaled here, as the CRM's journal should show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledCall {
@@ -70,26 +117,34 @@ pub struct SentValues {
     pub direction: Direction,
 }
 
-/// Returns the fate of each of these calls, in their order.
-pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<CallFate>, Error> {
-    let mut open = None;
-    let fate = |call| {
-        let (fate, _) = found(db, call)?;
+/// Returns the fate of each of these calls, in their order, with the values that are stored.
+pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<AuditedFate>, Error> {
+    let mut open_calls = None;
+    let mut fates = Vec::with_capacity(calls.len());
+    for call in calls {
+        let (mut fate, uuid) = found(db, call)?;
         if fate == CallFate::Unknown {
-            if open.is_none() {
-                open = Some(resume::all_open_calls(db)?);
+            if open_calls.is_none() {
+                open_calls = Some(resume::all_open_calls(db)?);
             }
-            if open
-                .iter()
-                .flatten()
-                .any(|(_, _, snapshot)| names(snapshot, call))
-            {
-                return Ok(CallFate::Open);
+            let mut snapshots = open_calls.iter().flatten();
+            if snapshots.any(|(_, _, snapshot)| names(snapshot, call)) {
+                fate = CallFate::Open;
             }
         }
-        Ok(fate)
-    };
-    calls.iter().map(fate).collect()
+        let values = match (fate, uuid) {
+            (CallFate::Stands(State::Discarded), _) | (_, None) => None,
+            (_, Some(uuid)) => stored_values(db, uuid)?,
+        };
+        fates.push(AuditedFate { fate, values });
+    }
+    Ok(fates)
+}
+
+fn stored_values(db: &Db, uuid: CallUuid) -> Result<Option<AuditedValues>, Error> {
+    let text = "SELECT record FROM calls WHERE uuid = ?1";
+    let stored: Option<Json<CallRecord>> = db.query_first(text, [uuid.0.into_bytes()])?;
+    Ok(stored.map(|Json(record)| AuditedValues::from_record(&record)))
 }
 
 /// Returns `true` when the snapshot of an open call, which is JSON, holds one of its ids.

@@ -99,7 +99,7 @@ pub const LISTED: &[Act] = &[
             }
         };
         let fates = tables::audited::fates(store, &[asked(7), asked(999_999)]);
-        assert_eq!(fates.expect("readable")[1], CallFate::Unknown);
+        assert_eq!(fates.expect("readable")[1].fate, CallFate::Unknown);
         let AuditedCall { pbx, ids, .. } = asked(7);
         write(store, vec![Op::Forget { pbx, ids }]);
     }),

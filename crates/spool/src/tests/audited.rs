@@ -29,7 +29,7 @@ fn other() -> CallUuid {
 
 fn fate(store: &Store, call: AuditedCall) -> CallFate {
     let fates = tables::audited::fates(store, &[call]).expect("readable");
-    fates[0]
+    fates[0].fate
 }
 
 fn store() -> Store {
@@ -264,4 +264,31 @@ fn what_is_remembered_of_a_call_for_two_years_takes_at_most_200_bytes() {
     .expect("remembered");
     let bytes = bytes(&db) - before;
     assert!(bytes / calls <= 200, "{} bytes a call", bytes / calls);
+}
+
+#[test]
+fn stored_values_are_those_of_the_pbx_and_none_once_discarded() {
+    let mut store = store();
+    let mut call = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
+    call.judged.record.by_hand = Some(callbridge_model::ByHand {
+        at: at(9).floor_seconds(),
+        told_answered: false,
+        told_talk_sec: 0,
+    });
+    take(&mut store, &call);
+    let values = |store: &Store| {
+        let asked = [told(&call, false)];
+        let mut fates = tables::audited::fates(store, &asked).expect("readable");
+        fates.remove(0).values
+    };
+    let record = &call.judged.record;
+    let found = values(&store).expect("a row");
+    assert_eq!(
+        (found.started, found.duration_sec),
+        (record.started_at, record.duration_sec)
+    );
+    assert_eq!((found.answered, found.talk_time_sec), (false, 0));
+    assert_eq!(found.phone.as_deref(), record.phone());
+    step(&mut store, Step::Discard { by_peer: false }, at(60));
+    assert_eq!(values(&store), None);
 }
