@@ -2,6 +2,7 @@
 //! system's roots or those of `ca-file=`. Nothing here can be told to skip a check.
 
 use crate::{Error, Fix, LineError, TcpEndpoint};
+use callbridge_call::redact::Redactor;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore, pki_types::pem::PemObject};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub(crate) struct Target {
     pub endpoint: TcpEndpoint,
     pub ca_file: Option<PathBuf>,
     pub within: Duration,
+    /// The secrets that must not be in a text of the other side.
+    pub redactor: Redactor,
 }
 
 impl Target {

@@ -9,7 +9,7 @@ use crate::{
     url::TcpEndpoint,
 };
 use bytes::Bytes;
-use callbridge_call::Mark;
+use callbridge_call::{Mark, redact::Redactor};
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -41,6 +41,8 @@ impl Access {
             endpoint: endpoint.clone(),
             ca_file: self.ca_file.clone(),
             within: self.settings.connect_within,
+            // The dialogues of AMI and event socket redact the texts themselves.
+            redactor: Redactor::default(),
         }
     }
 }

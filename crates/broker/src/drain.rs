@@ -79,6 +79,20 @@ impl Error {
         Self::Lost("no answer".to_owned())
     }
 
+    /// Removes the password of a login from the broker's text.
+    pub(crate) fn redacted(self, login: &Login) -> Self {
+        match self {
+            Self::Lost(reason) => Self::Lost(login.redact(&reason)),
+            Self::Blocked(reason) => Self::Blocked(login.redact(&reason)),
+            Self::NotTaken { what, words, cure } => Self::NotTaken {
+                what,
+                words: login.redact(&words),
+                cure,
+            },
+            Self::Broker(_) | Self::NoRight(_) | Self::Spool(_) => self,
+        }
+    }
+
     pub(crate) fn unanswered(unanswered: Unanswered) -> Self {
         match unanswered {
             Unanswered::Blocked(reason) => Self::Blocked(reason),
@@ -256,6 +270,7 @@ impl<O: Outbox> Drain<O> {
                 }
                 Err(Error::Spool(callbridge_spool::Error::Closed)) => return false,
                 Err(error) => {
+                    let error = error.redacted(&self.outbox.destination().login);
                     self.report_failed_batch(&error).await;
                     let up = self.line.take().map_or(Duration::ZERO, |it| it.up_for());
                     let again = Instant::now() + backoff.wait(up, chance());
@@ -341,7 +356,8 @@ impl<O: Outbox> Drain<O> {
                     deadline = Instant::now() + within;
                     let reason = blocked.borrow_and_update().clone();
                     if let Some(reason) = reason {
-                        let error = Error::Blocked(reason);
+                        let login = &self.outbox.destination().login;
+                        let error = Error::Blocked(reason).redacted(login);
                         report_waiting(&self.outbox, &error, &mut self.reported);
                     }
                 }
@@ -407,4 +423,29 @@ async fn publish<O: Outbox>(
         }
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn echoed_password_is_not_in_the_reason() {
+        let url = BrokerUrl::queue("amqp://callbridge@127.0.0.1/?queue=dead").expect("a URL");
+        let to = Destination::of(&url, Secret::Value("secret word".into()));
+        let text = "low on secret%20word".to_owned();
+        for error in [
+            Error::Lost(text.clone()),
+            Error::Blocked(text.clone()),
+            Error::NotTaken {
+                what: "queue dead".to_owned(),
+                words: text.clone(),
+                cure: "make it".to_owned(),
+            },
+        ] {
+            let error = error.redacted(&to.login);
+            assert_eq!(error.reason(), "low on [redacted]");
+            assert!(error.to_string().contains("low on [redacted]"), "{error}");
+        }
+    }
 }

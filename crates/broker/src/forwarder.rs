@@ -107,6 +107,11 @@ impl Forwarder {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
+        let probed = self.probe_stream().await;
+        probed.map_err(|error| error.redacted(&self.to.login))
+    }
+
+    async fn probe_stream(&self) -> Result<(), Error> {
         let line = self.open(0).await?;
         let (queue, exchange) = (&self.to.queue, &self.to.exchange);
         let probed = line.last(async |line| {

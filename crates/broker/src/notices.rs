@@ -67,11 +67,17 @@ impl Queue {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
+        let probed = self.probe_queue().await;
+        probed.map_err(|error| error.redacted(&self.to.login))
+    }
+
+    async fn probe_queue(&self) -> Result<(), Error> {
         let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let Broker { user, vhost, .. } = &self.to.login.broker;
         let no_right = |error: lapin::Error| {
             let user_word = quoted(user);
+            let error = self.to.login.redact(&error.to_string());
             Error::NoRight(format!(
                 "{error}; let {user} write to amq.default: rabbitmqctl list_user_permissions \
                  {user_word} shows its rights, set_permissions -p {} {user_word} CONFIGURE WRITE \

@@ -51,7 +51,7 @@ impl OutcomePublisher {
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let asked = self.may_write(b"").await?;
-        asked.map_err(|error| self.failed(&error))
+        asked.map_err(|error| self.failed(&error).redacted(&self.to.login))
     }
 
     /// Returns `true` when the broker refuses a message for its length: one that is a byte too long
@@ -64,7 +64,7 @@ impl OutcomePublisher {
         match self.may_write(&vec![b' '; MESSAGE_BYTES_MAX + 1]).await? {
             Ok(()) => Ok(false),
             Err(error) if error.to_string().contains(PRECONDITION_FAILED) => Ok(true),
-            Err(error) => Err(self.failed(&error)),
+            Err(error) => Err(self.failed(&error).redacted(&self.to.login)),
         }
     }
 

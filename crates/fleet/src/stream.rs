@@ -192,7 +192,7 @@ impl ReportStream {
         from: AMQPValue,
         prefetch: u16,
     ) -> Result<(Channel, lapin::Consumer), Error> {
-        let lost = |error: lapin::Error| Error::Lost(error.to_string());
+        let lost = |error: lapin::Error| Error::Lost(self.login.redact(&error.to_string()));
         let channel = connection.create_channel().await.map_err(lost)?;
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
         qos.await.map_err(lost)?;
@@ -229,9 +229,10 @@ impl ReportStream {
 
     fn refused(&self, error: &lapin::Error) -> Error {
         let Broker { user, vhost, .. } = &self.login.broker;
-        let Some((code, words)) = reply(error) else {
+        let Some((code, text)) = reply(error) else {
             return Error::Lost(error.to_string());
         };
+        let words = self.login.redact(&text);
         match (code, &self.exchange) {
             (NOT_FOUND, Some(exchange)) if words.contains("no exchange") => {
                 self.unrouted(exchange, words)

@@ -11,7 +11,7 @@ use callbridge_call::redact::Redactor;
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties, uri::AMQPUri};
 use parking_lot::Mutex;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
@@ -47,8 +47,7 @@ impl Login {
         }
     }
 
-    fn uri(&self, endpoint: &TcpEndpoint) -> Result<AMQPUri, Error> {
-        let secret = self.secret.read(self.variable)?;
+    fn uri(&self, endpoint: &TcpEndpoint, secret: &SecretString) -> AMQPUri {
         let mut uri = AMQPUri {
             vhost: self.broker.vhost.clone(),
             ..AMQPUri::default()
@@ -59,7 +58,15 @@ impl Login {
         let login = &mut uri.authority.userinfo;
         login.username.clone_from(&self.broker.user);
         login.password = secret.expose_secret().to_owned();
-        Ok(uri)
+        uri
+    }
+
+    /// Removes the password of this login from a text of the broker.
+    pub fn redact(&self, text: &str) -> String {
+        match self.secret.read(self.variable) {
+            Ok(secret) => Redactor::new([secret.expose_secret()]).redact(text),
+            Err(_) => text.to_owned(),
+        }
     }
 
     /// Opens the line and logs in: to the first of the broker's nodes that lets us in. It is not
@@ -89,14 +96,17 @@ impl Login {
         let mut nodes = vec![&broker.endpoint];
         nodes.extend(&broker.others);
         let mut at = turn;
+        let secret = self.secret.read(self.variable)?;
+        let redactor = Redactor::new([secret.expose_secret()]);
         loop {
             let target = Target {
                 endpoint: nodes[at % nodes.len()].clone(),
                 ca_file: self.ca_file.clone(),
                 within: self.within,
+                redactor: redactor.clone(),
             };
             at += 1;
-            match target.in_time(self.connect(&target, bodies)).await {
+            match target.in_time(self.connect(&target, bodies, &secret)).await {
                 Ok(line) => return Ok((line, target)),
                 Err(error) if at - turn == nodes.len() => return Err(error),
                 Err(error) => tracing::debug!(%error, "the next node of the broker is tried"),
@@ -104,9 +114,13 @@ impl Login {
         }
     }
 
-    async fn connect(&self, target: &Target, bodies: &Bodies) -> Result<Connection, Error> {
-        let uri = self.uri(&target.endpoint)?;
-        let redactor = Redactor::new([uri.authority.userinfo.password.as_str()]);
+    async fn connect(
+        &self,
+        target: &Target,
+        bodies: &Bodies,
+        secret: &SecretString,
+    ) -> Result<Connection, Error> {
+        let uri = self.uri(&target.endpoint, secret);
         let (read, write) = tokio::io::split(target.open().await?);
         let line = LimitedLine::new(read, bodies.clone());
         let connect = connector(Box::new(tokio::io::join(line, write)));
@@ -115,7 +129,7 @@ impl Login {
         let kit = Tokio::current();
         let runtime = Runtime::new(RuntimeParts::new(kit.clone(), LineReactor(kit)));
         let opened = Connection::connector(uri, runtime, connect, properties).await;
-        opened.map_err(|error| words::connecting(target, &self.broker, &error, &redactor))
+        opened.map_err(|error| words::connecting(target, &self.broker, &error))
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::stream::{KEPT, KEPT_BYTES};
 use crate::{Error, LineError, QueueSource, Target, url::Broker};
-use callbridge_call::peer_text::peer_text;
-use callbridge_call::redact::Redactor;
+use callbridge_call::peer_text::{peer_text, redacted_peer_text};
 use callbridge_call::shell::quoted;
 use lapin::ErrorKind;
 use std::time::Duration;
@@ -32,19 +31,18 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
     reply(error).is_some_and(|(code, _)| code == NOT_FOUND)
 }
 
-/// Describes a failed connection or login, with the command that fixes it. The broker's text is
-/// shown without the password of the login.
-pub(super) fn connecting(
-    target: &Target,
-    broker: &Broker,
-    error: &lapin::Error,
-    redactor: &Redactor,
-) -> Error {
+/// Returns the broker's reply code and text, without the password of the login. No text of AMQP is
+/// long enough to have been shortened before.
+fn redacted_reply(target: &Target, error: &lapin::Error) -> Option<(u16, String)> {
+    let (code, text) = reply(error)?;
+    Some((code, target.redactor.redact(&text)))
+}
+
+/// Describes a failed connection or login, with the command that fixes it.
+pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     let user = &broker.user;
     let word = quoted(&broker.vhost);
-    // No text of AMQP is long enough to have been shortened already.
-    let reply = reply(error).map(|(code, text)| (code, redactor.redact(&text)));
-    match reply {
+    match redacted_reply(target, error) {
         Some((ACCESS_REFUSED, said)) => target.no_right(format!(
             "login refused ({said}); check the user in the URL and its secret"
         )),
@@ -67,7 +65,8 @@ pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Er
             target.error(LineError::Silent(quiet))
         }
         ErrorKind::ProtocolError(error) => {
-            target.closed(peer_text(error.get_message().to_string().as_bytes()))
+            let text = error.get_message().to_string();
+            target.closed(redacted_peer_text(text.as_bytes(), &target.redactor))
         }
         _ => target.closed(error.to_string()),
     }
@@ -77,7 +76,7 @@ pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Er
 pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
     let vhost = &broker.vhost;
-    match reply(error) {
+    match redacted_reply(target, error) {
         Some((NOT_FOUND, said)) if said.contains("no exchange") => target.not_that(format!(
             "{said}; make the exchange, or correct exchange= in the URL"
         )),
@@ -147,7 +146,7 @@ pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Err
 
 /// Puts the failure to consume the queue into words: an exclusive consumer, else as `finding`.
 pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
-    match reply(error) {
+    match redacted_reply(target, error) {
         Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => {
             occupied(target, source, &said)
         }
@@ -162,6 +161,43 @@ pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Er
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TcpEndpoint;
+    use callbridge_call::redact::Redactor;
+    use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError};
+
+    #[test]
+    fn echoed_password_is_not_in_the_message() {
+        let target = Target {
+            endpoint: TcpEndpoint {
+                host: "broker".to_owned(),
+                port: 5672,
+                tls: false,
+            },
+            ca_file: None,
+            within: Duration::from_secs(1),
+            redactor: Redactor::new(["secret word"]),
+        };
+        let broker = Broker {
+            endpoint: target.endpoint.clone(),
+            others: Vec::new(),
+            user: "bridge".to_owned(),
+            vhost: "/".to_owned(),
+            heartbeat: 10,
+        };
+        let text = "no secret%20word, no secret word";
+        for kind in [
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED),
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED),
+            AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED),
+        ] {
+            let error = AMQPError::new(kind, text.into());
+            let error: lapin::Error = ErrorKind::ProtocolError(error).into();
+            let shown = connecting(&target, &broker, &error).to_string();
+            assert!(shown.contains("no [redacted], no [redacted]"), "{shown}");
+            let shown = lost(&target, &broker, &error).to_string();
+            assert!(shown.contains("no [redacted], no [redacted]"), "{shown}");
+        }
+    }
 
     #[test]
     fn rabbitmqadmin_commands_quote_names_for_a_shell() {

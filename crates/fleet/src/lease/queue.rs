@@ -85,9 +85,10 @@ pub(crate) struct LeaseLine {
 
 impl LeaseQueue {
     fn failed(&self, what: &'static str, error: &lapin::Error) -> Error {
-        let Some((code, words)) = reply(error) else {
+        let Some((code, text)) = reply(error) else {
             return Error::lost(error);
         };
+        let words = self.login.redact(&text);
         let queue = &self.name;
         let Broker { user, vhost, .. } = &self.login.broker;
         match code {
@@ -187,7 +188,9 @@ impl LeaseLine {
         let refused = |words: &str| Err(self.queue.refused(words));
         match confirmation {
             Ok(Confirmation::Ack(None)) => Ok(()),
-            Ok(Confirmation::Ack(Some(returned))) => refused(returned.reply_text.as_str()),
+            Ok(Confirmation::Ack(Some(returned))) => {
+                refused(&self.queue.login.redact(returned.reply_text.as_str()))
+            }
             Ok(Confirmation::Nack(_)) => refused(
                 "a tick was not taken: it is full, or too few of its nodes are up; see that most \
                  of them are",
