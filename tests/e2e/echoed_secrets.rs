@@ -229,7 +229,10 @@ async fn log_and_status_of_an_outage_redact_an_echoed_token() {
         "--log=debug",
     ];
     let mut program = place.run(&url, &flags);
-    let paused = |status: &Status| status.todo.iter().any(|todo| todo.what.contains("down:"));
+    let paused = |status: &Status| {
+        let pause = status.pause.as_ref();
+        pause.is_some_and(|pause| pause.cure.contains("(503: down: "))
+    };
     program.until("the outage", paused).await;
     let output = place.command(&["status"]).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
