@@ -54,8 +54,12 @@ impl Redactor {
     pub fn redact(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut rest = text;
+        let starts = self.start_bytes();
         while let Some(c) = rest.chars().next() {
-            if let Some(length) = longest_match(&self.secrets, rest) {
+            if !starts[usize::from(rest.as_bytes()[0])] {
+                shown.push(c);
+                rest = &rest[c.len_utf8()..];
+            } else if let Some(length) = longest_match(&self.secrets, rest) {
                 shown.push_str(REDACTED);
                 rest = &rest[length..];
             } else if let Some(length) = longest_match(&self.base64, rest) {
@@ -70,6 +74,19 @@ impl Redactor {
             }
         }
         shown
+    }
+
+    /// Marks the bytes with which a secret can begin in a text. Pages of answers are megabytes long,
+    /// and most of their bytes begin no secret.
+    fn start_bytes(&self) -> [bool; 256] {
+        let mut starts = [false; 256];
+        for secret in self.secrets.iter().chain(&self.base64) {
+            // An escape can stand for the first character.
+            for byte in secret.expose_secret().bytes().take(1).chain(*b"%\\+") {
+                starts[usize::from(byte)] = true;
+            }
+        }
+        starts
     }
 
     /// Replaces each secret in the strings and keys of a JSON value.
