@@ -76,8 +76,8 @@ impl Redactor {
         shown
     }
 
-    /// Marks the bytes with which a secret can begin in a text. Pages of answers are megabytes long,
-    /// and most of their bytes begin no secret.
+    /// Marks the bytes with which a secret can begin in a text. Pages are megabytes long, and most
+    /// of their bytes begin no secret.
     fn start_bytes(&self) -> [bool; 256] {
         let mut starts = [false; 256];
         for secret in self.secrets.iter().chain(&self.base64) {
