@@ -77,15 +77,8 @@ pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> 
 
 /// A line that was dialed on this trunk channel.
 fn dialed_line(legs: &[&View<'_>], i: usize) -> DialedLine {
-    let origin = match origin(legs, i) {
-        Some(Origin::Leg(origin)) => legs[origin].leg.id.to_string(),
-        Some(Origin::Unheard(id)) => id.to_string(),
-        // AMI 1.x has no linkedid: all that dialing ties together has one origin.
-        None if legs[i].leg.linkedids.first().is_none() => String::new(),
-        None => legs[i].first_linkedid().to_owned(),
-    };
     DialedLine {
-        origin,
+        origin: call_of(legs, i),
         number: number::dialed_digits(legs, i).unwrap_or_default(),
         from: legs[i].leg.first,
         to: legs[i].end,
@@ -150,16 +143,28 @@ pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
     oldest.unwrap_or_else(|| legs[0].leg.id.clone())
 }
 
-/// The customer's channels, and those born with the same linkedid, where that is their own.
+/// Returns the customer's channels and those that were created in the same call. If that is the
+/// oldest call, only the customer's channels.
 fn with_linkedid(part: &Part<'_, '_>, customers: &[usize]) -> BTreeSet<usize> {
     let legs = part.own();
-    let linkedid = legs[customers[0]].first_linkedid();
+    let call = call_of(legs, customers[0]);
     let root = oldest(part);
     let mut own: BTreeSet<usize> = customers.iter().copied().collect();
-    if linkedid != root.as_str() {
-        own.extend((0..legs.len()).filter(|&i| legs[i].first_linkedid() == linkedid));
+    if !call.is_empty() && call != root.as_str() {
+        own.extend((0..legs.len()).filter(|&i| call_of(legs, i) == call));
     }
     own
+}
+
+/// Returns the id of the call that the channel was created in; empty if the PBX names none.
+fn call_of(legs: &[&View<'_>], i: usize) -> String {
+    match origin(legs, i) {
+        Some(Origin::Leg(origin)) => legs[origin].leg.id.to_string(),
+        Some(Origin::Unheard(id)) => id.to_string(),
+        // AMI 1.x has no linkedid: all that dialing ties together has one origin.
+        None if legs[i].leg.linkedids.first().is_none() => String::new(),
+        None => legs[i].first_linkedid().to_owned(),
+    }
 }
 
 /// A trunk channel that was dialed.
